@@ -1,0 +1,117 @@
+"""BAR 0: the initialization segment, the MSI-X structures and the UAR pages.
+
+Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
+and include/linux/mlx5/doorbell.h of Linux 6.12. Offsets that nothing backs read as zero inside the
+BAR; a write there is noted in the trace and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emu.cmdif import LOG_SLOTS, LOG_STRIDE
+from emu.engine import eq as eq_engine
+from emu.ports import Buffer
+from layouts.enums import NicInterface
+from layouts.iseg import init_seg
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+log = logging.getLogger(__name__)
+
+PAGE = 4096
+CMD_INTERFACE_REV = 5
+HEALTH_TICK_NS = 10_000_000
+"""The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
+
+CMDQ_ADDR_H = 0x010
+CMDQ_ADDR_L = 0x014
+CMD_DBELL = 0x018
+INTERNAL_TIMER_H = 0x1000
+INTERNAL_TIMER_L = 0x1004
+HEALTH_COUNTER = 0x1010
+
+UAR_CQ_ARM = 0x20
+UAR_EQ_ARM = 0x40
+UAR_EQ_CI = 0x48
+UAR_SEND = 0x800
+
+
+class Bar0:
+    """What lies behind BAR 0."""
+
+    def __init__(self, hca: Hca) -> None:
+        self._hca = hca
+        self._seg = init_seg.new(
+            cmdif_rev_fw_sub={
+                "cmd_interface_rev": CMD_INTERFACE_REV,
+                "fw_rev_subminor": hca.model.fw_subminor,
+            },
+            fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
+            cmdq_addr_l_sz={"log_cmdq_size": LOG_SLOTS, "log_cmdq_stride": LOG_STRIDE},
+        )
+        self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
+        self._seg.health.hw_id = hca.model.hw_id
+        self._live: dict[int, Callable[[], int]] = {
+            HEALTH_COUNTER: self._health_counter,
+            INTERNAL_TIMER_H: lambda: hca.clock.now_ns() >> 32 & 0xFFFFFFFF,
+            INTERNAL_TIMER_L: lambda: hca.clock.now_ns() & 0xFFFFFFFF,
+        }
+
+    def _health_counter(self) -> int:
+        """Never zero and never all-ones: the driver takes both for a dead device."""
+        return self._hca.clock.now_ns() // HEALTH_TICK_NS % 0xFFFFFFFE + 1
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read inside the initialization segment; UAR pages have nothing to read."""
+        word = offset & ~3
+        if word in self._live and offset + length <= word + 4:
+            value = self._live[word]().to_bytes(4, "big")
+            return value[offset - word : offset - word + length]
+        data = bytes(self._seg.buf[offset : offset + length])
+        return data.ljust(length, b"\0")
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Take a register or doorbell write."""
+        if offset >= PAGE * 2:
+            self._uar_write(offset >> 12, offset & PAGE - 1, data)
+        elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
+            self._seg_write(offset, int.from_bytes(data, "big"))
+        else:
+            log.debug("write of %d bytes at %#x: read-only", len(data), offset)
+
+    def _seg_write(self, offset: int, value: int) -> None:
+        if offset == CMD_DBELL:
+            self._hca.cmdif.doorbell(value)
+            return
+        if offset == CMDQ_ADDR_H:
+            self._seg.cmdq_addr_h = value
+        else:
+            self._seg.cmdq_addr_l_sz.cmdq_phy_addr_l = value >> 12
+            self._seg.cmdq_addr_l_sz.nic_interface = self._nic_interface(value >> 8 & 7)
+        address = self._seg.cmdq_addr_h << 32 | self._seg.cmdq_addr_l_sz.cmdq_phy_addr_l << 12
+        self._hca.cmdif.set_address(address)
+
+    @staticmethod
+    def _nic_interface(value: int) -> int:
+        """The state that the driver asks for; only those that it may ask for are taken."""
+        if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
+            return value
+        log.warning("nic_interface %d is not supported", value)
+        return NicInterface.FULL_DRIVER
+
+    def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
+        """A doorbell: only in a page that the driver has allocated."""
+        if self._hca.uars.get(index) is None:
+            log.warning("doorbell at %#x of UAR %#x, which is not allocated", offset, index)
+            return
+        if offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
+            value = int.from_bytes(data, "big")
+            eq_engine.doorbell(
+                self._hca, value >> 24, value & eq_engine.INDEX_MASK, arm=offset == UAR_EQ_ARM
+            )
+        else:
+            log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)

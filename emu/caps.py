@@ -1,0 +1,109 @@
+"""The device's capability pages: what it can do at most, and what the driver has chosen.
+
+The maximum (MAX) comes from the model and never changes. The current values (CUR) start equal to
+it, and SET_HCA_CAP may lower a field but never raise it above MAX. Every limit that the device
+enforces is read from CUR, so what a driver sees and what it gets are the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emu.errors import CmdError
+from layouts import caps as layout
+from layouts.enums import CapMode, CapType, Status
+from layouts.prm import Prm
+
+PAGE_BYTES = 4096
+
+GROUPS: Mapping[CapType, Prm] = {
+    CapType.GENERAL: layout.cmd_hca_cap,
+    CapType.ODP: layout.odp_cap,
+    CapType.ATOMIC: layout.atomic_caps,
+    CapType.GENERAL_2: layout.cmd_hca_cap_2,
+}
+
+_OFF_AT_RESET = ("cmdif_checksum",)
+"""General fields whose current value starts at 0 although the maximum is higher."""
+
+_GATES = {CapType.ODP: "pg", CapType.ATOMIC: "atomic", CapType.GENERAL_2: "hca_cap_2"}
+
+
+class Caps:
+    """Capability pages of one function.
+
+    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping.
+    """
+
+    def __init__(self, values: Mapping[CapType, Mapping[str, Any]]) -> None:
+        self._pages = {
+            (group, mode): self._page(prm, values.get(group, {}))
+            for group, prm in GROUPS.items()
+            for mode in CapMode
+        }
+        self.general = self._view(CapType.GENERAL, CapMode.CUR)
+        self.atomic = self._view(CapType.ATOMIC, CapMode.CUR)
+        self.odp = self._view(CapType.ODP, CapMode.CUR)
+        for name in _OFF_AT_RESET:
+            setattr(self.general, name, 0)
+
+    @staticmethod
+    def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:
+        page = bytearray(PAGE_BYTES)
+        prm.view(page).assign(values)
+        return page
+
+    def _view(self, group: CapType, mode: CapMode) -> Any:
+        return GROUPS[group].view(self._pages[group, mode])
+
+    def page(self, group: int, mode: int) -> bytes:
+        """The page that QUERY_HCA_CAP answers.
+
+        Raises BAD_PARAM_ERR for a group that this device does not have.
+        """
+        return bytes(self._pages[self._known(group), self._mode(mode)])
+
+    def set(self, group: int, page: bytes) -> None:
+        """Take over the driver's choice.
+
+        Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
+        """
+        known = self._known(group)
+        prm = GROUPS[known]
+        _check_below(prm.view(page), self._view(known, CapMode.MAX))
+        current = self._pages[known, CapMode.CUR]
+        current[: prm.size] = page[: prm.size]
+
+    def has(self, group: int) -> bool:
+        """Whether the device has the group: it is modelled and its gate is open."""
+        if group not in GROUPS:
+            return False
+        gate = _GATES.get(CapType(group))
+        return gate is None or bool(getattr(self.general, gate))
+
+    def _known(self, group: int) -> CapType:
+        if not self.has(group):
+            raise CmdError(Status.BAD_PARAM_ERR, "capability group not supported", f"{group:#x}")
+        return CapType(group)
+
+    @staticmethod
+    def _mode(mode: int) -> CapMode:
+        try:
+            return CapMode(mode)
+        except ValueError:
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown capability mode", f"{mode}") from None
+
+
+def _check_below(chosen: Any, maximum: Any) -> None:
+    for field in chosen.prm.fields:
+        value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
+        if isinstance(value, int):
+            if value > limit:
+                raise CmdError(
+                    Status.BAD_PARAM_ERR,
+                    "capability set above its maximum",
+                    f"{chosen.prm.prm_name}.{field.name}: {value} > {limit}",
+                )
+        elif hasattr(value, "prm"):
+            _check_below(value, limit)

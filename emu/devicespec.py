@@ -1,0 +1,63 @@
+"""How the command line names a device: ``MODEL[,KEY=VALUE]...``.
+
+``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
+of the function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.hca import HcaOptions
+from emu.models import DEFAULT_MODEL, MODELS, Model
+
+BASE_GUID = 0x0002_C903_00E5_0000
+"""First function's GUID; the next ones follow in steps of 16, as on a real board."""
+
+MAX_UNICAST_LID = 0xBFFF
+MAX_BOOT_PAGES = 512
+"""Far more than the device has use for; each costs the guest 4 KiB."""
+
+
+class DeviceSpecError(ValueError):
+    """A device that cannot be made; the text says which part of the specification is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A model and the options of one function of it."""
+
+    model: Model
+    options: HcaOptions
+
+
+def parse(text: str, index: int = 0) -> DeviceSpec:
+    """Read a specification; ``index`` counts the functions of a run and decides the defaults.
+
+    Raises :class:`DeviceSpecError`.
+    """
+    name, *settings = text.split(",")
+    model = MODELS.get(name or DEFAULT_MODEL)
+    if model is None:
+        raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
+    values = {"guid": BASE_GUID + 16 * index, "lid": 1 + index, "pages": 0}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key not in values:
+            raise DeviceSpecError(f"{setting!r} is none of {', '.join(f'{k}=N' for k in values)}")
+        values[key] = _number(key, value)
+    return DeviceSpec(model, HcaOptions(values["guid"], values["lid"], values["pages"]))
+
+
+_LIMITS = {"guid": (1, (1 << 64) - 1), "lid": (1, MAX_UNICAST_LID), "pages": (0, MAX_BOOT_PAGES)}
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise DeviceSpecError(f"{key}={text!r} is not a number") from None
+    low, high = _LIMITS[key]
+    if not low <= value <= high:
+        raise DeviceSpecError(f"{key}={value:#x} is not between {low:#x} and {high:#x}")
+    return value

@@ -1,0 +1,139 @@
+"""One PCI function: configuration space, BAR 0 and the HCA behind them, as the bus sees them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.bars import Bar0
+from emu.hca import MSIX_VECTORS, Hca, HcaOptions
+from emu.missing import Missing
+from emu.pci import ConfigSpace
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.registry import Command
+
+if TYPE_CHECKING:
+    from emu.models import Model
+    from emu.trace import Tracer
+
+log = logging.getLogger(__name__)
+
+MSIX_TABLE = 0x2000
+MSIX_PBA = 0x3000
+_MSIX_ENTRY_BYTES = 16
+_MSIX_MASKED_ENTRY = bytes(12) + b"\x01\0\0\0"
+
+
+class Function:
+    """Implements :class:`emu.ports.PciFunction` for one model on the given ports."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        commands: Mapping[int, Command],
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.model = model
+        self._tracer = tracer
+        self._interrupts = interrupts
+        self.missing = Missing()
+        self._make_hca = partial(
+            Hca, model, options, commands, memory, interrupts, clock, tracer, self.missing
+        )
+        self.config = ConfigSpace(
+            model.identity.with_guid(options.guid),
+            bar0_size=model.bar0_size,
+            msix_vectors=MSIX_VECTORS,
+            msix_table_offset=MSIX_TABLE,
+            msix_pba_offset=MSIX_PBA,
+            on_flr=self.reset,
+            crspace=_CrSpace(self),
+        )
+        self._power_on()
+
+    def _power_on(self) -> None:
+        self.hca = self._make_hca()
+        self.bar0 = Bar0(self.hca)
+        self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
+
+    @property
+    def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
+        """BAR 0 (64-bit) is the only one."""
+        return (self.model.bar0_size, 0, 0, 0, 0, 0)
+
+    @property
+    def msix_vectors(self) -> int:
+        """Size of the MSI-X table."""
+        return MSIX_VECTORS
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        """Read configuration space."""
+        return self.config.read(offset, length)
+
+    def config_write(self, offset: int, data: Buffer) -> None:
+        """Write configuration space; Initiate FLR resets the function."""
+        self.config.write(offset, bytes(data))
+
+    def bar_read(self, bar: int, offset: int, length: int) -> bytes:
+        """Read BAR 0; all-ones outside it."""
+        if bar or offset < 0 or offset + length > self.model.bar0_size:
+            return b"\xff" * length
+        if offset >= MSIX_TABLE and offset + length <= MSIX_TABLE + len(self._msix_table):
+            at = offset - MSIX_TABLE
+            data = bytes(self._msix_table[at : at + length])
+        elif offset >= MSIX_PBA and offset + length <= MSIX_PBA + MSIX_VECTORS // 8:
+            data = self._pending_bits()[offset - MSIX_PBA :][:length]
+        else:
+            data = self.bar0.read(offset, length)
+        if self._tracer:
+            self._tracer.mmio("read", offset, data)
+        return data
+
+    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
+        """Write BAR 0; nothing happens outside it."""
+        if bar or offset < 0 or offset + len(data) > self.model.bar0_size:
+            return
+        if self._tracer:
+            self._tracer.mmio("write", offset, data)
+        at = offset - MSIX_TABLE
+        if at >= 0 and at + len(data) <= len(self._msix_table):
+            self._msix_table[at : at + len(data)] = data
+        else:
+            self.bar0.write(offset, data)
+
+    def _pending_bits(self) -> bytes:
+        pending = sum(1 << v for v in range(MSIX_VECTORS) if self._interrupts.pending(v))
+        return pending.to_bytes(MSIX_VECTORS // 8, "little")
+
+    def reset(self) -> None:
+        """Power-on state: a new HCA, configuration space at its defaults."""
+        log.info("%s: reset", self.model.name)
+        self.config.reset()
+        self._power_on()
+
+    def run(self) -> bool:
+        """Do a bounded share of the HCA's pending work; True when there is more."""
+        return self.hca.run()
+
+
+class _CrSpace:
+    """What the vendor-specific capability's gateway reads: the front of BAR 0, in words."""
+
+    size = 0x2000
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def read(self, address: int) -> int:
+        """The 32-bit word at ``address``."""
+        return int.from_bytes(self._function.bar0.read(address & ~3, 4), "big")
+
+    def write(self, address: int, value: int) -> None:
+        """The gateway only reads here."""
+        log.info("VSC write of %#x at %#x ignored", value, address)

@@ -1,0 +1,33 @@
+"""Firmware pages: memory that the driver lends to the device (PRM "ICM memory").
+
+Real devices keep their contexts in host memory. This one does not need any, but can ask for some
+all the same, so that the driver's giving, taking back and page-request paths are exercised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class FirmwarePages:
+    """The pages that the driver has given, and how many the device still wants."""
+
+    def __init__(self, boot_pages: int) -> None:
+        self.boot_pages = boot_pages
+        """Pages wanted at boot, and again at init."""
+        self._given: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def holds(self, page: int) -> bool:
+        """True for a page that was given and not taken back."""
+        return page in self._given
+
+    def give(self, pages: Iterable[int]) -> None:
+        """Take over pages (IOVAs of 4 KiB)."""
+        self._given.update(dict.fromkeys(pages))
+
+    def take(self, count: int) -> list[int]:
+        """Return up to ``count`` pages, the newest first."""
+        return [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]

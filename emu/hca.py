@@ -1,0 +1,154 @@
+"""The device: ports to the world, capabilities, objects, and the work that waits.
+
+One ``Hca`` is the whole state of one function between two resets; a reset is a new one on the same
+ports. It does no I/O: BAR accesses come in by method call, and everything that takes longer than a
+note is done in ``run``, which whoever owns the function calls until it says that nothing is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.caps import Caps
+from emu.cmdif import CommandInterface
+from emu.engine import eq as eq_engine
+from emu.fwpages import FirmwarePages
+from emu.missing import Missing
+from emu.objects import Cq, Eq, Mkey, Pd, Psv, QCounter, Qp, Srq, TransportDomain, Uar, Xrcd
+from emu.port import Port
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.registry import Command, HcaState
+from emu.resources import Object, Table
+from layouts.enums import EventType
+
+if TYPE_CHECKING:
+    from emu.models import Model
+    from emu.trace import Tracer
+
+log = logging.getLogger(__name__)
+
+MSIX_VECTORS = 64
+
+FIRST_UAR = 8
+"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
+
+FIRST_MKEY_INDEX = 0x100
+"""Below lie the device's own keys; 1 must stay unused, 0x100 being a scatter list's end mark."""
+
+FIRST_QPN = 0x40
+"""Numbers 0 and 1 belong to the SMI and the GSI on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class HcaOptions:
+    """What can be chosen for a function beside its model."""
+
+    guid: int
+    lid: int = 1
+    boot_pages: int = 0
+    """Pages asked for before and after INIT_HCA (each); 0 skips MANAGE_PAGES."""
+
+
+class Hca:
+    """One mlx5 function."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        commands: Mapping[int, Command],
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        tracer: Tracer | None = None,
+        missing: Missing | None = None,
+    ) -> None:
+        self.model = model
+        self.options = options
+        self.memory = memory
+        self.interrupts = interrupts
+        self.clock = clock
+        self.tracer = tracer
+        self.state = HcaState.DISABLED
+        self.caps = Caps(model.capabilities)
+        self.port = Port(
+            options.guid, model.ib_link_width_oper, model.ib_proto_oper, lid=options.lid
+        )
+        self.cmdif = CommandInterface(self, commands)
+        self.fwpages = FirmwarePages(options.boot_pages)
+        self.issi = 0
+        self.internal_errors = 0
+        self.missing = missing if missing is not None else Missing()
+        self._event_eqs: dict[EventType, Eq] = {}
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        """Empty tables, bounded by what the driver has been told."""
+        caps = self.caps.general
+        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd)
+        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd)
+        self.tds = Table[TransportDomain]("transport domain", 1, 1 << caps.log_max_transport_domain)
+        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12)
+        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1)
+        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq)
+        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey)
+        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp)
+        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq)
+        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1)
+        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey)
+
+    @property
+    def tables(self) -> tuple[Table[Object], ...]:
+        """Every table, for summaries and leak checks."""
+        return (
+            self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
+            self.srqs, self.counters, self.psvs,
+        )  # type: ignore[return-value]  # fmt: skip
+
+    def initialize(self) -> None:
+        """INIT_HCA: the driver's capability choices take effect."""
+        self._make_tables()
+        self.state = HcaState.INITIALIZED
+
+    def teardown(self) -> None:
+        """TEARDOWN_HCA: back to ENABLED. What the driver left behind is named and freed."""
+        for table in self.tables:
+            if table:
+                log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
+        self._event_eqs.clear()
+        self._make_tables()
+        self.state = HcaState.ENABLED
+
+    def subscribe(self, eq: Eq) -> None:
+        """The EQ takes the asynchronous event types of its mask from now on."""
+        for event in EventType:
+            if event is not EventType.COMP and eq.events >> event & 1:
+                self._event_eqs[event] = eq
+
+    def unsubscribe(self, eq: Eq) -> None:
+        """The EQ is going away."""
+        self._event_eqs = {
+            kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
+        }
+
+    def event_eq(self, event: EventType) -> Eq | None:
+        """The EQ that has asked for an asynchronous event type."""
+        return self._event_eqs.get(event)
+
+    def raise_event(self, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
+        """Report an asynchronous event to the EQ that asked for its type; False if none did."""
+        eq = self._event_eqs.get(event)
+        return eq is not None and eq_engine.post(self, eq, event, sub_type, data)
+
+    def run(self) -> bool:
+        """Do a bounded share of the pending work; True when there is more."""
+        self.cmdif.run()
+        return self.cmdif.busy
+
+
+def _few(table: Table[Object], most: int = 8) -> str:
+    names = [f"{item.handle:#x}" for item, _ in zip(table, range(most))]
+    return ", ".join(names) + (", ..." if len(table) > most else "")

@@ -1,0 +1,32 @@
+"""What a driver touched and nobody modelled: the summary at the end of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from emu.registry import op_name
+from layouts.enums import CapType, RegId
+
+
+@dataclass(slots=True)
+class Missing:
+    """How often each was asked for; counted over a whole run, through resets."""
+
+    commands: Counter[int] = field(default_factory=Counter)
+    registers: Counter[int] = field(default_factory=Counter)
+    cap_groups: Counter[int] = field(default_factory=Counter)
+
+    def lines(self) -> Iterator[str]:
+        """One line for each."""
+        for opcode, count in sorted(self.commands.items()):
+            yield f"command {op_name(opcode)} ({opcode:#x}), {count} times"
+        for register, count in sorted(self.registers.items()):
+            yield f"register {_named(RegId, register)} ({register:#x}), {count} times"
+        for group, count in sorted(self.cap_groups.items()):
+            yield f"capability group {_named(CapType, group)} ({group:#x}), {count} times"
+
+
+def _named(enum: type[RegId] | type[CapType], number: int) -> str:
+    return enum(number).name if number in enum._value2member_map_ else "unknown"

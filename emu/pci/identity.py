@@ -1,0 +1,64 @@
+"""What a function says it is: the numbers and strings that configuration space spells out."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+VENDOR_MELLANOX = 0x15B3
+CLASS_INFINIBAND = 0x020700
+CLASS_ETHERNET = 0x020000
+
+_UUID_SPACE = uuid.UUID("6d6c7835-656d-5500-8000-000000000000")
+
+
+class LinkSpeed(IntEnum):
+    """PCI Express transfer rates, as Link Status encodes them (Base 5.0, 7.5.3.8)."""
+
+    GT_2_5 = 1
+    GT_5 = 2
+    GT_8 = 3
+    GT_16 = 4
+    GT_32 = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PciIdentity:
+    """Identity of one PCI function.
+
+    mlx5_core takes a function for a PF or a VF by ``device_id`` alone (core/main.c:
+    mlx5_core_pci_table); ``is_vf`` has to say the same. Strings are ASCII, up to 255 characters.
+    """
+
+    vendor_id: int = VENDOR_MELLANOX
+    device_id: int
+    subsystem_vendor_id: int = VENDOR_MELLANOX
+    subsystem_id: int
+    revision: int = 0
+    class_code: int = CLASS_INFINIBAND
+    is_vf: bool = False
+    link_speed: LinkSpeed
+    link_width: int = 16
+    """Lanes."""
+    product_name: str
+    """VPD identifier string."""
+    part_number: str
+    """VPD keyword PN."""
+    serial_number: str = "EMU0"
+    """VPD keyword SN."""
+    board_uuid: str = "0" * 32
+    """VPD keyword V3. Linux 7.2 takes functions with the same V3 for one board and gives them one
+    shared devlink instance (core/sh_devlink.c: mlx5_shd_init)."""
+    guid: int = 0
+    """EUI-64 of the Device Serial Number capability."""
+
+    def with_guid(self, guid: int) -> PciIdentity:
+        """The same product with the serial numbers of the device that has this GUID."""
+        text = f"{guid:016X}"
+        return replace(
+            self,
+            guid=guid,
+            serial_number=f"EMU{text}",
+            board_uuid=uuid.uuid5(_UUID_SPACE, text).hex,
+        )

@@ -1,0 +1,107 @@
+"""The four small interfaces through which the device core sees the world.
+
+The core (all of ``emu`` but ``transport``, ``fabric``, ``guest``, ``service`` and the command line)
+does no I/O. It is handed objects with these shapes; a test hands it a bytearray, a list and a clock
+that it moves by hand, a service hands it a vfio-user client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DmaError(Exception):
+    """An address range that the guest has not granted (not RAM, or not mapped, or read-only)."""
+
+    def __init__(self, iova: int, length: int, why: str = "not mapped") -> None:
+        super().__init__(f"DMA {iova:#x}+{length:#x}: {why}")
+        self.iova = iova
+        self.length = length
+
+
+class GuestMemory(Protocol):
+    """Guest memory by IOVA (the address that the driver's DMA mapping gave it).
+
+    Every method raises :class:`DmaError` before anything changes when a byte of the range is not
+    granted for the access. A memoryview is valid until control returns to the transport: the
+    guest's map may change there, so nobody keeps one longer.
+    """
+
+    def read(self, iova: int, length: int) -> bytes:
+        """Copy ``length`` bytes out of the guest."""
+
+    def write(self, iova: int, data: Buffer) -> None:
+        """Copy ``data`` into the guest."""
+
+    def view(self, iova: int, length: int) -> memoryview:
+        """The guest's own bytes (format B, writable) of a range inside one mapping.
+
+        A range that runs over two mappings raises :class:`DmaError`; ``segments`` serves it.
+        """
+
+    def segments(self, iova: int, length: int) -> list[memoryview]:
+        """The guest's own bytes of a range, in order, one view for each mapping it touches."""
+
+
+class Interrupts(Protocol):
+    """The function's MSI-X vectors."""
+
+    def trigger(self, vector: int) -> None:
+        """Raise ``vector``; one that the guest has not enabled yet is latched until it is."""
+
+    def pending(self, vector: int) -> bool:
+        """True while ``vector`` is latched: its bit in the MSI-X pending bit array."""
+
+
+class Timer(Protocol):
+    """A pending call."""
+
+    def cancel(self) -> None:
+        """Make the call not happen; harmless when it already has."""
+
+
+class Clock(Protocol):
+    """Monotonic time."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since some fixed moment."""
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` once, ``delay_ns`` from now, from the loop that runs the device."""
+
+
+class PciFunction(Protocol):
+    """What a transport serves: one PCI function, seen from the bus.
+
+    Offsets and sizes are checked by the function: an access outside a region reads all-ones and
+    writes nothing. No method blocks or raises for anything that a guest can do.
+    """
+
+    @property
+    def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
+        """Bytes of BAR 0 to 5, 0 where there is none."""
+
+    @property
+    def msix_vectors(self) -> int:
+        """Size of the MSI-X table."""
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        """Read configuration space (4096 bytes)."""
+
+    def config_write(self, offset: int, data: Buffer) -> None:
+        """Write configuration space; read-only bits keep their value."""
+
+    def bar_read(self, bar: int, offset: int, length: int) -> bytes:
+        """Read ``length`` bytes of a BAR."""
+
+    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
+        """Write a BAR. A doorbell is only noted here; ``run`` does the work."""
+
+    def reset(self) -> None:
+        """Return to the state after power-on (function-level reset, bus reset, guest reboot)."""
+
+    def run(self) -> bool:
+        """Do a bounded share of the pending work; True when there is more to do."""

@@ -1,0 +1,75 @@
+"""The two decorators that make a function part of the device, and the tables they fill.
+
+``@command`` registers a firmware command. Its module is found by ``firmware_cmds``, which hands the
+finished table to the device: adding a command is a layout, a decorated function and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from layouts.enums import Op
+from layouts.prm import Prm
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+Handler = Callable[["Hca", Any, Any], None]
+"""``handler(hca, cmd, out)``: views of the input and of the zeroed output.
+
+A handler checks everything first and changes state last; it refuses by raising
+:class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events.
+"""
+
+
+class HcaState(IntEnum):
+    """How far the driver has brought the function up; each state allows more commands."""
+
+    DISABLED = 0
+    ENABLED = 1
+    INITIALIZED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A firmware command: its opcode, the structures on either side, and who answers."""
+
+    op: Op
+    layout_in: Prm
+    layout_out: Prm
+    handler: Handler
+    needs: HcaState
+    """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
+
+    @property
+    def name(self) -> str:
+        """The PRM's name of the command."""
+        return op_name(self.op)
+
+
+def op_name(opcode: int) -> str:
+    """The PRM's name of an opcode, or its number for one that the PRM does not have."""
+    try:
+        return Op(opcode).name.lstrip("_")
+    except ValueError:
+        return f"opcode {opcode:#x}"
+
+
+COMMANDS: dict[int, Command] = {}
+
+
+def command(
+    op: Op, layout_in: Prm, layout_out: Prm, *, needs: HcaState = HcaState.INITIALIZED
+) -> Callable[[Handler], Handler]:
+    """Register the handler of a command. Raises ValueError for an opcode that has one."""
+
+    def register(handler: Handler) -> Handler:
+        if op in COMMANDS:
+            raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs)
+        return handler
+
+    return register

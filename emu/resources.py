@@ -1,0 +1,96 @@
+"""Bounded tables of the device's objects, by handle, and what refers to what.
+
+Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
+the end of the queue, so that a stale one stays invalid for as long as possible.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from emu.errors import CmdError
+from layouts.enums import Status
+
+
+class Object:
+    """Something that a handle names, and how many others refer to it."""
+
+    __slots__ = ("handle", "refs")
+    kind = "object"
+
+    def __init__(self) -> None:
+        self.handle = 0
+        self.refs = 0
+
+    def holds(self) -> tuple[Object, ...]:
+        """The objects that this one refers to for as long as it lives."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.handle:#x}"
+
+
+T = TypeVar("T", bound=Object)
+
+
+class Table(Generic[T]):
+    """Objects of one kind. Handles run from ``first`` to ``limit - 1``."""
+
+    def __init__(self, kind: str, first: int, limit: int) -> None:
+        self.kind = kind
+        self.first = first
+        self.limit = limit
+        self._objects: dict[int, T] = {}
+        self._next = first
+        self._freed: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, handle: int) -> T | None:
+        """The object, or None where no live one has this handle."""
+        return self._objects.get(handle)
+
+    def need(self, handle: int) -> T:
+        """The object. Raises BAD_RES_ERR where no live one of this kind has the handle."""
+        found = self._objects.get(handle)
+        if found is None:
+            raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
+        return found
+
+    def check_room(self) -> None:
+        """Raise NO_RES_ERR when every handle is taken."""
+        if not self._freed and self._next >= self.limit:
+            raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
+
+    def add(self, item: T) -> int:
+        """Give the object a handle and count its references. Raises NO_RES_ERR when full."""
+        self.check_room()
+        if self._next < self.limit:
+            handle = self._next
+            self._next += 1
+        else:
+            handle = self._freed.popleft()
+        item.handle = handle
+        self._objects[handle] = item
+        for held in item.holds():
+            held.refs += 1
+        return handle
+
+    def remove(self, handle: int) -> T:
+        """Take the object out. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
+        item = self.need(handle)
+        if item.refs:
+            raise CmdError(
+                Status.RES_BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
+            )
+        del self._objects[handle]
+        self._freed.append(handle)
+        for held in item.holds():
+            held.refs -= 1
+        return item

@@ -1,0 +1,19 @@
+"""What the firmware answers: one decorated function for each PRM command.
+
+Importing the package imports its modules, and each fills the registry; ``TABLE`` is the finished,
+read-only result that a service or a test hands to the device.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+from emu.registry import COMMANDS, Command
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+TABLE: Mapping[int, Command] = MappingProxyType(COMMANDS)

@@ -1,0 +1,49 @@
+"""Counter sets of queue pairs, and the vnic diagnostics that devlink health shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.objects import QCounter
+from emu.registry import command
+from layouts import counter as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+
+@command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
+def alloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """A counter set; queue pairs name it in qpc.counter_set_id."""
+    out.counter_set_id = hca.counters.add(QCounter())
+
+
+@command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
+def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a queue pair counts there."""
+    hca.counters.remove(cmd.counter_set_id)
+
+
+@command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
+def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """The set's values; ``clear`` starts it again from zero."""
+    if cmd.other_vport or cmd.aggregate:
+        raise CmdError(Status.BAD_PARAM_ERR, "only this function's own sets, one at a time")
+    counter = hca.counters.need(cmd.counter_set_id)
+    for name, value in counter.values.items():
+        setattr(out, name, value & 0xFFFFFFFF)
+    if cmd.clear:
+        counter.values.clear()
+
+
+@command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out)
+def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
+    """Overruns and refused commands since the last reset (core/diag/reporter_vnic.c)."""
+    if cmd.other_vport or cmd.vport_number:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{cmd.vport_number}")
+    env = out.vport_env
+    env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
+    env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)
+    env.invalid_command = hca.missing.commands.total()

@@ -1,0 +1,99 @@
+"""Bringing the function up and down (PRM "HCA initialization")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.registry import HcaState, command
+from layouts import caps
+from layouts import hca as layout
+from layouts.enums import Op, Status, TeardownProfile
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+SUPPORTED_ISSI = 0b11
+"""Interface step sequence ids 0 and 1, one bit each."""
+
+MELLANOX_OUI = 0x0002C9
+_OTHER_FUNCTION = "other functions are not this one's to manage"
+
+
+def _check_own(function_id: int) -> None:
+    if function_id:
+        raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {function_id:#x}")
+
+
+@command(Op.ENABLE_HCA, layout.enable_hca_in, layout.enable_hca_out, needs=HcaState.DISABLED)
+def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """The first command of a driver. Enabling twice is accepted, as after a crash kernel."""
+    _check_own(cmd.function_id)
+    hca.state = max(hca.state, HcaState.ENABLED)
+
+
+@command(Op.DISABLE_HCA, layout.disable_hca_in, layout.disable_hca_out, needs=HcaState.DISABLED)
+def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """The last command of a driver; refused while the HCA is still initialized."""
+    _check_own(cmd.function_id)
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
+    hca.state = HcaState.DISABLED
+
+
+@command(Op.INIT_HCA, layout.init_hca_in, layout.init_hca_out, needs=HcaState.ENABLED)
+def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """Objects can be made from now on; their limits are the capabilities as set."""
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
+    hca.initialize()
+
+
+@command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out)
+def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
+    """Only the graceful profile: the others have capability bits, which are not set."""
+    if cmd.profile != TeardownProfile.GRACEFUL_CLOSE:
+        raise CmdError(Status.BAD_PARAM_ERR, "teardown profile not supported", f"{cmd.profile}")
+    hca.teardown()
+
+
+@command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
+def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
+    """Interface step sequence ids: which are supported, which is in force."""
+    out.current_issi = hca.issi
+    out.supported_issi_dw0 = SUPPORTED_ISSI
+
+
+@command(Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED)
+def set_issi(hca: Hca, cmd: Any, out: Any) -> None:
+    """Choose the interface step; 1 brings RMP and XRC SRQ commands."""
+    if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "ISSI not supported", f"{cmd.current_issi}")
+    hca.issi = cmd.current_issi
+
+
+@command(Op.QUERY_HCA_CAP, caps.query_hca_cap_in, caps.query_hca_cap_out, needs=HcaState.ENABLED)
+def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+    """A capability group's page; op_mod is ``group << 1 | mode``."""
+    if cmd.other_function:
+        raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {cmd.function_id:#x}")
+    group = cmd.op_mod >> 1
+    if not hca.caps.has(group):
+        hca.missing.cap_groups[group] += 1
+    out.capability = hca.caps.page(group, cmd.op_mod & 1)
+
+
+@command(Op.SET_HCA_CAP, caps.set_hca_cap_in, caps.set_hca_cap_out, needs=HcaState.ENABLED)
+def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
+    """The driver's choice below the maximum; only before INIT_HCA."""
+    if hca.state is HcaState.INITIALIZED:
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities are fixed after INIT_HCA")
+    hca.caps.set(cmd.op_mod >> 1, cmd.capability)
+
+
+@command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
+def query_adapter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Vendor and board id."""
+    block = out.query_adapter_struct
+    block.ieee_vendor_id = MELLANOX_OUI
+    block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")

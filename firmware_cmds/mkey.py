@@ -1,0 +1,98 @@
+"""Memory keys and protection signatures (PRM "Memory keys"; hw/mr.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.objects import Mkey, Psv
+from emu.registry import command
+from layouts import mkey as layout
+from layouts.enums import AccessMode, Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+OCTWORD = 16
+_TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
+
+
+def access_mode(ctx: Any) -> int:
+    """The five bits of the access mode, which mkc keeps in two places."""
+    return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
+
+
+@command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
+def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """A key over the whole address space (PA) or over a list of pages or of other keys.
+
+    The list may be shorter than the room that the key reserves: a key that starts out free gets
+    its entries later, by UMR.
+    """
+    hca.mkeys.check_room()
+    ctx = layout.mkc.view(bytes(cmd.memory_key_mkey_entry))
+    mode = access_mode(ctx)
+    if mode not in (AccessMode.PA, *_TRANSLATING):
+        raise CmdError(Status.BAD_PARAM_ERR, "access mode not supported", f"{mode:#x}")
+    if ctx.start_addr + ctx.len > 1 << 64:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
+        )
+    pd = hca.pds.need(ctx.pd)
+    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, _translations(hca, cmd, ctx, mode)))
+
+
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
+    """The list that came with the command, padded to the size that the key reserves."""
+    octwords = ctx.translations_octword_size
+    if mode == AccessMode.PA:
+        if octwords:
+            raise CmdError(Status.BAD_PARAM_ERR, "a PA key has no translations", f"{octwords}")
+        return b""
+    limit = 1 << hca.caps.general.log_max_klm_list_size
+    entries = octwords * 2 if mode == AccessMode.MTT else octwords
+    if mode != AccessMode.MTT and entries > limit:
+        raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
+    actual = cmd.translations_octword_actual_size * OCTWORD
+    given = bytes(cmd.buf[layout.create_mkey_in.size :])
+    if actual > len(given):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{len(given)} of {actual}"
+        )
+    if actual > octwords * OCTWORD:
+        raise CmdError(Status.BAD_PARAM_ERR, "list longer than the key", f"{actual} bytes")
+    return given[:actual]
+
+
+@command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
+def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context, and as much of the translation list as the output has room for."""
+    mkey = hca.mkeys.need(cmd.mkey_index)
+    out.memory_key_mkey_entry = bytes(mkey.ctx)
+    at = layout.query_mkey_out.size - 2 * OCTWORD
+    room = len(out.buf) - at
+    out.buf[at:] = mkey.xlt[:room].ljust(room, b"\0")
+
+
+@command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
+def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """The key is gone; windows bound to it fail from now on, as their lookups do."""
+    hca.mkeys.remove(cmd.mkey_index)
+
+
+@command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
+def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
+    """One to four signature values."""
+    if not 1 <= cmd.num_psv <= 4:
+        raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
+    pd = hca.pds.need(cmd.pd)
+    if len(hca.psvs) + cmd.num_psv >= hca.psvs.limit:
+        raise CmdError(Status.NO_RES_ERR, "out of psv handles")
+    for number in range(cmd.num_psv):
+        setattr(out, f"psv{number}_index", hca.psvs.add(Psv(pd)))
+
+
+@command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
+def destroy_psv(hca: Hca, cmd: Any, out: Any) -> None:
+    """One signature value."""
+    hca.psvs.remove(cmd.psvn)

@@ -1,0 +1,68 @@
+"""Domains and doorbell pages: handles with nothing behind them but what refers to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.objects import Pd, TransportDomain, Uar, Xrcd
+from emu.registry import command
+from layouts import pd as layout
+from layouts import uar as uar_layout
+from layouts.enums import Op
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+
+@command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
+def alloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
+    """A protection domain."""
+    out.pd = hca.pds.add(Pd())
+
+
+@command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
+def dealloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a key or queue belongs to the domain."""
+    hca.pds.remove(cmd.pd)
+
+
+@command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
+def alloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
+    """An XRC domain."""
+    out.xrcd = hca.xrcds.add(Xrcd())
+
+
+@command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
+def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a queue belongs to the domain."""
+    hca.xrcds.remove(cmd.xrcd)
+
+
+@command(
+    Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
+)
+def alloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
+    """A transport domain."""
+    out.transport_domain = hca.tds.add(TransportDomain())
+
+
+@command(
+    Op.DEALLOC_TRANSPORT_DOMAIN,
+    layout.dealloc_transport_domain_in,
+    layout.dealloc_transport_domain_out,
+)
+def dealloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
+    """The domain goes."""
+    hca.tds.remove(cmd.transport_domain)
+
+
+@command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
+def alloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
+    """A doorbell page: page ``uar`` of BAR 0 (core/uar.c:uar2pfn)."""
+    out.uar = hca.uars.add(Uar())
+
+
+@command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
+def dealloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a queue rings there."""
+    hca.uars.remove(cmd.uar)

@@ -1,0 +1,126 @@
+"""ACCESS_REG and the registers behind it (PRM "Access registers").
+
+A register is its layout, a function that fills it for a read and, for the few that can be written,
+one that takes the value over. What nobody modelled is refused with BAD_PARAM_ERR and counted for
+the end-of-run summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.registry import HcaState, command
+from layouts import reg as layout
+from layouts.enums import Op, RegId, Status
+from layouts.prm import Prm
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+WRITE, READ = 0, 1
+IB_PROTO_MASK = 1
+
+Access = Callable[["Hca", Any], None]
+"""Fills (read) or takes over (write) a view of the register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """One register: its layout and what reading and writing do; None refuses."""
+
+    layout: Prm
+    read: Access | None = None
+    write: Access | None = None
+
+
+def _pcap(hca: Hca, reg: Any) -> None:
+    """InfiniBand PortInfo capability mask, in the last of four words."""
+    reg.port_capability_mask[3] = hca.port.cap_mask1
+
+
+def _pmtu(hca: Hca, reg: Any) -> None:
+    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.port.mtu
+
+
+def _ptys(hca: Hca, reg: Any) -> None:
+    """Width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
+    if reg.proto_mask != IB_PROTO_MASK:
+        return
+    port, model = hca.port, hca.model
+    reg.ib_link_width_capability = reg.ib_link_width_admin = model.ib_link_width_oper
+    reg.ib_proto_capability = reg.ib_proto_admin = model.ib_proto_oper
+    if port.is_up:
+        reg.ib_link_width_oper, reg.ib_proto_oper = port.width_oper, port.proto_oper
+
+
+def _paos(hca: Hca, reg: Any) -> None:
+    """Administrative and operational status: 1 up, 2 down."""
+    reg.admin_status = 1
+    reg.oper_status = 1 if hca.port.is_up else 2
+
+
+def _pvlc(hca: Hca, reg: Any) -> None:
+    """Virtual lanes, as code 4: VL0 to VL7."""
+    reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
+
+
+def _read_node_description(hca: Hca, reg: Any) -> None:
+    reg.desc = hca.port.node_description
+
+
+def _write_node_description(hca: Hca, reg: Any) -> None:
+    hca.port.node_description = reg.desc
+
+
+def _host_endianness(hca: Hca, reg: Any) -> None:
+    """Physical functions write it at probe; the device speaks big-endian whatever it says."""
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PCAP: Register(layout.pcap_reg, _pcap),
+    RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
+    RegId.PTYS: Register(layout.ptys_reg, _ptys),
+    RegId.PAOS: Register(layout.paos_reg, _paos),
+    RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
+    RegId.NODE_DESC: Register(
+        layout.node_desc_reg, _read_node_description, _write_node_description
+    ),
+    RegId.HOST_ENDIANNESS: Register(layout.host_endianness_reg, write=_host_endianness),
+}
+
+_PORT_REGISTERS = range(0x5000, 0x6000)
+
+
+@command(
+    Op.ACCESS_REG,
+    layout.access_register_in,
+    layout.access_register_out,
+    needs=HcaState.ENABLED,
+)
+def access_register(hca: Hca, cmd: Any, out: Any) -> None:
+    """Read or write a register; the output carries the register as it is afterwards."""
+    register = REGISTERS.get(cmd.register_id)
+    if register is None:
+        hca.missing.registers[cmd.register_id] += 1
+        raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
+    access = {WRITE: register.write, READ: register.read}.get(cmd.op_mod)
+    if access is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"
+        )
+    start, size = layout.access_register_in.size, register.layout.size
+    given = cmd.buf[start : start + size]
+    room = len(out.buf) - layout.access_register_out.size
+    if len(given) < size or room < size:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "register is longer", f"{min(len(given), room)} of {size}"
+        )
+    view = register.layout.view(bytearray(given))
+    if cmd.register_id in _PORT_REGISTERS and view.local_port > 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{view.local_port}")
+    access(hca, view)
+    at = layout.access_register_out.size
+    out.buf[at : at + size] = view.buf

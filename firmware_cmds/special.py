@@ -1,0 +1,22 @@
+"""QUERY_SPECIAL_CONTEXTS: keys that exist without being created."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.registry import command
+from layouts import hca as layout
+from layouts.enums import Op
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+RESERVED_LKEY_INDEX = 2
+
+
+@command(
+    Op.QUERY_SPECIAL_CONTEXTS, layout.query_special_contexts_in, layout.query_special_contexts_out
+)
+def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
+    """Only the reserved lkey; the others have capability bits, which are not set."""
+    out.resd_lkey = RESERVED_LKEY_INDEX << 8

@@ -1,0 +1,154 @@
+"""Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
+
+All three are a ring of linked WQEs; they share one number space here, because a qpc names any of
+them in the same field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.engine.pages import check_record, queue_buffer
+from emu.errors import CmdError
+from emu.objects import RqGeometry, Srq, SrqForm
+from emu.registry import command
+from emu.resources import Object
+from layouts import srq as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+XRC_STRIDE_SHIFT = 4
+"""An XRC SRQ and an SRQ give their stride in units of 16 bytes, an RMP in bytes."""
+
+_WQ_TYPE_LINKED_LIST = 0
+
+
+def _make(
+    hca: Hca, form: SrqForm, ctx: Any, held: tuple[Object, ...], geometry: RqGeometry, pas: Any
+) -> int:
+    """Check what the three forms have in common and add the queue."""
+    caps = hca.caps.general
+    if geometry.log_size > caps.log_max_srq_sz:
+        raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
+    if 1 << geometry.log_stride > caps.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "SRQ stride above max_wqe_sz_rq", f"{geometry.log_stride}")
+    hca.srqs.check_room()
+    check_record(hca.memory, geometry.dbr_addr)
+    size = 1 << geometry.log_size + geometry.log_stride
+    buffer = queue_buffer(hca.memory, pas, geometry.log_page_size, geometry.page_offset, size)
+    return hca.srqs.add(Srq(form, ctx, held, geometry, buffer))
+
+
+def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
+    srq = hca.srqs.need(number)
+    if srq.form is not form:
+        raise CmdError(Status.BAD_RES_ERR, "number names another kind of SRQ", f"{srq!r}")
+    return srq
+
+
+def _rmp_geometry(wq: Any) -> RqGeometry:
+    return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, wq.dbr_addr)
+
+
+def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
+    log_stride = ctx.log_rq_stride + XRC_STRIDE_SHIFT
+    return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
+
+
+@command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
+def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """A receive memory pool: what the driver makes of a plain SRQ."""
+    ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
+    if ctx.wq.wq_type != _WQ_TYPE_LINKED_LIST or ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
+    held = (hca.pds.need(ctx.wq.pd),)
+    out.rmpn = _make(hca, SrqForm.RMP, ctx, held, _rmp_geometry(ctx.wq), cmd.ctx.wq.pas)
+
+
+@command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
+def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit: the driver sets nothing else."""
+    rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
+    if cmd.bitmask.lwm:
+        rmp.lwm = cmd.ctx.wq.lwm
+
+
+@command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
+def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context as created, with the limit of now."""
+    rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
+    out.rmp_context = bytes(rmp.ctx)
+    out.rmp_context.wq.lwm = rmp.lwm
+
+
+@command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
+def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a QP receives from it."""
+    hca.srqs.remove(_need(hca, SrqForm.RMP, cmd.rmpn).handle)
+
+
+@command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
+def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """A shared receive queue that remote XRC senders name by its number."""
+    ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
+    if ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
+    held = (hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn))
+    dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
+    geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
+    out.xrc_srqn = _make(hca, SrqForm.XRC_SRQ, ctx, held, geometry, cmd.pas)
+
+
+@command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
+def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit."""
+    _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+
+
+@command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
+def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context as created, with the limit of now."""
+    srq = _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    out.xrc_srq_context_entry = bytes(srq.ctx)
+    out.xrc_srq_context_entry.lwm = srq.lwm
+
+
+@command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
+def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a QP receives from it."""
+    hca.srqs.remove(_need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).handle)
+
+
+@command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
+def create_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """The form of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
+    ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
+    held: tuple[Object, ...] = (hca.pds.need(ctx.pd),)
+    if ctx.xrcd:
+        held += (hca.xrcds.need(ctx.xrcd),)
+    if ctx.cqn:
+        held += (hca.cqs.need(ctx.cqn),)
+    geometry = _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr)
+    out.srqn = _make(hca, SrqForm.SRQ, ctx, held, geometry, cmd.pas)
+
+
+@command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
+def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Arm the limit."""
+    _need(hca, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
+
+
+@command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
+def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context as created, with the limit of now."""
+    srq = _need(hca, SrqForm.SRQ, cmd.srqn)
+    out.srq_context_entry = bytes(srq.ctx)
+    out.srq_context_entry.lwm = srq.lwm
+
+
+@command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
+def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a QP receives from it."""
+    hca.srqs.remove(_need(hca, SrqForm.SRQ, cmd.srqn).handle)

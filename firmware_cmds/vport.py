@@ -1,0 +1,108 @@
+"""The port as the function sees it: context, GIDs, P_Keys, state and counters (PRM "vPort")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
+from emu.registry import command
+from layouts import vport as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+ALL_ENTRIES = 0xFFFF
+"""An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
+
+
+def _check_own(cmd: Any) -> None:
+    if cmd.other_vport or cmd.vport_number:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{cmd.vport_number}")
+
+
+@command(
+    Op.QUERY_HCA_VPORT_CONTEXT,
+    layout.query_hca_vport_context_in,
+    layout.query_hca_vport_context_out,
+)
+def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """State, GUIDs, LIDs and the capability mask of the port."""
+    _check_own(cmd)
+    port = hca.port
+    out.hca_vport_context.assign(
+        {
+            "port_physical_state": port.phys_state,
+            "port_state": port.state,
+            "vport_state": port.state,
+            "system_image_guid": port.guid,
+            "port_guid": port.guid,
+            "node_guid": port.guid,
+            "cap_mask1": port.cap_mask1,
+            "cap_mask1_field_select": SETTABLE_CAPS,
+            "lid": port.lid,
+            "subnet_timeout": port.subnet_timeout,
+            "sm_lid": port.sm_lid,
+        }
+    )
+
+
+@command(
+    Op.MODIFY_HCA_VPORT_CONTEXT,
+    layout.modify_hca_vport_context_in,
+    layout.modify_hca_vport_context_out,
+)
+def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
+    _check_own(cmd)
+    context = cmd.hca_vport_context
+    selected = context.cap_mask1_field_select
+    if selected & ~SETTABLE_CAPS:
+        raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
+    hca.port.cap_mask1 = hca.port.cap_mask1 & ~selected | context.cap_mask1 & selected
+
+
+@command(Op.QUERY_HCA_VPORT_GID, layout.query_hca_vport_gid_in, layout.query_hca_vport_gid_out)
+def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
+    """One GID, or as many from index 0 on as the output has room for."""
+    _check_own(cmd)
+    indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
+    for at, index in enumerate(indices):
+        out.gid[at] = hca.port.gid(index)
+    out.gids_num = len(indices)
+
+
+@command(Op.QUERY_HCA_VPORT_PKEY, layout.query_hca_vport_pkey_in, layout.query_hca_vport_pkey_out)
+def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
+    """One P_Key, or as many from index 0 on as the output has room for."""
+    _check_own(cmd)
+    for at, index in enumerate(_indices(cmd.pkey_index, PKEY_TABLE_ENTRIES, len(out.pkey))):
+        out.pkey[at].pkey = hca.port.pkey(index)
+
+
+def _indices(index: int, entries: int, room: int) -> range:
+    if index == ALL_ENTRIES:
+        if room < entries:
+            raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the table", f"{room} entries")
+        return range(entries)
+    if index >= entries or room < 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "index beyond the table", f"{index} of {entries}")
+    return range(index, index + 1)
+
+
+@command(Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out)
+def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
+    """Up while the port has a physical link."""
+    _check_own(cmd)
+    out.admin_state = out.state = int(hca.port.is_up)
+
+
+@command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
+def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Packets and octets since the last clear."""
+    _check_own(cmd)
+    for name, (packets, octets) in hca.port.counters.items():
+        getattr(out, name).assign({"packets": packets, "octets": octets})
+    if cmd.clear:
+        hca.port.counters.clear()

@@ -1,0 +1,40 @@
+"""The command interface: queue entry, mailbox block and what every command begins with.
+
+Source: PRM "Command interface"; device.h (``mlx5_cmd_layout``, ``mlx5_cmd_prot_block``) and
+core/cmd.c of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, octets, rsvd
+
+INLINE_BYTES = 16
+"""Input and output bytes that travel in the queue entry itself."""
+
+MAILBOX_DATA_BYTES = 512
+"""Bytes that one mailbox block carries."""
+
+CMD_TYPE_PCIE = 7
+"""The only command type that a PCI function accepts."""
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+CMD_IN = ("opcode" / bits(16), "uid" / bits(16), rsvd(16), "op_mod" / bits(16))
+CMD_IN_NO_UID = ("opcode" / bits(16), rsvd(32), "op_mod" / bits(16))
+CMD_OUT = ("status" / bits(8), rsvd(24), "syndrome" / bits(32))
+
+cmd_layout = Prm(
+    "cmd_layout",
+    "type" / bits(8), rsvd(24), "inlen" / bits(32), "in_ptr" / bits(64), "in" / octets(16),
+    "out" / octets(16), "out_ptr" / bits(64), "outlen" / bits(32), "token" / bits(8),
+    "sig" / bits(8), rsvd(8), "status_own" / bits(8),
+    c_name="mlx5_cmd_layout",
+)
+
+cmd_prot_block = Prm(
+    "cmd_prot_block",
+    "data" / octets(512), rsvd(384), "next" / bits(64), "block_num" / bits(32), rsvd(8),
+    "token" / bits(8), "ctrl_sig" / bits(8), "sig" / bits(8),
+    c_name="mlx5_cmd_prot_block",
+)

@@ -1,0 +1,261 @@
+"""The fast way to read a declared structure: views, whose accessors are derived from the fields.
+
+A view is two words, a buffer and a byte offset. Each field of the declaration becomes a property
+whose getter and setter know the field's place in advance. A field inside one aligned 32-bit or
+64-bit word is one ``struct`` call and a shift; anything else goes through ``int.from_bytes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import construct as c
+
+if TYPE_CHECKING:
+    from layouts.prm import Prm
+
+_WHOLE = {8: Struct(">B"), 16: Struct(">H"), 32: Struct(">I"), 64: Struct(">Q")}
+
+Getter = Callable[[Any], Any]
+Setter = Callable[[Any, Any], None]
+
+
+class View:
+    """A structure laid over a buffer. Subclasses carry one property for each declared field."""
+
+    __slots__ = ("base", "buf")
+    prm: Prm
+
+    def __init__(self, buf: Any, base: int = 0) -> None:
+        self.buf = buf
+        self.base = base
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.buf[self.base : self.base + self.prm.size])
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Set the named fields, nested structures from mappings."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every field by name, nested structures as nested dicts: for traces and tests."""
+        return {field.name: _plain(getattr(self, field.name)) for field in self.prm.fields}
+
+    def __repr__(self) -> str:
+        return f"<{self.prm.prm_name} {self.as_dict()}>"
+
+
+class ArrayView:
+    """Items of equal width, one after the other; a tail's length follows from the buffer."""
+
+    __slots__ = ("_accessors", "_count", "_holder", "_stride")
+
+    def __init__(self, buf: Any, base: int, count: int, item: _Item) -> None:
+        self._holder = View(buf, base)
+        self._count = count
+        self._stride = item.stride
+        self._accessors = item.accessors
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _at(self, index: int) -> View:
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return View(self._holder.buf, self._holder.base + index * self._stride)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._accessors[0](self._at(index))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._accessors[1](self._at(index), value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(self._count))
+
+
+class _Item:
+    """What an array repeats: bytes from one item to the next, and how to read one."""
+
+    __slots__ = ("accessors", "stride")
+
+    def __init__(self, kind: Any) -> None:
+        from layouts.prm import _width
+
+        width = _width(kind)
+        if width % 8:
+            raise TypeError("array items must be whole bytes")
+        self.stride = width // 8
+        self.accessors = accessors(kind, 0, width, width)
+
+
+def view_class(prm: Prm) -> type[View]:
+    """The view type of a structure: one property for each field."""
+    members: dict[str, Any] = {"__slots__": (), "prm": prm}
+    for field in prm.fields:
+        if field.name in members or hasattr(View, field.name):
+            raise TypeError(f"{prm.prm_name}: field name {field.name} is taken")
+        members[field.name] = property(
+            *accessors(field.kind, field.offset, field.width, prm.bit_length)
+        )
+    return type(f"{prm.prm_name}_view", (View,), members)
+
+
+def accessors(kind: Any, offset: int, width: int, room: int) -> tuple[Getter, Setter]:
+    """How to read and write a field of ``kind`` at bit ``offset`` of ``room`` in the structure."""
+    if hasattr(kind, "prm_name"):
+        return _nested(kind, offset // 8)
+    if isinstance(kind, c.GreedyRange):
+        return _tail(kind, offset // 8)
+    if isinstance(kind, c.Array):
+        return _array(kind, offset // 8)
+    if isinstance(kind, c.BitsInteger):
+        return _integer(offset, width, room)
+    return _octets(offset // 8, width // 8)
+
+
+def _nested(prm: Prm, start: int) -> tuple[Getter, Setter]:
+    def get(view: View) -> Any:
+        return prm._view(view.buf, view.base + start)
+
+    def put(view: View, value: Any) -> None:
+        if isinstance(value, Mapping):
+            get(view).assign(value)
+            return
+        at = view.base + start
+        data = _bytes(value)
+        if len(data) != prm.size:
+            raise ValueError(f"{prm.prm_name}: {len(data)} bytes, wants {prm.size}")
+        view.buf[at : at + prm.size] = data
+
+    return get, put
+
+
+def _array(kind: Any, start: int) -> tuple[Getter, Setter]:
+    item, count = _Item(kind.subcon), int(kind.count)
+
+    def get(view: View) -> ArrayView:
+        return ArrayView(view.buf, view.base + start, count, item)
+
+    return get, _each(get)
+
+
+def _tail(kind: Any, start: int) -> tuple[Getter, Setter]:
+    item = _Item(kind.subcon)
+
+    def get(view: View) -> ArrayView:
+        at = view.base + start
+        return ArrayView(view.buf, at, (len(view.buf) - at) // item.stride, item)
+
+    return get, _each(get)
+
+
+def _each(get: Getter) -> Setter:
+    """An array is set item by item, and only by a sequence of its own length."""
+
+    def put(view: View, values: Any) -> None:
+        items = get(view)
+        if len(values) != len(items):
+            raise ValueError(f"{len(values)} items, wants {len(items)}")
+        for index, value in enumerate(values):
+            items[index] = value
+
+    return put
+
+
+def _octets(start: int, length: int) -> tuple[Getter, Setter]:
+    def get(view: View) -> bytes:
+        at = view.base + start
+        return bytes(view.buf[at : at + length])
+
+    def put(view: View, value: Any) -> None:
+        data = _bytes(value)
+        if len(data) != length:
+            raise ValueError(f"{len(data)} bytes, wants {length}")
+        at = view.base + start
+        view.buf[at : at + length] = data
+
+    return get, put
+
+
+def _integer(offset: int, width: int, room: int) -> tuple[Getter, Setter]:
+    if width in _WHOLE and offset % 8 == 0:
+        return _whole(_WHOLE[width], offset // 8)
+    for word, align in ((8, 8), (16, 16), (32, 32), (64, 32)):
+        start = offset // align * align
+        # A structure that is no multiple of words may end the buffer inside the last one.
+        if offset + width <= start + word <= room:
+            return _shifted(_WHOLE[word], start // 8, start + word - offset - width, width)
+    return _wide(offset, width)
+
+
+def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
+    unpack, pack, limit = word.unpack_from, word.pack_into, 1 << word.size * 8
+
+    def get(view: View) -> int:
+        value: int = unpack(view.buf, view.base + start)[0]
+        return value
+
+    def put(view: View, value: int) -> None:
+        pack(view.buf, view.base + start, _fits(value, limit))
+
+    return get, put
+
+
+def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, Setter]:
+    unpack, pack = word.unpack_from, word.pack_into
+    limit = 1 << width
+    mask = limit - 1
+    keep = (1 << word.size * 8) - 1 - (mask << shift)
+
+    def get(view: View) -> int:
+        value: int = unpack(view.buf, view.base + start)[0] >> shift & mask
+        return value
+
+    def put(view: View, value: int) -> None:
+        at = view.base + start
+        old: int = unpack(view.buf, at)[0]
+        pack(view.buf, at, old & keep | _fits(value, limit) << shift)
+
+    return get, put
+
+
+def _wide(offset: int, width: int) -> tuple[Getter, Setter]:
+    first, last = offset // 8, (offset + width + 7) // 8
+    shift, limit = last * 8 - offset - width, 1 << width
+
+    def get(view: View) -> int:
+        base = view.base
+        return int.from_bytes(view.buf[base + first : base + last], "big") >> shift & (limit - 1)
+
+    def put(view: View, value: int) -> None:
+        base = view.base
+        old = int.from_bytes(view.buf[base + first : base + last], "big")
+        new = old & ~((limit - 1) << shift) | _fits(value, limit) << shift
+        view.buf[base + first : base + last] = new.to_bytes(last - first, "big")
+
+    return get, put
+
+
+def _bytes(value: Any) -> bytes:
+    """``bytes(value)``, but a number does not make that many zeros."""
+    if isinstance(value, int):
+        raise TypeError(f"{value:#x} is not bytes")
+    return bytes(value)
+
+
+def _fits(value: int, limit: int) -> int:
+    if not 0 <= value < limit:
+        raise ValueError(f"{value:#x} does not fit in {limit.bit_length() - 1} bits")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, View):
+        return value.as_dict()
+    if isinstance(value, ArrayView):
+        return [_plain(item) for item in value]
+    return value

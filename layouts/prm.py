@@ -1,0 +1,147 @@
+"""How a PRM structure is declared: once, in construct, and read two ways.
+
+``Prm`` is a construct ``Struct`` over bits, in the order and with the names of mlx5_ifc.h::
+
+    pd_in = Prm("dealloc_pd_in", *CMD_IN, rsvd(8), "pd" / bits(24), rsvd(32))
+
+``parse`` and ``build`` are construct's own: complete, readable and slow (60 us for a command).
+``view`` lays the same declaration over a buffer and reads or writes one field at a time, as
+MLX5_GET and MLX5_SET do, in about 0.3 us; the accessors come from ``layouts.codec`` and are derived
+from the declaration, so there is no second description to keep equal. A hypothesis test holds the
+two ways together for every structure.
+
+Everything is big-endian and most significant bit first (PRM, "Conventions"). Reserved ranges are
+padding: never read, written as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import construct as c
+
+from layouts import codec
+
+_ANONYMOUS = "reserved"
+
+
+def bits(width: int) -> Any:
+    """An unsigned field of ``width`` bits."""
+    return c.BitsInteger(width)
+
+
+def rsvd(width: int) -> Any:
+    """``width`` reserved bits."""
+    return c.Padding(width)
+
+
+def octets(length: int) -> Any:
+    """``length`` bytes taken as they are (a GUID table, a union, a MAD)."""
+    return c.Bytewise(c.Bytes(length))
+
+
+def array(count: int, item: Any) -> Any:
+    """``count`` items, each a field or a structure."""
+    return c.Array(count, item)
+
+
+def tail(item: Any) -> Any:
+    """As many items as the buffer holds: the flexible array at a structure's end."""
+    return c.GreedyRange(item)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One named field: where it lies (bits from the structure's start) and what it holds."""
+
+    name: str
+    offset: int
+    width: int
+    kind: Any
+    """The construct under the name: bits, octets, array, tail or a nested :class:`Prm`."""
+
+
+class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
+    """A structure of the PRM.
+
+    ``name`` is the structure's name in mlx5_ifc.h without ``mlx5_ifc_`` and ``_bits``. For a
+    structure that the driver declares in C instead, ``c_name`` is that name (``mlx5_eqe``).
+    """
+
+    def __init__(self, name: str, *fields: Any, c_name: str | None = None) -> None:
+        super().__init__(*fields)
+        self.prm_name = name
+        self.c_name = c_name
+        self.fields: tuple[Field, ...] = tuple(_walk(fields))
+        self.bit_length: int = sum(_width(field) for field in fields)
+        if self.bit_length % 8:
+            raise TypeError(f"{name}: {self.bit_length} bits do not make whole bytes")
+        self.size: int = self.bit_length // 8
+        self._view = codec.view_class(self)
+
+    def parse(self, data: bytes, **_contextkw: Any) -> Any:
+        """Decode with construct: a Container of every named field.
+
+        Bytes behind the structure, or behind the last whole item of its tail, are left alone.
+        """
+        whole = bytes(data)
+        if step := _tail_step(self):
+            # construct's bit streams refuse to end inside an item.
+            whole = whole[: len(whole) - (len(whole) - self.size) % step]
+        return c.Bitwise(c.Struct(*self.subcons)).parse(whole)
+
+    def build(self, obj: Mapping[str, Any], **_contextkw: Any) -> bytes:
+        """Encode with construct: every named field must be given."""
+        built: bytes = c.Bitwise(c.Struct(*self.subcons)).build(obj)
+        return built
+
+    def view(self, buf: Any, offset: int = 0) -> Any:
+        """Lay the structure over ``buf`` at ``offset`` bytes; fields become attributes.
+
+        Raises ValueError when the buffer is shorter than the fixed part. Assignments need a
+        writable buffer and raise ValueError for a value that does not fit.
+        """
+        if len(buf) - offset < self.size:
+            raise ValueError(f"{self.prm_name}: {len(buf) - offset} bytes, wants {self.size}")
+        return self._view(buf, offset)
+
+    def new(self, extra: int = 0, **values: Any) -> Any:
+        """A view over a fresh zeroed buffer, ``extra`` bytes longer than the fixed part."""
+        view = self._view(bytearray(self.size + extra), 0)
+        view.assign(values)
+        return view
+
+    def __repr__(self) -> str:
+        return f"<Prm {self.prm_name}, {self.size} bytes>"
+
+
+def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
+    """The named fields with their bit offsets; padding only moves the offset on."""
+    offset = 0
+    for field in fields:
+        width = _width(field)
+        if field.name:
+            yield Field(field.name, offset, width, field.subcon)
+        offset += width
+
+
+def _tail_step(prm: Prm) -> int:
+    """Bytes of an item of the tail that ends a structure, or its last structure; 0 for none."""
+    last = prm.fields[-1].kind if prm.fields else None
+    if isinstance(last, Prm):
+        return _tail_step(last)
+    return _width(last.subcon) // 8 if isinstance(last, c.GreedyRange) else 0
+
+
+def _width(field: Any) -> int:
+    """Bits that a field takes; a tail takes none of the fixed part."""
+    kind = field.subcon if isinstance(field, c.Renamed) else field
+    if isinstance(kind, Prm):
+        return kind.bit_length
+    if isinstance(kind, c.GreedyRange):
+        return 0
+    if isinstance(kind, c.Array):
+        return int(kind.count) * _width(kind.subcon)
+    return int(kind.sizeof())

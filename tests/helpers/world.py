@@ -1,0 +1,111 @@
+"""The world in a test's hand: memory, interrupts and time that do nothing by themselves."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+
+from emu.ports import DmaError
+
+
+class Memory:
+    """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice."""
+
+    PAGE = 4096
+
+    def __init__(self, size=16 << 20, base=0x1_0000_0000):
+        self.base = base
+        self.ram = bytearray(size)
+        self._view = memoryview(self.ram)
+        self._next = base
+        self._freed = {}
+
+    def alloc(self, size, align=PAGE):
+        """IOVA of ``size`` zeroed bytes."""
+        freed = self._freed.get((size, align))
+        if freed:
+            address = freed.pop()
+            self.write(address, bytes(size))
+            return address
+        address = -(-self._next // align) * align
+        assert address + size <= self.base + len(self.ram), "the test's guest is out of memory"
+        self._next = address + size
+        return address
+
+    def free(self, address, size, align=PAGE):
+        """Give back what ``alloc`` returned."""
+        self._freed.setdefault((size, align), []).append(address)
+
+    def pages(self, size):
+        """A list of pages that do not lie together, enough for ``size`` bytes."""
+        total = -(-size // self.PAGE)
+        pages = [self.alloc(self.PAGE) for _ in range(total)]
+        return pages[::-1]
+
+    def _offset(self, iova, length):
+        at = iova - self.base
+        if length < 0 or at < 0 or at + length > len(self.ram):
+            raise DmaError(iova, length)
+        return at
+
+    def read(self, iova, length):
+        at = self._offset(iova, length)
+        return bytes(self._view[at : at + length])
+
+    def write(self, iova, data):
+        at = self._offset(iova, len(data))
+        self._view[at : at + len(data)] = data
+
+    def view(self, iova, length):
+        at = self._offset(iova, length)
+        return self._view[at : at + length]
+
+    def segments(self, iova, length):
+        return [self.view(iova, length)]
+
+
+class IrqList:
+    """Interrupts as a list of the vectors that fired."""
+
+    def __init__(self):
+        self.fired = []
+
+    def trigger(self, vector):
+        self.fired.append(vector)
+
+    def pending(self, vector):
+        return False
+
+
+class HandClock:
+    """Time that moves when the test says so."""
+
+    def __init__(self):
+        self.ns = 1_000_000_000
+        self._timers = []
+        self._order = count()
+
+    def now_ns(self):
+        return self.ns
+
+    def call_later(self, delay_ns, callback):
+        timer = _Timer(callback)
+        heapq.heappush(self._timers, (self.ns + delay_ns, next(self._order), timer))
+        return timer
+
+    def advance(self, ns):
+        """Move on, running what is due in its order."""
+        end = self.ns + ns
+        while self._timers and self._timers[0][0] <= end:
+            self.ns, _, timer = heapq.heappop(self._timers)
+            if timer.callback:
+                timer.callback()
+        self.ns = end
+
+
+class _Timer:
+    def __init__(self, callback):
+        self.callback = callback
+
+    def cancel(self):
+        self.callback = None
