@@ -51,7 +51,13 @@ class Bar0:
                 "fw_rev_subminor": hca.model.fw_subminor,
             },
             fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
-            cmdq_addr_l_sz={"log_cmdq_size": LOG_SLOTS, "log_cmdq_stride": LOG_STRIDE},
+            # Disabled until a driver hands over its command queue. A driver that was running when
+            # the function was reset sees this at its next health poll, and recovers.
+            cmdq_addr_l_sz={
+                "nic_interface": NicInterface.DISABLED,
+                "log_cmdq_size": LOG_SLOTS,
+                "log_cmdq_stride": LOG_STRIDE,
+            },
         )
         self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
         self._seg.health.hw_id = hca.model.hw_id
