@@ -52,7 +52,7 @@ class Function:
             msix_vectors=MSIX_VECTORS,
             msix_table_offset=MSIX_TABLE,
             msix_pba_offset=MSIX_PBA,
-            on_flr=self.reset,
+            on_flr=self._on_flr,
             crspace=_CrSpace(self),
         )
         self._power_on()
@@ -117,6 +117,11 @@ class Function:
         self.config.reset()
         self._power_on()
 
+    def _on_flr(self) -> None:
+        """Configuration space has reset itself, but for its sticky bits."""
+        log.info("%s: function-level reset", self.model.name)
+        self._power_on()
+
     def run(self) -> bool:
         """Do a bounded share of the HCA's pending work; True when there is more."""
         return self.hca.run()
@@ -136,4 +141,4 @@ class _CrSpace:
 
     def write(self, address: int, value: int) -> None:
         """The gateway only reads here."""
-        log.info("VSC write of %#x at %#x ignored", value, address)
+        log.debug("VSC write of %#x at %#x ignored", value, address)

@@ -239,7 +239,7 @@ _PRODUCTS = (
 
 
 def _model(product: _Product, *, is_vf: bool) -> Model:
-    title = f"{product.title} Virtual Function" if is_vf else product.title
+    title = f"{product.title} VF" if is_vf else product.title
     limits = {**product.limits, **VF_LIMITS} if is_vf else product.limits
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,

@@ -15,6 +15,23 @@ from emu.pci.registers import Block, Register, Window, dword, ro, rw, w1c, word
 D0 = 0
 D3_HOT = 3
 
+_COMMAND = (
+    rw("memory_space", 1),
+    rw("bus_master", 2),
+    rw("parity_error_response", 6),
+    rw("serr_enable", 8),
+    rw("interrupt_disable", 10),
+)
+_STATUS = (
+    ro("capabilities_list", 4),
+    w1c("master_data_parity_error", 8),
+    w1c("signaled_target_abort", 11),
+    w1c("received_target_abort", 12),
+    w1c("received_master_abort", 13),
+    w1c("signaled_system_error", 14),
+    w1c("detected_parity_error", 15),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Capability:
@@ -72,26 +89,8 @@ def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Bloc
         (
             word("vendor", 0x00, ro("id", 0, 16, identity.vendor_id)),
             word("device", 0x02, ro("id", 0, 16, identity.device_id)),
-            word(
-                "command",
-                0x04,
-                rw("memory_space", 1),
-                rw("bus_master", 2),
-                rw("parity_error_response", 6),
-                rw("serr_enable", 8),
-                rw("interrupt_disable", 10),
-            ),
-            word(
-                "status",
-                0x06,
-                ro("capabilities_list", 4),
-                w1c("master_data_parity_error", 8),
-                w1c("signaled_target_abort", 11),
-                w1c("received_target_abort", 12),
-                w1c("received_master_abort", 13),
-                w1c("signaled_system_error", 14),
-                w1c("detected_parity_error", 15),
-            ),
+            word("command", 0x04, *_COMMAND),
+            word("status", 0x06, *_STATUS),
             dword(
                 "class_revision",
                 0x08,

@@ -28,7 +28,7 @@ from emu.pci.vpd import build_image, vpd_capability
 from emu.pci.vsc import CrSpace, Vsc
 from emu.ports import Buffer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_MSIX_VECTORS = 2048
 
@@ -92,7 +92,7 @@ class ConfigSpace:
         self._bank.write(offset, data)
         if self._flr_requested:
             self._flr_requested = False
-            log.info("function-level reset")
+            logger.info("function-level reset")
             self._clear(keep_sticky=True)
             self._on_flr()
 

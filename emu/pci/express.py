@@ -20,12 +20,26 @@ _PAYLOAD_512 = 2
 _READ_REQUEST_512 = 2
 _ALL_TIMEOUT_RANGES = 0xF
 
+_DEVICE_CONTROL = (
+    rw("correctable_reporting", 0),
+    rw("non_fatal_reporting", 1),
+    rw("fatal_reporting", 2),
+    rw("unsupported_request_reporting", 3),
+    rw("relaxed_ordering", 4, reset=1),
+    rw("max_payload_size", 5, 3, sticky=True),
+    rw("extended_tag", 8),
+    rw("no_snoop", 11, reset=1),
+    rw("max_read_request_size", 12, 3, reset=_READ_REQUEST_512),
+    rw("initiate_flr", 15),
+)
+
 
 def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> Capability:
     """The capability; ``start_flr`` is called when software writes Initiate Function Level Reset.
 
-    Sticky are the fields that a function-level reset must not touch (6.6.2): they describe the
-    link, which the function shares with its port.
+    It has to reset these registers, which is what makes the bit read as 0. Sticky are the
+    fields that a function-level reset must not touch (6.6.2): they describe the link, which the
+    function shares with its port.
     """
     return Capability(
         "express",
@@ -42,7 +56,6 @@ def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> 
 def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
     def control_written(regs: Window, _before: int) -> None:
         if regs["device_control"] & INITIATE_FLR:
-            regs["device_control"] &= ~INITIATE_FLR
             start_flr()
 
     return (
@@ -58,18 +71,7 @@ def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
             "device_control",
             0x08,
             2,
-            (
-                rw("correctable_reporting", 0),
-                rw("non_fatal_reporting", 1),
-                rw("fatal_reporting", 2),
-                rw("unsupported_request_reporting", 3),
-                rw("relaxed_ordering", 4, reset=1),
-                rw("max_payload_size", 5, 3, sticky=True),
-                rw("extended_tag", 8),
-                rw("no_snoop", 11, reset=1),
-                rw("max_read_request_size", 12, 3, reset=_READ_REQUEST_512),
-                rw("initiate_flr", 15),
-            ),
+            _DEVICE_CONTROL,
             on_write=control_written,
             trigger=INITIATE_FLR,
         ),

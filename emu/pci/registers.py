@@ -138,7 +138,8 @@ class Bank:
         self._rw = bytearray(SPACE_BYTES)
         self._w1c = bytearray(SPACE_BYTES)
         self._sticky = bytearray(SPACE_BYTES)
-        self._hooked: list[tuple[Register, Window]] = []
+        self._readers: list[tuple[range, Window, Callable[[Window], None]]] = []
+        self._writers: list[tuple[range, Window, Register, Callable[[Window, int], None]]] = []
         self._windows: dict[str, Window] = {}
         taken: set[int] = set()
         for base, block in blocks:
@@ -159,8 +160,11 @@ class Bank:
             (self._sticky, register.sticky),
         ):
             picture[span.start : span.stop] = bits.to_bytes(register.size, "little")
-        if register.on_read or register.on_write:
-            self._hooked.append((register, window))
+        if register.on_read:
+            self._readers.append((span, window, register.on_read))
+        if register.on_write:
+            started_by = _trigger_span(register, span)
+            self._writers.append((started_by, window, register, register.on_write))
 
     def __getitem__(self, block: str) -> Window:
         """A block's registers by name."""
@@ -168,23 +172,22 @@ class Bank:
 
     def read(self, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``offset``: those inside the space."""
-        for register, window in self._hooked:
-            if register.on_read and _overlap(window.span(register), offset, length):
-                register.on_read(window)
+        for span, window, on_read in self._readers:
+            if _overlap(span, offset, length):
+                on_read(window)
         return bytes(self._value[offset : offset + length])
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write the bytes inside the space; the masks decide what each bit does."""
         data = bytes(data[: max(0, SPACE_BYTES - offset)])
         started = [
-            (register, window, window[register.name])
-            for register, window in self._hooked
-            if register.on_write and _overlap(_trigger_span(register, window), offset, len(data))
+            (on_write, window, window[register.name])
+            for span, window, register, on_write in self._writers
+            if _overlap(span, offset, len(data))
         ]
         self._store(slice(offset, offset + len(data)), data)
-        for register, window, before in started:
-            if register.on_write:
-                register.on_write(window, before)
+        for on_write, window, before in started:
+            on_write(window, before)
 
     def _store(self, span: slice, data: bytes) -> None:
         """One masked write; little-endian integers let any width be done at once."""
@@ -229,9 +232,8 @@ class Window:
         self._value[span.start : span.stop] = value.to_bytes(len(span), "little")
 
 
-def _trigger_span(register: Register, window: Window) -> range:
-    """The bytes of the register whose writing starts its hook."""
-    span = window.span(register)
+def _trigger_span(register: Register, span: range) -> range:
+    """The bytes of the register, which takes ``span``, whose writing starts its hook."""
     if not register.trigger:
         return span
     lowest = (register.trigger & -register.trigger).bit_length() - 1
