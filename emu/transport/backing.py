@@ -1,0 +1,115 @@
+"""The files behind guest memory, mapped so that no client can kill this process with one.
+
+Touching a page of a shared mapping that lies beyond the end of its file raises SIGBUS, and the
+client can shorten the file at any time. So a file must be sealed against shrinking (F_SEAL_SHRINK,
+memfd_create(2)); where it can still be sealed we do it ourselves. QEMU's memory-backend-memfd seals
+by default. What remains is a host that runs out of memory.
+
+A file is mapped once, whole, however many ranges of it the client grants: a guest's IOMMU grants
+single pages by the thousand, and the kernel bounds the mappings of a process (vm.max_map_count).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import mmap
+import os
+import stat
+from typing import Final
+
+from emu.transport.protocol import RequestError
+
+logger = logging.getLogger(__name__)
+
+_MAX_FILES: Final = 64
+"""Each costs us a descriptor. QEMU has a file for each memory backend."""
+
+
+class Backing:
+    """One mapping of one file and the number of granted ranges that use it."""
+
+    __slots__ = ("key", "mapping", "size", "users", "view", "writable")
+
+    def __init__(self, fd: int, key: tuple[int, int], size: int, writable: bool) -> None:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        try:
+            self.mapping = mmap.mmap(fd, size, access=access)
+        except OSError as error:
+            why = f"the file cannot be mapped: {error.strerror}"
+            raise RequestError(error.errno or errno.EINVAL, why) from None
+        self.mapping.madvise(mmap.MADV_DONTDUMP)
+        self.view = memoryview(self.mapping)
+        self.key = key
+        self.size = size
+        self.writable = writable
+        self.users = 0
+
+    def close(self) -> None:
+        """Unmap; a view that somebody still holds delays it until that view is gone."""
+        self.view.release()
+        try:
+            self.mapping.close()
+        except BufferError:
+            logger.error("a view of guest memory outlives its mapping; it is unmapped later")
+
+
+class BackingCache:
+    """The files that are mapped now, by device and inode number."""
+
+    def __init__(self, trust_unsealed: bool = False) -> None:
+        self._trust_unsealed = trust_unsealed
+        self._backings: dict[tuple[int, int], Backing] = {}
+
+    def get(self, fd: int, end: int, writable: bool) -> Backing:
+        """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
+
+        The descriptor stays the caller's. Raises :class:`RequestError` for what is not a file, is
+        shorter than ``end``, may shrink, or cannot be mapped for writing when that is wanted.
+        """
+        size, key = self._check(fd, end)
+        backing = self._backings.get(key)
+        if backing is None or backing.size < end or (writable and not backing.writable):
+            if len(self._backings) >= _MAX_FILES and key not in self._backings:
+                raise RequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
+            backing = self._backings[key] = Backing(fd, key, size, writable)
+        backing.users += 1
+        return backing
+
+    def put(self, backing: Backing) -> None:
+        """Take back one :meth:`get`; the last one unmaps."""
+        backing.users -= 1
+        if backing.users:
+            return
+        if self._backings.get(backing.key) is backing:
+            del self._backings[backing.key]
+        backing.close()
+
+    def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int]]:
+        """Size and identity of the file; sealed first, so that the size holds from then on."""
+        if not (sealed_against_shrinking(fd) or self._trust_unsealed):
+            raise RequestError(
+                errno.EINVAL,
+                "the memory's file may shrink, which would kill this process: "
+                "give the guest its RAM by memory-backend-memfd with share=on (or trust the file)",
+            )
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise RequestError(errno.EINVAL, "the descriptor is not a file's")
+        if end > status.st_size:
+            raise RequestError(
+                errno.EINVAL, f"the file has {status.st_size:#x} bytes, {end:#x} are granted"
+            )
+        return status.st_size, (status.st_dev, status.st_ino)
+
+
+def sealed_against_shrinking(fd: int) -> bool:
+    """Whether the file can never get shorter; seals it when it is not sealed yet but may be."""
+    try:
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+            return True
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    except OSError:  # not a memfd, sealed against sealing, or not ours to seal
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""The transports by the names that users give them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from emu.transport.base import Transport
+from emu.transport.libvfio_user import LibvfioUserServer
+from emu.transport.vfio_user import VfioUserServer
+
+DEFAULT_KIND: Final = "vfio-user"
+
+_KINDS: Final[dict[str, Callable[..., Transport]]] = {
+    DEFAULT_KIND: VfioUserServer,
+    "libvfio-user": LibvfioUserServer,
+}
+
+KINDS: Final = tuple(_KINDS)
+
+
+def make_transport(
+    kind: str, path: str | os.PathLike[str], *, trust_unsealed: bool = False
+) -> Transport:
+    """A transport of one of :data:`KINDS` that will listen on ``path``.
+
+    ``trust_unsealed`` accepts guest memory in files that may shrink; see ``emu.transport.backing``.
+    Raises :class:`emu.transport.base.TransportError` when its library is missing.
+    """
+    return _KINDS[kind](path, trust_unsealed=trust_unsealed)

@@ -1,0 +1,41 @@
+"""Which file backs an address of this process: proc(5), /proc/pid/maps and /proc/pid/fd.
+
+libvfio-user maps the client's memory and tells the address, but not the descriptor.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def find_backing(address: int) -> tuple[int, int] | None:
+    """An open descriptor of the file mapped at ``address``, and the address's offset in the file.
+
+    The descriptor belongs to whoever opened it; one that can be written is preferred. None when the
+    address is not mapped from a file that is still open here.
+    """
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, offset, device, inode, *_ = line.split()
+        start, end = (int(bound, 16) for bound in span.split("-"))
+        if start <= address < end:
+            major, minor = (int(part, 16) for part in device.split(":"))
+            fd = _find_open_file(os.makedev(major, minor), int(inode))
+            return None if fd is None else (fd, int(offset, 16) + address - start)
+    return None
+
+
+def _find_open_file(device: int, inode: int) -> int | None:
+    found = None
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            status = os.fstat(int(name))
+        except OSError:  # the descriptor of the listing itself
+            continue
+        if (status.st_dev, status.st_ino) != (device, inode):
+            continue
+        found = int(name)
+        if fcntl.fcntl(found, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+            break
+    return found

@@ -1,0 +1,202 @@
+"""Guest memory as the client grants it: DMA_MAP and DMA_UNMAP in, :class:`GuestMemory` out.
+
+The rules of DMA_MAP and DMA_UNMAP are the vfio-user specification's; where it is silent, those of
+VFIO_IOMMU_MAP_DMA and VFIO_IOMMU_UNMAP_DMA (Linux: drivers/vfio/vfio_iommu_type1.c).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from emu.ports import Buffer, DmaError
+from emu.transport.backing import Backing, BackingCache
+from emu.transport.protocol import MAX_DMA_MAPS, PAGE_SIZE, RequestError
+
+READ: Final = 1
+WRITE: Final = 2
+_ADDRESS_SPACE: Final = 1 << 64
+
+_Window = tuple[int, int, int, mmap.mmap, memoryview]
+"""First iova, the one past the last, iova minus file offset, the file's mapping and its view."""
+
+
+class Region:
+    """A granted range. Without a ``backing`` it is known, but there is no way to reach it."""
+
+    __slots__ = ("access", "backing", "end", "start", "window")
+
+    def __init__(
+        self, start: int, end: int, offset: int, access: int, backing: Backing | None
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.access = access
+        self.backing = backing
+        self.window: _Window | None = None
+        if backing is not None:
+            self.window = (start, end, start - offset, backing.mapping, backing.view)
+
+    def denied(self, access: int) -> str:
+        """Why ``access`` is refused here."""
+        if self.window is None:
+            return "granted without a file descriptor"
+        return "read-only" if access & ~self.access & WRITE else "write-only"
+
+
+class DmaMap:
+    """The guest's memory map; see :class:`emu.ports.GuestMemory` for reading and writing it.
+
+    ``generation`` changes with the map. Whoever keeps something derived from a view compares it,
+    but does not keep the view: memory taken away must not be written, and one live view keeps a
+    whole file mapped.
+    """
+
+    def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
+        """``trust_unsealed`` accepts files that the client can shorten, at the risk of SIGBUS."""
+        self.generation = 0
+        self._max_maps = max_maps
+        self._files = BackingCache(trust_unsealed)
+        self._starts: list[int] = []
+        self._regions: list[Region] = []
+        nothing = mmap.mmap(-1, PAGE_SIZE)
+        self._no_window: _Window = (1, 0, 0, nothing, memoryview(nothing))
+        # The last range read and the last one written: most accesses stay in one.
+        self._read_window = self._no_window
+        self._write_window = self._no_window
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    def read(self, iova: int, length: int) -> bytes:
+        """As :meth:`GuestMemory.read`."""
+        start, end, delta, mapping, _ = self._read_window
+        stop = iova + length
+        if start <= iova and stop <= end:
+            return mapping[iova - delta : stop - delta]
+        pieces = self._pieces(iova, length, READ)
+        return b"".join(window[3][at : at + size] for window, at, size in pieces)
+
+    def write(self, iova: int, data: Buffer) -> None:
+        """As :meth:`GuestMemory.write`."""
+        start, end, delta, mapping, _ = self._write_window
+        stop = iova + len(data)
+        if start <= iova and stop <= end:
+            mapping[iova - delta : stop - delta] = data
+            return
+        done = 0
+        source = memoryview(data)
+        for window, at, size in self._pieces(iova, len(data), WRITE):
+            window[3][at : at + size] = source[done : done + size]
+            done += size
+
+    def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
+        """As :meth:`GuestMemory.view`; ``writable=False`` also serves a read-only range."""
+        start, end, delta, _, view = self._write_window
+        stop = iova + length
+        if writable and start <= iova and stop <= end:
+            return view[iova - delta : stop - delta]
+        views = self.segments(iova, length, writable=writable)
+        if len(views) > 1:
+            raise DmaError(iova, length, "runs over two mappings")
+        return views[0] if views else memoryview(bytearray())
+
+    def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
+        """As :meth:`GuestMemory.segments`; ``writable=False`` also serves read-only ranges."""
+        start, end, delta, _, view = self._write_window
+        stop = iova + length
+        if writable and start <= iova < stop <= end:
+            return [view[iova - delta : stop - delta]]
+        pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
+        views = [window[4][at : at + size] for window, at, size in pieces]
+        return views if writable else [view.toreadonly() for view in views]
+
+    def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
+        """Grant a range, backed by ``fd`` from ``offset`` on; the descriptor stays the caller's.
+
+        Raises :class:`RequestError` before anything changes: EINVAL for a range that is empty,
+        unaligned or past the end of the address space or of the file, and for a file that may
+        shrink; EEXIST for an overlap; ENOSPC when there are too many.
+        """
+        end = iova + size
+        if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
+            raise RequestError(errno.EINVAL, "the range is empty, unaligned or too long")
+        if not access:
+            raise RequestError(errno.EINVAL, "the range is neither readable nor writable")
+        at = bisect_left(self._starts, end)
+        if at and self._regions[at - 1].end > iova:
+            raise RequestError(errno.EEXIST, "the range overlaps one that is granted already")
+        if len(self._regions) >= self._max_maps:
+            raise RequestError(errno.ENOSPC, f"there are {self._max_maps} ranges already")
+        backing = None
+        if fd is not None:
+            backing = self._files.get(fd, offset + size, writable=bool(access & WRITE))
+        self._starts.insert(at, iova)
+        self._regions.insert(at, Region(iova, end, offset, access, backing))
+        self._changed()
+
+    def unmap(self, iova: int, size: int) -> int:
+        """Take back every range inside ``[iova, iova + size)`` and return how many there were.
+
+        None is no mistake: QEMU's intel-iommu takes back what it never granted. A range that is
+        only partly inside is refused with EINVAL, and nothing changes.
+        """
+        end = iova + size
+        if not size or end > _ADDRESS_SPACE:
+            raise RequestError(errno.EINVAL, "the range is empty or too long")
+        first, last = bisect_left(self._starts, iova), bisect_left(self._starts, end)
+        starts_inside = first and self._regions[first - 1].end > iova
+        if starts_inside or (last > first and self._regions[last - 1].end > end):
+            raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
+        self._remove(first, last)
+        return last - first
+
+    def clear(self) -> int:
+        """Take back everything and return how many ranges there were."""
+        count = len(self._regions)
+        self._remove(0, count)
+        return count
+
+    def _remove(self, first: int, last: int) -> None:
+        removed = self._regions[first:last]
+        del self._regions[first:last], self._starts[first:last]
+        self._changed()
+        for region in removed:
+            if region.backing is not None:
+                self._files.put(region.backing)
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self._read_window = self._write_window = self._no_window
+
+    def _pieces(self, iova: int, length: int, access: int) -> list[tuple[_Window, int, int]]:
+        """The parts of a range by mapping: its window, position in the file, size.
+
+        Raises :class:`DmaError` unless every byte may be accessed that way.
+        """
+        pieces: list[tuple[_Window, int, int]] = []
+        at, stop = iova, iova + length
+        index = bisect_right(self._starts, iova) - 1
+        while at < stop:
+            region = self._regions[index] if 0 <= index < len(self._regions) else None
+            if region is None or not region.start <= at < region.end:
+                raise DmaError(iova, length)
+            window = region.window
+            if window is None or access & ~region.access:
+                raise DmaError(iova, length, region.denied(access))
+            size = min(stop, region.end) - at
+            pieces.append((window, at - window[2], size))
+            at += size
+            index += 1
+        if len(pieces) == 1:
+            self._remember(pieces[0][0], region)
+        return pieces
+
+    def _remember(self, window: _Window, region: Region | None) -> None:
+        """Make the next access to this range a fast one."""
+        if region is not None and region.access & READ:
+            self._read_window = window
+            if region.access & WRITE:
+                self._write_window = window

@@ -1,0 +1,72 @@
+"""Pending calls in the order of their time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from typing import Final
+
+_COMPACT_AT: Final = 64
+
+
+class LoopTimer:
+    """A pending call: :class:`emu.ports.Timer`."""
+
+    __slots__ = ("_queue", "callback")
+
+    def __init__(self, queue: TimerQueue, callback: Callable[[], None]) -> None:
+        self._queue = queue
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Make the call not happen; harmless when it has."""
+        if self.callback is not None:
+            self.callback = None
+            self._queue.note_cancelled()
+
+
+class TimerQueue:
+    """Timers on the monotonic clock: :class:`emu.ports.Clock`, for a loop that asks what is due."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, LoopTimer]] = []
+        self._order = itertools.count()
+        self._cancelled = 0
+
+    def now_ns(self) -> int:
+        """Nanoseconds since some fixed moment."""
+        return time.monotonic_ns()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> LoopTimer:
+        """Call ``callback`` once, not earlier than ``delay_ns`` from now."""
+        timer = LoopTimer(self, callback)
+        heapq.heappush(self._heap, (self.now_ns() + max(delay_ns, 0), next(self._order), timer))
+        return timer
+
+    def run_due(self) -> None:
+        """Call what is due now; what a callback adds waits for the next round."""
+        if not self._heap or self._heap[0][0] > (now := self.now_ns()):
+            return
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heapq.heappop(self._heap)[2])
+        for timer in due:
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled -= 1
+            else:
+                callback()
+
+    def next_ns(self) -> int | None:
+        """Nanoseconds until the next timer (0: due), or None when there is none."""
+        return max(self._heap[0][0] - self.now_ns(), 0) if self._heap else None
+
+    def note_cancelled(self) -> None:
+        """Keep a queue of timers that are set and cancelled for every packet from growing."""
+        self._cancelled += 1
+        if self._cancelled > _COMPACT_AT and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0

@@ -1,0 +1,106 @@
+"""Our own vfio-user server, the default transport.
+
+Specification: vfio-user protocol 0.9.2. Not offered: migration, mappable regions, server-to-client
+messages (memory granted without a descriptor is out of reach).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from emu.ports import PciFunction
+from emu.transport.base import TransportError
+from emu.transport.interrupts import IrqTable
+from emu.transport.listener import Listener
+from emu.transport.memory import DmaMap
+from emu.transport.protocol import ProtocolError
+from emu.transport.requests import Requests
+from emu.transport.session import Session
+
+logger = logging.getLogger(__name__)
+
+
+class VfioUserServer:
+    """A function on a vfio-user socket; see :class:`emu.transport.base.Transport`."""
+
+    def __init__(self, path: str | os.PathLike[str], *, trust_unsealed: bool = False) -> None:
+        self.memory = DmaMap(trust_unsealed=trust_unsealed)
+        self.interrupts = IrqTable()
+        self._listener = Listener(path)
+        self._name = os.fspath(path)
+        self._function: PciFunction | None = None
+        self._requests: Requests | None = None
+        self._session: Session | None = None
+
+    @property
+    def function(self) -> PciFunction:
+        """What is served."""
+        if self._function is None:
+            raise TransportError(f"{self._name}: listen() comes first")
+        return self._function
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a client."""
+        return self._session is not None
+
+    def listen(self, function: PciFunction) -> None:
+        """Offer ``function`` from now on."""
+        self.interrupts.resize(function.msix_vectors)
+        self._requests = Requests(function, self.memory, self.interrupts)
+        self._function = function
+        self._listener.open()
+        logger.info("%s: listening", self._name)
+
+    def fileno(self) -> int:
+        """The client's descriptor, or the listening one."""
+        return self._session.fileno() if self._session else self._listener.fileno()
+
+    def accept(self) -> None:
+        """Take the waiting client."""
+        if self._session is not None or self._requests is None:
+            return
+        sock = self._listener.accept()
+        if sock is not None:
+            self._session = Session(sock, self._name, self.function, self._requests)
+            logger.info("%s: a client has connected", self._name)
+
+    def serve(self, timeout_ns: int | None = 0) -> None:
+        """Wait for messages and answer all that one receive call brings."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            if session.receive(timeout_ns):
+                session.dispatch()
+        except EOFError:
+            logger.info("%s: the client has left", self._name)
+            self._drop()
+        except (ProtocolError, OSError) as error:
+            why = "it does not read" if isinstance(error, BlockingIOError) else error
+            logger.warning("%s: the client is dropped: %s", self._name, why)
+            self._drop()
+
+    def wake(self) -> None:
+        """End the wait in :meth:`serve`, or the next one."""
+        if self._session is not None:
+            self._session.wake()
+
+    def close(self) -> None:
+        """Drop the client and stop listening."""
+        self._listener.close()
+        if self._session is not None:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Forget the client: nothing of it can be reached when the function is reset."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self.memory.clear()
+        self.interrupts.clear()
+        try:
+            self.function.reset()
+        except Exception:
+            logger.exception("%s: the function could not be reset", self._name)

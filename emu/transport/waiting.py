@@ -1,0 +1,68 @@
+"""Waiting for a socket by blocking in the receive call itself.
+
+That costs half of what poll() before every receive does. The time limit is the socket's
+SO_RCVTIMEO, because Python's own ``settimeout`` is a poll() too. The kernel counts it in scheduler
+ticks and may add two (8 ms at 250 Hz), so the last milliseconds of a wait do poll.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from struct import Struct
+from typing import Final
+
+_TIMEVAL: Final = Struct("@ll")
+_TICKS_MS: Final = 8
+_SHORTEST_MS: Final = 3 * _TICKS_MS
+_FOREVER_MS: Final = 0
+_UNKNOWN_MS: Final = -1
+
+
+class Waiter:
+    """Decides how a receive call on a blocking socket waits, and can cut the wait short."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._limit_ms = _FOREVER_MS
+        self._woken = False
+
+    def prepare(self, timeout_ns: int | None) -> bool:
+        """Get ready to wait for ``timeout_ns`` at most (None: for ever).
+
+        True when the receive call may block: it then ends with BlockingIOError when time is up, or
+        earlier, so the caller computes the rest and comes again. False when it has to be made with
+        MSG_DONTWAIT.
+        """
+        if timeout_ns is None:
+            limit_ms = _FOREVER_MS
+        elif timeout_ns < _SHORTEST_MS * 1_000_000:
+            if timeout_ns > 0 and not self._woken:
+                self._poll.poll(-(-timeout_ns // 1_000_000))
+            return False
+        else:
+            # A power of two: the time left changes with every message, this limit seldom does.
+            limit_ms = 1 << ((timeout_ns // 1_000_000 - _TICKS_MS).bit_length() - 1)
+        if limit_ms != self._limit_ms:
+            self._set_limit(limit_ms)
+        if self._woken:
+            self._woken = False
+            self._limit_ms = _UNKNOWN_MS
+            return False
+        return True
+
+    def wake(self) -> None:
+        """Make the wait under way, or else the next one, end soon. For signal handlers.
+
+        Python calls receive again after a handler has run (PEP 475); the new limit then ends it.
+        The flag covers a handler that runs between setting the limit and the receive call.
+        """
+        self._woken = True
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(0, 1))
+
+    def _set_limit(self, limit_ms: int) -> None:
+        self._limit_ms = limit_ms
+        value = _TIMEVAL.pack(limit_ms // 1000, limit_ms % 1000 * 1000)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)

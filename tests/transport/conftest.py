@@ -1,0 +1,111 @@
+"""A fake function served by each transport, stepped by the client that talks to it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from helpers.fake_function import FakeFunction
+from helpers.vfio_client import GuestRam, VfioClient
+
+from emu.transport.base import TransportError
+from emu.transport.kinds import DEFAULT_KIND, KINDS, make_transport
+from emu.transport.libvfio_abi import load_library
+
+try:
+    load_library()
+except TransportError as error:
+    MISSING, USABLE_KINDS = str(error), [DEFAULT_KIND]
+else:
+    MISSING, USABLE_KINDS = "", KINDS
+
+
+class Served:
+    """A transport with a function behind it, and clients for it."""
+
+    def __init__(self, kind, path, function=None, **options):
+        self.kind = kind
+        self.path = path
+        self.transport = make_transport(kind, path, **options)
+        self.memory = self.transport.memory
+        self.interrupts = self.transport.interrupts
+        self.function = function or FakeFunction()
+        self.transport.listen(self.function)
+        self._cleanup = contextlib.ExitStack()
+
+    @property
+    def own(self):
+        return self.kind == "vfio-user"
+
+    def step(self):
+        """What the loop does when the transport's descriptor is readable."""
+        if self.transport.connected:
+            self.transport.serve(0)
+        else:
+            self.transport.accept()
+
+    def settle(self):
+        """Step until the present client is gone, for a test that has just made it go."""
+        for _ in range(100):
+            if not self.transport.connected:
+                return
+            self.transport.serve(0)
+        pytest.fail("the client is still there")
+
+    def connect(self):
+        """A client that has not said anything yet."""
+        client = VfioClient(self.path, self.step)
+        self._cleanup.callback(client.close)
+        return client
+
+    def client(self):
+        """A client that has negotiated."""
+        client = self.connect()
+        client.negotiate()
+        return client
+
+    def ram(self, size, **options):
+        ram = GuestRam(size, **options)
+        self._cleanup.callback(ram.close)
+        return ram
+
+    def close(self):
+        self.transport.close()
+        self._cleanup.close()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Makes transports by kind and closes them afterwards."""
+    with contextlib.ExitStack() as cleanup:
+
+        def make(kind, path=None, **options):
+            if kind not in USABLE_KINDS:
+                pytest.skip(MISSING)
+            served = Served(kind, path or tmp_path / f"{kind}.sock", **options)
+            cleanup.callback(served.close)
+            return served
+
+        yield make
+
+
+@pytest.fixture(params=USABLE_KINDS)
+def served(request, serve):
+    """The same test with each transport; test_libvfio_user says when there is only one."""
+    return serve(request.param)
+
+
+@pytest.fixture
+def client(served):
+    return served.client()
+
+
+@pytest.fixture
+def own(serve):
+    """Our own server, for what libvfio-user answers differently or not at all."""
+    return serve("vfio-user")
+
+
+@pytest.fixture
+def own_client(own):
+    return own.client()

@@ -1,0 +1,76 @@
+"""Finding libvfio-user, and what is special about serving through it."""
+
+import pytest
+
+from emu.transport import libvfio_abi
+from emu.transport.base import TransportError
+from emu.transport.kinds import make_transport
+from emu.transport.protocol import HEADER, REGION_ACCESS, Command
+
+
+@pytest.fixture
+def library(serve):
+    return serve("libvfio-user")
+
+
+def test_it_is_there(library):
+    """Skipped, like the other transport's share of every test here, where the library is absent."""
+    library.client().device_info()
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/libvfio-user.so", "libc.so.6", "/dev/null"])
+def test_a_wrong_library_is_a_clear_error(monkeypatch, tmp_path, path):
+    monkeypatch.setenv(libvfio_abi.LIBRARY_VARIABLE, path)
+    with pytest.raises(TransportError, match=libvfio_abi.LIBRARY_VARIABLE):
+        make_transport("libvfio-user", tmp_path / "socket")
+
+
+def test_an_absent_library_is_a_clear_error(monkeypatch, tmp_path):
+    monkeypatch.delenv(libvfio_abi.LIBRARY_VARIABLE, raising=False)
+    monkeypatch.setattr(libvfio_abi, "_SONAME", "libno-such-thing.so.0")
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    with pytest.raises(TransportError, match="libno-such-thing"):
+        make_transport("libvfio-user", tmp_path / "socket")
+
+
+def test_a_function_it_cannot_offer(library, tmp_path):
+    """It wants BARs of a power of two."""
+    other = make_transport("libvfio-user", tmp_path / "other")
+    library.function.bar_sizes = (3000, 0, 0, 0, 0, 0)
+    with pytest.raises(TransportError, match="vfu_setup_region"):
+        other.listen(library.function)
+    other.close()
+
+
+def test_a_silent_client_does_not_hold_us_up(library):
+    library.connect()
+    library.step()
+    library.step()
+    assert library.transport.connected
+
+
+def test_a_message_in_pieces_ends_the_connection(library, caplog):
+    """The library would read it short and lose its place in the stream."""
+    client = library.client()
+    payload = REGION_ACCESS.pack(0, 0, 4)
+    client.send_raw(HEADER.pack(1, Command.REGION_READ, HEADER.size + len(payload), 0, 0))
+    library.settle()
+    assert "cannot wait" in caplog.text
+    library.client().device_info()
+
+
+def test_garbage_ends_the_connection(library):
+    client = library.client()
+    client.send_raw(b"\xff" * 64)
+    library.settle()
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.receive()
+    library.client().device_info()
+
+
+def test_twin_socket_is_passed_on(library):
+    """The library may answer VERSION with a descriptor; the client gets it."""
+    client = library.connect()
+    agreed = client.negotiate({"max_msg_fds": 1, "twin_socket": {"supported": True}})
+    assert agreed["twin_socket"]["supported"]
+    client.device_info()
