@@ -7,15 +7,16 @@ whose getter and setter know the field's place in advance. A field inside one al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import construct as c
 
 if TYPE_CHECKING:
-    from layouts.prm import Prm
+    from layouts.prm import Field, Prm
 
+_CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _WHOLE = {8: Struct(">B"), 16: Struct(">H"), 32: Struct(">I"), 64: Struct(">Q")}
 
 Getter = Callable[[Any], Any]
@@ -245,6 +246,27 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, int):
         raise TypeError(f"{value:#x} is not bytes")
     return bytes(value)
+
+
+def struct_format(fields: Sequence[Field], end: int) -> str:
+    """The ``struct`` format of the given fields and padding, ``end`` bytes long."""
+    format_, at = ">", 0
+    for field in fields:
+        start, length = field.offset // 8, field.width // 8
+        if (field.offset | field.width) % 8 or start < at or start + length > end:
+            raise TypeError(f"{field.name} has no place of its own in whole bytes")
+        code = f"{length}s"
+        if isinstance(field.kind, c.BitsInteger):
+            if field.width not in _CODES:
+                raise TypeError(f"{field.name}: struct has no number of {field.width} bits")
+            code = _CODES[field.width]
+        format_ += _pad(start - at) + code
+        at = start + length
+    return format_ + _pad(end - at)
+
+
+def _pad(length: int) -> str:
+    return f"{length}x" if length else ""
 
 
 def _fits(value: int, limit: int) -> int:

@@ -454,6 +454,60 @@ class CapMask1(IntFlag):
     CLIENT_REG_SUP = 1 << 25
 
 
+class Opcode(IntEnum):
+    """Send opcodes (MLX5_OPCODE_*), the low byte of a control segment."""
+
+    NOP = 0x00
+    SEND_INVAL = 0x01
+    RDMA_WRITE = 0x08
+    RDMA_WRITE_IMM = 0x09
+    SEND = 0x0A
+    SEND_IMM = 0x0B
+    LSO = 0x0E
+    RDMA_READ = 0x10
+    ATOMIC_CS = 0x11
+    ATOMIC_FA = 0x12
+    ATOMIC_MASKED_CS = 0x14
+    ATOMIC_MASKED_FA = 0x15
+    BIND_MW = 0x18
+    SET_PSV = 0x20
+    DUMP = 0x23
+    UMR = 0x25
+
+
+class CqeOpcode(IntEnum):
+    """What a CQE reports (MLX5_CQE_*), bits 7:4 of op_own."""
+
+    REQ = 0x0
+    RESP_WR_IMM = 0x1
+    RESP_SEND = 0x2
+    RESP_SEND_IMM = 0x3
+    RESP_SEND_INV = 0x4
+    RESIZE_CQ = 0x5
+    SIG_ERR = 0xC
+    REQ_ERR = 0xD
+    RESP_ERR = 0xE
+    INVALID = 0xF
+
+
+class CqeSyndrome(IntEnum):
+    """Why a work request failed (MLX5_CQE_SYNDROME_*)."""
+
+    LOCAL_LENGTH_ERR = 0x01
+    LOCAL_QP_OP_ERR = 0x02
+    LOCAL_PROT_ERR = 0x04
+    WR_FLUSH_ERR = 0x05
+    MW_BIND_ERR = 0x06
+    BAD_RESP_ERR = 0x10
+    LOCAL_ACCESS_ERR = 0x11
+    REMOTE_INVAL_REQ_ERR = 0x12
+    REMOTE_ACCESS_ERR = 0x13
+    REMOTE_OP_ERR = 0x14
+    TRANSPORT_RETRY_EXC_ERR = 0x15
+    RNR_RETRY_EXC_ERR = 0x16
+    REMOTE_ABORTED_ERR = 0x22
+
+
 class RegId(IntEnum):
     """Access registers (MLX5_REG_*): all that the driver can name, modelled or not."""
 

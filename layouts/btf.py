@@ -1,0 +1,259 @@
+"""BTF, the type information inside a kernel binary: structures by name, with their members.
+
+The format is the kernel's Documentation/bpf/btf.rst: a header, a section of type records and a
+section of strings. The records are numbered from 1 in the order in which they lie (0 is void). A
+module's BTF is *split*: its numbers and its string offsets go on where those of the vmlinux that
+it was built for end, so it can be read only over that base.
+
+The bytes are not trusted. Whatever is wrong with them raises :class:`BtfError`; chains of types,
+nesting and the number of members are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+_MAGIC = 0xEB9F
+_VERSION = 1
+_MIN_HEADER = 24
+_MAX_DEPTH = 32
+"""Types in one chain, structures in one another: the kernel's own bound (MAX_RESOLVE_DEPTH)."""
+_MAX_MEMBERS = 0xFFFF
+"""Members of one structure with all of its anonymous parts; BTF has this bound for each part."""
+_MAX_NAME = 512
+"""Bytes of a name: the kernel's own bound (KSYM_NAME_LEN)."""
+_POINTER_SIZE = 8
+"""BTF does not say; the driver builds for 64 bit only where we read it."""
+
+
+class BtfError(ValueError):
+    """The bytes are not BTF, or a type in them makes no sense."""
+
+
+class Kind(IntEnum):
+    """BTF_KIND_*, all of them: a record that is only skipped must still be measured."""
+
+    VOID = 0
+    INT = 1
+    PTR = 2
+    ARRAY = 3
+    STRUCT = 4
+    UNION = 5
+    ENUM = 6
+    FWD = 7
+    TYPEDEF = 8
+    VOLATILE = 9
+    CONST = 10
+    RESTRICT = 11
+    FUNC = 12
+    FUNC_PROTO = 13
+    VAR = 14
+    DATASEC = 15
+    FLOAT = 16
+    DECL_TAG = 17
+    TYPE_TAG = 18
+    ENUM64 = 19
+
+
+COMPOSITE = frozenset({Kind.STRUCT, Kind.UNION})
+_ALIAS = frozenset({Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
+_SIZED = COMPOSITE | {Kind.INT, Kind.ENUM, Kind.FLOAT, Kind.ENUM64}
+_FIXED_TAIL = {Kind.INT: 4, Kind.ARRAY: 12, Kind.VAR: 4, Kind.DECL_TAG: 4}
+_EACH_TAIL = {
+    Kind.STRUCT: 12,
+    Kind.UNION: 12,
+    Kind.ENUM: 8,
+    Kind.FUNC_PROTO: 8,
+    Kind.DATASEC: 12,
+    Kind.ENUM64: 12,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """struct btf_type, and where its tail begins in the type section that it lies in."""
+
+    kind: Kind
+    name_off: int
+    vlen: int
+    kind_flag: bool
+    size_or_type: int
+    types: bytes
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A named member of a structure or union; ``offset`` and ``width`` are in bits."""
+
+    name: str
+    offset: int
+    width: int
+    type_id: int
+    """What it is made of, with typedefs and qualifiers taken off."""
+
+
+class Btf:
+    """The types of one binary, over those of ``base`` where it is a module."""
+
+    def __init__(self, data: bytes, base: Btf | None = None) -> None:
+        """Index ``data``, the contents of a ``.BTF`` section. Raises :class:`BtfError`."""
+        self._base = base
+        self._order = _byte_order(data)
+        if base is not None and base._order != self._order:
+            raise BtfError("BTF and its base differ in byte order")
+        self._head = Struct(self._order + "III")
+        self._types, self._strings = self._sections(data)
+        self._first = base.count if base else 1
+        self._string_base = base._string_end if base else 0
+        self._string_end: int = self._string_base + len(self._strings)
+        self._offsets: list[int] = []
+        self._named: dict[str, list[int]] = {}
+        self._index()
+
+    @property
+    def count(self) -> int:
+        """Type numbers in use here and in the base; the next binary's begin here."""
+        return self._first + len(self._offsets)
+
+    def find(self, name: str) -> list[int]:
+        """The structures and unions of that name, this binary's before the base's."""
+        inherited = self._base.find(name) if self._base else []
+        return self._named.get(name, []) + inherited
+
+    def kind(self, type_id: int) -> Kind:
+        """What a type is, aliases not followed."""
+        return self._record(type_id).kind
+
+    def name(self, type_id: int) -> str:
+        """A type's own name, empty for an anonymous one."""
+        return self._string(self._record(type_id).name_off)
+
+    def resolve(self, type_id: int) -> int:
+        """Take typedefs, qualifiers and tags off a type."""
+        for _ in range(_MAX_DEPTH):
+            record = self._record(type_id)
+            if record.kind not in _ALIAS:
+                return type_id
+            type_id = record.size_or_type
+        raise BtfError(f"type {type_id}: more than {_MAX_DEPTH} names for one type")
+
+    def size(self, type_id: int) -> int:
+        """Bytes that a value of the type takes: 0 for a flexible array."""
+        count = 1
+        for _ in range(_MAX_DEPTH):
+            type_id = self.resolve(type_id)
+            record = self._record(type_id)
+            if record.kind is Kind.PTR:
+                return count * _POINTER_SIZE
+            if record.kind in _SIZED:
+                return count * record.size_or_type
+            if record.kind is not Kind.ARRAY:
+                raise BtfError(f"type {type_id}: {record.kind.name} has no size")
+            type_id, _index, items = self._head.unpack_from(record.types, record.tail)
+            count *= items
+        raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
+
+    def element(self, type_id: int) -> int:
+        """What an array repeats, through all its dimensions; any other type is itself."""
+        for _ in range(_MAX_DEPTH):
+            type_id = self.resolve(type_id)
+            record = self._record(type_id)
+            if record.kind is not Kind.ARRAY:
+                return type_id
+            type_id = self._head.unpack_from(record.types, record.tail)[0]
+        raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
+
+    def members(self, type_id: int) -> list[Member]:
+        """Named members in order, those of anonymous structures and unions in their place.
+
+        Offsets count from the start of the type that was asked for.
+        """
+        members: list[Member] = []
+        for seen, member in enumerate(self._walk(type_id, 0, 0)):
+            if seen == _MAX_MEMBERS:
+                raise BtfError(f"type {type_id}: more than {_MAX_MEMBERS} members")
+            if member.name:
+                members.append(member)
+        return members
+
+    def _walk(self, type_id: int, start: int, depth: int) -> Iterator[Member]:
+        if depth == _MAX_DEPTH:
+            raise BtfError(f"type {type_id}: nested more than {_MAX_DEPTH} deep")
+        record = self._record(type_id)
+        if record.kind not in COMPOSITE:
+            raise BtfError(f"type {type_id}: {record.kind.name} has no members")
+        for at in range(record.tail, record.tail + record.vlen * self._head.size, self._head.size):
+            name_off, member_type, offset = self._head.unpack_from(record.types, at)
+            bitfield, offset = divmod(offset, 1 << 24) if record.kind_flag else (0, offset)
+            name, member_type = self._string(name_off), self.resolve(member_type)
+            width = bitfield or self.size(member_type) * 8
+            yield Member(name, start + offset, width, member_type)
+            if not name and self.kind(member_type) in COMPOSITE:
+                yield from self._walk(member_type, start + offset, depth + 1)
+
+    def _sections(self, data: bytes) -> tuple[bytes, bytes]:
+        """The type and the string section; their offsets count from the header's end."""
+        magic_flags = Struct(self._order + "HBBIIIII")
+        _, version, _, length, type_off, type_len, str_off, str_len = magic_flags.unpack_from(data)
+        if version != _VERSION:
+            raise BtfError(f"BTF version {version}, wants {_VERSION}")
+        if length < _MIN_HEADER or length + max(type_off + type_len, str_off + str_len) > len(data):
+            raise BtfError("header points outside the BTF data")
+        types, strings = length + type_off, length + str_off
+        return data[types : types + type_len], data[strings : strings + str_len]
+
+    def _index(self) -> None:
+        """Measure every record once, note where it lies and the names of the structures."""
+        at, end = 0, len(self._types)
+        while at < end:
+            record = self._parse(at)
+            self._offsets.append(at)
+            if record.kind in COMPOSITE and record.name_off:
+                name = self._string(record.name_off)
+                self._named.setdefault(name, []).append(self.count - 1)
+            at = record.tail + _FIXED_TAIL.get(record.kind, 0)
+            at += record.vlen * _EACH_TAIL.get(record.kind, 0)
+            if at > end:
+                raise BtfError(f"type {self.count - 1}: {record.kind.name} runs over the end")
+
+    def _record(self, type_id: int) -> Record:
+        if type_id == 0:
+            return Record(Kind.VOID, 0, 0, False, 0, b"", 0)
+        if self._base and type_id < self._first:
+            return self._base._record(type_id)
+        if not self._first <= type_id < self.count:
+            raise BtfError(f"type {type_id} of {self.count}")
+        return self._parse(self._offsets[type_id - self._first])
+
+    def _parse(self, at: int) -> Record:
+        if at + self._head.size > len(self._types):
+            raise BtfError(f"type {self.count}: header runs over the end")
+        name_off, info, size_or_type = self._head.unpack_from(self._types, at)
+        kind = info >> 24 & 0x1F
+        if not Kind.INT <= kind <= Kind.ENUM64:
+            raise BtfError(f"type {self.count}: unknown kind {kind}")
+        tail, flag = at + self._head.size, bool(info >> 31)
+        return Record(Kind(kind), name_off, info & 0xFFFF, flag, size_or_type, self._types, tail)
+
+    def _string(self, offset: int) -> str:
+        if self._base and offset < self._string_base:
+            return self._base._string(offset)
+        start = offset - self._string_base
+        end = self._strings.find(0, start, start + _MAX_NAME)
+        if end < 0:
+            raise BtfError(f"no string at {offset} of {self._string_end}")
+        return self._strings[start:end].decode("ascii", "replace")
+
+
+def _byte_order(data: bytes) -> str:
+    """The struct module's sign for the byte order, which the magic shows."""
+    if len(data) < _MIN_HEADER:
+        raise BtfError(f"{len(data)} bytes are too few for a BTF header")
+    for name, sign in (("little", "<"), ("big", ">")):
+        if int.from_bytes(data[:2], name) == _MAGIC:  # type: ignore[arg-type]
+            return sign
+    raise BtfError(f"magic {data[:2].hex()} is not BTF's")

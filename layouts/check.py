@@ -1,0 +1,165 @@
+"""Holds our structures against those that a driver's own binaries declare.
+
+mlx5_ifc.h declares a PRM structure as C, with one byte for each bit: ``u8 log_cq_size[0x5]`` is a
+field of five bits, and what is a byte offset to the compiler is a bit offset in the PRM. BTF keeps
+that. Structures that the driver declares in plain C (``Prm.c_name``) are compared bit by bit.
+
+Every named field of ours must stand in theirs with the same name, offset and width, and both
+must have the same size. Three things are compared as a whole, by offset and width only: a union of
+theirs, anything that we take as octets, and a word of theirs that we split into finer fields. What
+we leave reserved may have a name there; :attr:`layouts.report.Report.unmodelled` lists it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import construct as c
+
+from layouts.btf import Btf, Kind
+from layouts.prm import Field, Prm
+from layouts.report import Difference, Known, Report, What
+
+_RESERVED = re.compile(r"reserved|rsvd")
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    offset: int
+    width: int
+    type_id: int
+
+
+class _Theirs:
+    """A structure of the driver's, offsets and widths in PRM bits."""
+
+    def __init__(self, btf: Btf, type_id: int, unit: int) -> None:
+        self.btf, self.unit = btf, unit
+        self.name = btf.name(type_id)
+        self.size = btf.size(type_id) * 8 // unit
+        self.members = {
+            member.name: _Member(member.offset // unit, member.width // unit, member.type_id)
+            for member in btf.members(type_id)
+        }
+
+    def inner(self, name: str) -> _Theirs | Kind:
+        """The structure that a member is made of; of a scalar or a union only the kind."""
+        type_id = self.btf.element(self.members[name].type_id)
+        kind = self.btf.kind(type_id)
+        return _Theirs(self.btf, type_id, self.unit) if kind is Kind.STRUCT else kind
+
+
+def check(
+    ours: Mapping[str, Prm], release: str, btfs: Iterable[Btf], known: Iterable[Known] = ()
+) -> Report:
+    """Compare all of ``ours`` with the types of the kernel ``release``.
+
+    A structure is taken from the first of ``btfs`` that has it. Raises
+    :class:`layouts.btf.BtfError` when the types make no sense.
+    """
+    report = Report(release, len(ours))
+    excuses = {
+        (entry.what, name): entry.reason
+        for entry in known
+        if entry.concerns(release)
+        for name in entry.names
+    }
+    unused = dict.fromkeys(excuses)
+    comparison = _Comparison(ours, tuple(btfs))
+    for difference in comparison.differences():
+        key = (difference.what, difference.name)
+        unused.pop(key, None)
+        if key in excuses:
+            report.explained.append((difference, excuses[key]))
+        else:
+            report.differences.append(difference)
+    report.unused = list(unused)
+    report.unmodelled = comparison.unmodelled
+    return report
+
+
+class _Comparison:
+    """One run over all structures."""
+
+    def __init__(self, ours: Mapping[str, Prm], btfs: tuple[Btf, ...]) -> None:
+        self._ours = ours
+        self._btfs = btfs
+        self._splits: set[str] = set()
+        self.unmodelled: list[str] = []
+
+    def differences(self) -> Iterator[Difference]:
+        """All of them; a structure that only splits words of theirs has no counterpart."""
+        missing = []
+        for prm in self._ours.values():
+            theirs = self._find(prm)
+            if theirs is None:
+                missing.append(prm)
+            else:
+                yield from self._compare(prm, theirs, prm.prm_name)
+                self.unmodelled += _unmodelled(prm, theirs)
+        for prm in missing:
+            if prm.prm_name not in self._splits:
+                yield Difference(What.STRUCTURE, prm.prm_name, prm.bit_length, None)
+
+    def _find(self, prm: Prm) -> _Theirs | None:
+        name, *path = _counterpart(prm).split(".")
+        for btf in self._btfs:
+            for type_id in btf.find(name):
+                return _descend(_Theirs(btf, type_id, 1 if prm.c_name else 8), path)
+        return None
+
+    def _compare(self, prm: Prm, theirs: _Theirs, name: str) -> Iterator[Difference]:
+        for ours in prm.fields:
+            yield from self._compare_field(ours, theirs, f"{name}.{ours.name}")
+        if prm.bit_length != theirs.size:
+            yield Difference(What.SIZE, name, prm.bit_length, theirs.size)
+
+    def _compare_field(self, ours: Field, theirs: _Theirs, name: str) -> Iterator[Difference]:
+        member = theirs.members.get(ours.name)
+        if member is None:
+            yield Difference(What.FIELD, name, ours.offset, None)
+            return
+        if ours.offset != member.offset:
+            yield Difference(What.OFFSET, name, ours.offset, member.offset)
+        if ours.width != member.width:
+            yield Difference(What.WIDTH, name, ours.width, member.width)
+            return
+        kind = ours.kind
+        nested = kind.subcon if isinstance(kind, c.Array | c.GreedyRange) else kind
+        if isinstance(nested, Prm):
+            yield from self._compare_nested(nested, theirs.inner(ours.name), name)
+
+    def _compare_nested(self, prm: Prm, theirs: _Theirs | Kind, name: str) -> Iterator[Difference]:
+        """Field by field, but not again where both sides name a structure of the whole run."""
+        if isinstance(theirs, _Theirs):
+            if theirs.name != _counterpart(prm) or prm.prm_name not in self._ours:
+                yield from self._compare(prm, theirs, name)
+        elif theirs is not Kind.UNION and prm.c_name is None:
+            self._splits.add(prm.prm_name)
+
+
+def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
+    """Go from a structure to one inside it by the names of members."""
+    for step in path:
+        inner = theirs.inner(step) if step in theirs.members else None
+        if not isinstance(inner, _Theirs):
+            return None
+        theirs = inner
+    return theirs
+
+
+def _counterpart(prm: Prm) -> str:
+    """The driver's name for a structure, dots leading to a member's own structure."""
+    return prm.c_name or f"mlx5_ifc_{prm.prm_name}_bits"
+
+
+def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
+    taken = [(ours.offset, ours.offset + ours.width) for ours in prm.fields]
+    names = {ours.name for ours in prm.fields}
+    for name, member in theirs.members.items():
+        end = member.offset + member.width
+        overlaps = any(first < end and member.offset < last for first, last in taken)
+        if name not in names and not overlaps and not _RESERVED.match(name):
+            yield f"{prm.prm_name}.{name}"

@@ -1,0 +1,56 @@
+"""Completion queue entries.
+
+Source: PRM "Completion queue entry"; device.h (``mlx5_cqe64``, ``mlx5_err_cqe``,
+``mlx5_sig_err_cqe``) of Linux 6.12. The last byte, op_own, makes an entry the driver's; the packers
+leave it out, so that it can be written after everything else.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, rsvd
+
+CQE_BYTES = 64
+OP_OWN = 63
+"""Offset of the byte with opcode, format and owner bit."""
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+cqe64 = Prm(
+    "cqe64",
+    "tls_outer_l3_tunneled" / bits(8), rsvd(8), "wqe_id" / bits(16), rsvd(64),
+    "rss_hash_result" / bits(32), "rss_hash_type" / bits(8), "ml_path" / bits(8), rsvd(16),
+    "check_sum" / bits(16), "slid" / bits(16), "flags_rqpn" / bits(32), "hds_ip_ext" / bits(8),
+    "l4_l3_hdr_type" / bits(8), "vlan_info" / bits(16), "srqn" / bits(32),
+    "immediate" / bits(32), rsvd(32), "byte_cnt" / bits(32), "timestamp_h" / bits(32),
+    "timestamp_l" / bits(32), "sop_drop_qpn" / bits(32), "wqe_counter" / bits(16),
+    "signature" / bits(8), "op_own" / bits(8),
+    c_name="mlx5_cqe64",
+)
+
+err_cqe = Prm(
+    "err_cqe",
+    rsvd(256), "srqn" / bits(32), rsvd(144), "vendor_err_synd" / bits(8), "syndrome" / bits(8),
+    "s_wqe_opcode_qpn" / bits(32), "wqe_counter" / bits(16), "signature" / bits(8),
+    "op_own" / bits(8),
+    c_name="mlx5_err_cqe",
+)
+
+sig_err_cqe = Prm(
+    "sig_err_cqe",
+    rsvd(128), "expected_trans_sig" / bits(32), "actual_trans_sig" / bits(32),
+    "expected_reftag" / bits(32), "actual_reftag" / bits(32), "syndrome" / bits(16), rsvd(16),
+    "mkey" / bits(32), "err_offset" / bits(64), rsvd(64), "qpn" / bits(32), rsvd(16),
+    "signature" / bits(8), "op_own" / bits(8),
+    c_name="mlx5_sig_err_cqe",
+)
+
+# fmt: on
+
+CQE = cqe64.packer(
+    "ml_path", "slid", "flags_rqpn", "srqn", "immediate", "byte_cnt", "timestamp_h",
+    "timestamp_l", "sop_drop_qpn", "wqe_counter", upto=OP_OWN,
+)  # fmt: skip
+ERR_CQE = err_cqe.packer(
+    "srqn", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn", "wqe_counter", upto=OP_OWN
+)

@@ -1,0 +1,178 @@
+"""Where kernels are known to differ from our structures, which are those of Linux 6.12, and why.
+
+The layout check accepts what stands here and nothing else; an entry that a kernel does not need is
+an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's when this was written.
+"""
+
+from __future__ import annotations
+
+from layouts.report import Known, What
+
+
+def _names(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+def _fields(structure: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{structure}.{name}" for name in names.split())
+
+
+_NO_TYPE = "not in the binaries: the driver has no object of this type, and sizeof leaves no trace"
+_RESERVED = "6.1 leaves these bits reserved"
+_BEFORE_UNION = "6.1 has bytes_committed before the union of the forms; in memory it is the same"
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        (),
+        What.STRUCTURE,
+        _NO_TYPE,
+        _names(
+            """
+            access_register_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out dealloc_pd_out
+            dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
+            destroy_cq_out destroy_eq_out destroy_mkey_out destroy_psv_out destroy_qp_out
+            destroy_rmp_out destroy_srq_out destroy_xrc_srq_out detach_from_mcg_out
+            disable_hca_out enable_hca_out init_hca_out modify_cq_out
+            modify_hca_vport_context_out modify_rmp_out page_fault_resume_out pcap_reg
+            qp_2err_out qp_2rst_out query_cq_out query_eq_out query_hca_vport_context_out
+            query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
+            query_rmp_out query_srq_out query_vport_counter_out query_xrc_srq_out
+            set_driver_version_out set_hca_cap_out set_issi_out sqd2rts_qp_out sqerr2rts_qp_out
+            traffic_counter wqe_atomic_seg wqe_masked_atomic_seg
+            """
+        ),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        _RESERVED,
+        (
+            "ads.plane_index",
+            *_fields(
+                "cmd_hca_cap",
+                """
+                page_request_disable go_back_n terminate_scatter_list_mkey repeated_mkey
+                qpc_extension wqe_based_flow_table_update_cap cq_period_mode_modify
+                qp_error_syndrome pcie_reset_using_hotreset_method
+                pci_sync_for_fw_update_with_driver_unload vnic_env_cnt_steering_fail
+                vport_counter_local_loopback q_counter_aggregation q_counter_other_vport silent_mode
+                cross_vhca_rqt crypto crossing_vhca_mkey data_direct
+                log_max_num_header_modify_argument log_header_modify_argument_granularity_offset
+                log_header_modify_argument_granularity log_header_modify_argument_max_alloc
+                """,
+            ),
+            *_fields(
+                "cmd_hca_cap_2",
+                """
+                migratable query_vuid umr_log_entity_size_5 migration_multi_load
+                migration_tracking_state multiplane_qp_ud migration_in_chunks sf_eq_usage multiplane
+                cross_vhca_object_to_object_supported allowed_object_for_other_vhca_access
+                flow_table_type_2_type format_select_dw_8_6_ext format_select_dw_gtpu_dw_0
+                format_select_dw_gtpu_dw_1 format_select_dw_gtpu_dw_2
+                format_select_dw_gtpu_first_ext_dw_0 generate_wqe_type
+                min_mkey_log_entity_size_fixed_buffer ec_vf_vport_base max_mkey_log_entity_size_mtt
+                max_rqt_vhca_id pcc_ifa2 min_mkey_log_entity_size_fixed_buffer_valid return_reg_id
+                flow_table_hash_type max_num_eqs_24b
+                """,
+            ),
+            "create_mkey_in.data_direct",
+            *_fields("create_qp_in", "qpc_ext wq_umem_offset wq_umem_id"),
+            "hca_vport_context.num_port_plane",
+            "mad_ifc_in.plane_index",
+            "mkc.crossing_target_vhca_id",
+            *_fields("odp_cap", "memory_page_fault_scheme_cap mem_page_fault"),
+            "ptys_reg.plane_ind",
+            "qpc.retry_mode",
+            "query_hca_cap_in.ec_vf_function",
+            *_fields("query_q_counter_in", "other_vport vport_number aggregate"),
+            "query_q_counter_out.req_rnr_retries_exceeded",
+            "query_qp_in.qpc_ext",
+            *_fields("query_special_contexts_out", "terminate_scatter_list_mkey repeated_mkey"),
+            "set_hca_cap_in.ec_vf_function",
+            *_fields(
+                "vnic_diagnostic_statistics",
+                "generated_pkt_steering_fail handled_pkt_steering_fail",
+            ),
+            *_fields("wq", "dbr_umem_id wq_umem_id wq_umem_offset"),
+        ),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        "6.1 calls this bit relaxed_ordering_read",
+        ("cmd_hca_cap.relaxed_ordering_read_pci_enabled",),
+    ),
+    Known(
+        ("6.1",),
+        What.OFFSET,
+        "6.1 gives the name to the bit that is relaxed_ordering_read_pci_enabled later",
+        ("cmd_hca_cap.relaxed_ordering_read",),
+    ),
+    Known(
+        ("6.1",),
+        What.OFFSET,
+        "6.1 has the bit at 0xba, which is reserved later",
+        ("cmd_hca_cap.shampo",),
+    ),
+    *(
+        Known(
+            ("6.1",),
+            what,
+            "6.1 has five bits; the sixth, above them, came with larger pages",
+            ("mkc.log_page_size",),
+        )
+        for what in (What.OFFSET, What.WIDTH)
+    ),
+    Known(
+        ("6.1",),
+        What.STRUCTURE,
+        "6.1 has this structure's fields in odp_cap itself",
+        ("odp_scheme_cap",),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        "6.1 has the fields of odp_scheme_cap here",
+        ("odp_cap.transport_page_fault_scheme_cap",),
+    ),
+    Known(
+        ("6.1",),
+        What.STRUCTURE,
+        "6.1 has this structure's fields in page_fault_resume_in itself",
+        ("trans_page_fault_info",),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        "6.1 has the fields of trans_page_fault_info here",
+        ("page_fault_resume_in.page_fault_info",),
+    ),
+    Known(
+        ("6.1",),
+        What.STRUCTURE,
+        "6.1 does not know page faults of the memory scheme",
+        ("eqe_page_fault_memory", "mem_page_fault_info"),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        _BEFORE_UNION,
+        ("eqe_page_fault_wqe.bytes_committed", "eqe_page_fault_rdma.bytes_committed"),
+    ),
+    Known(
+        ("6.1",),
+        What.OFFSET,
+        _BEFORE_UNION,
+        (
+            *_fields("eqe_page_fault_wqe", "wqe_index packet_length token pftype_wq"),
+            *_fields("eqe_page_fault_rdma", "r_key packet_length rdma_op_len rdma_va pftype_token"),
+        ),
+    ),
+    Known(("6.1",), What.SIZE, _BEFORE_UNION, ("eqe_page_fault_wqe", "eqe_page_fault_rdma")),
+    Known(
+        ("7.2",),
+        What.FIELD,
+        "7.2 calls this bit silent_mode_set",
+        ("cmd_hca_cap.silent_mode",),
+    ),
+)

@@ -1,0 +1,32 @@
+"""Every structure that the package declares, found by looking at its modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+
+import layouts
+from layouts.prm import Prm
+
+
+def structures() -> dict[str, Prm]:
+    """All module-level structures of the package by ``prm_name``, in alphabetical order.
+
+    Structures declared inside another one are part of that one and are not listed. Raises
+    ValueError when two declarations carry one name.
+    """
+    names = sorted(module.name for module in pkgutil.iter_modules(layouts.__path__, "layouts."))
+    return collect(vars(importlib.import_module(name)) for name in names)
+
+
+def collect(namespaces: Iterable[dict[str, object]]) -> dict[str, Prm]:
+    """The structures among the values of ``namespaces``, as :func:`structures` returns them."""
+    found: dict[str, Prm] = {}
+    for namespace in namespaces:
+        for value in namespace.values():
+            if not isinstance(value, Prm):
+                continue
+            if found.setdefault(value.prm_name, value) is not value:
+                raise ValueError(f"{value.prm_name} is declared twice")
+    return dict(sorted(found.items()))

@@ -1,0 +1,103 @@
+"""Work queue elements: the 16-byte segments that a send, receive or UMR request is made of.
+
+Source: PRM "Send and receive queue WQE formats"; qp.h and device.h of Linux 6.12. A WQE is a chain
+of segments in units of 16 bytes (DS); a send queue's ring is made of basic blocks of 64 (WQEBB).
+The structures that the data path reads come with a ``Struct`` derived from their declaration.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, octets, rsvd
+
+DS = 16
+WQEBB = 64
+
+INLINE = 1 << 31
+"""Bit of byte_count: the data itself follows, its length in the low ten bits."""
+
+INLINE_LENGTH = 0x3FF
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+wqe_ctrl_seg = Prm(
+    "wqe_ctrl_seg",
+    "opmod_idx_opcode" / bits(32), "qpn_ds" / bits(32), "signature" / bits(8), rsvd(16),
+    "fm_ce_se" / bits(8), "imm" / bits(32),
+    c_name="mlx5_wqe_ctrl_seg",
+)
+
+wqe_data_seg = Prm(
+    "wqe_data_seg",
+    "byte_count" / bits(32), "lkey" / bits(32), "addr" / bits(64),
+    c_name="mlx5_wqe_data_seg",
+)
+
+wqe_raddr_seg = Prm(
+    "wqe_raddr_seg",
+    "raddr" / bits(64), "rkey" / bits(32), rsvd(32),
+    c_name="mlx5_wqe_raddr_seg",
+)
+
+wqe_atomic_seg = Prm(
+    "wqe_atomic_seg",
+    "swap_add" / bits(64), "compare" / bits(64),
+    c_name="mlx5_wqe_atomic_seg",
+)
+
+wqe_masked_atomic_seg = Prm(
+    "wqe_masked_atomic_seg",
+    "swap_add" / bits(64), "compare" / bits(64), "swap_add_mask" / bits(64),
+    "compare_mask" / bits(64),
+    c_name="mlx5_wqe_masked_atomic_seg",
+)
+
+wqe_xrc_seg = Prm("wqe_xrc_seg", "xrc_srqn" / bits(32), rsvd(96), c_name="mlx5_wqe_xrc_seg")
+
+av = Prm(
+    "av",
+    "key" / bits(64), "dqp_dct" / bits(32), "stat_rate_sl" / bits(8), "fl_mlid" / bits(8),
+    "rlid" / bits(16), rsvd(32), "rmac" / octets(6), "tclass" / bits(8), "hop_limit" / bits(8),
+    "grh_gid_fl" / bits(32), "rgid" / octets(16),
+    c_name="mlx5_av",
+)
+
+wqe_srq_next_seg = Prm(
+    "wqe_srq_next_seg",
+    rsvd(16), "next_wqe_index" / bits(16), "signature" / bits(8), rsvd(88),
+    c_name="mlx5_wqe_srq_next_seg",
+)
+
+wqe_umr_ctrl_seg = Prm(
+    "wqe_umr_ctrl_seg",
+    "flags" / bits(8), rsvd(24), "xlt_octowords" / bits(16), "xlt_offset" / bits(16),
+    "mkey_mask" / bits(64), "xlt_offset_47_16" / bits(32), rsvd(224),
+    c_name="mlx5_wqe_umr_ctrl_seg",
+)
+
+seg_set_psv = Prm(
+    "seg_set_psv",
+    "psv_num" / bits(32), "syndrome" / bits(16), "status" / bits(16), "transient_sig" / bits(32),
+    "ref_tag" / bits(32),
+    c_name="mlx5_seg_set_psv",
+)
+
+klm = Prm(
+    "klm", "bcount" / bits(32), "key" / bits(32), "va" / bits(64), c_name="mlx5_klm"
+)
+
+mtt = Prm("mtt", "ptag" / bits(64), c_name="mlx5_mtt")
+
+# fmt: on
+
+CTRL = wqe_ctrl_seg.packer("opmod_idx_opcode", "qpn_ds", "fm_ce_se", "imm")
+DATA = wqe_data_seg.packer("byte_count", "lkey", "addr")
+RADDR = wqe_raddr_seg.packer("raddr", "rkey")
+ATOMIC = wqe_atomic_seg.packer("swap_add", "compare")
+MASKED_ATOMIC = wqe_masked_atomic_seg.packer("swap_add", "compare", "swap_add_mask", "compare_mask")
+XRC = wqe_xrc_seg.packer("xrc_srqn")
+NEXT = wqe_srq_next_seg.packer("next_wqe_index")
+UMR_CTRL = wqe_umr_ctrl_seg.packer(
+    "flags", "xlt_octowords", "xlt_offset", "mkey_mask", "xlt_offset_47_16"
+)
+KLM = klm.packer("bcount", "key", "va")

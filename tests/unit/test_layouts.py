@@ -1,0 +1,235 @@
+"""Every declared structure: construct and the views read and write the same bytes.
+
+Then the codec's own edges, on structures made for them: what is refused, words at a buffer's end.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import construct as c
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layouts.codec import ArrayView, View
+from layouts.prm import Prm, array, bits, octets, rsvd, tail
+from layouts.registry import structures
+
+every_structure = pytest.mark.parametrize("prm", structures().values(), ids=lambda p: p.prm_name)
+
+
+def plain(value):
+    """What construct parsed, as the plain values that ``as_dict`` gives."""
+    if isinstance(value, c.Container):
+        return {name: plain(item) for name, item in value.items() if not name.startswith("_")}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def contents(size):
+    """``size`` bytes: random ones, and the two patterns that are worth most."""
+    noise = st.integers(0, 2**32).map(lambda seed: Random(seed).randbytes(size))
+    return st.sampled_from((bytes(size), b"\xff" * size)) | noise
+
+
+def has_tail(prm):
+    """Whether a flexible array ends the structure, or the last structure in it."""
+    last = prm.fields[-1].kind if prm.fields else None
+    return has_tail(last) if isinstance(last, Prm) else isinstance(last, c.GreedyRange)
+
+
+@every_structure
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_views_read_what_construct_parses(prm, data):
+    raw = data.draw(contents(prm.size + data.draw(st.integers(0, 33))))
+    assert prm.view(raw).as_dict() == plain(prm.parse(raw))
+
+
+@every_structure
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_views_write_what_construct_builds(prm, data):
+    extra = data.draw(st.integers(0, 33)) if has_tail(prm) else 0
+    values = prm.view(data.draw(contents(prm.size + extra))).as_dict()
+    built = prm.build(values)
+    assert bytes(prm.new(extra, **values).buf)[: len(built)] == built
+    # Reserved bits are written as zero, all others come back.
+    assert plain(prm.parse(built)) == values
+
+
+@every_structure
+def test_writing_a_field_changes_that_field_alone(prm):
+    before = b"\xff" * (1 + prm.size + 1)
+    for field in prm.fields:
+        after = bytearray(before)
+        setattr(prm.view(after, 1), field.name, getattr(prm.view(bytes(prm.size)), field.name))
+        kept = ~(((1 << field.width) - 1) << (8 + prm.bit_length - field.offset - field.width))
+        assert int.from_bytes(after, "big") == int.from_bytes(before, "big") & kept
+
+
+@every_structure
+def test_what_does_not_fit_a_field_is_refused_and_changes_nothing(prm):
+    view = prm.new()
+    for field in prm.fields:
+        for value in misfits(field):
+            with pytest.raises(ValueError, match=r"does not fit|wants"):
+                setattr(view, field.name, value)
+    assert not any(view.buf)
+
+
+def misfits(field):
+    """Values that a field has no room for."""
+    if isinstance(field.kind, c.BitsInteger):
+        return [1 << field.width, -1]
+    if isinstance(field.kind, c.Array):
+        return [[0] * (field.kind.count - 1), [0] * (field.kind.count + 1)]
+    if isinstance(field.kind, c.GreedyRange):
+        return [[0]]
+    return [bytes(field.width // 8 - 1), bytes(field.width // 8 + 1)]
+
+
+@every_structure
+def test_a_buffer_that_is_too_short_is_refused(prm):
+    with pytest.raises(ValueError, match=f"{prm.prm_name}: {prm.size - 1} bytes"):
+        prm.view(bytes(prm.size - 1))
+    with pytest.raises(ValueError, match=f"wants {prm.size}"):
+        prm.view(bytes(prm.size + 7), 8)
+    with pytest.raises(c.StreamError):
+        prm.parse(bytes(prm.size - 1))
+
+
+class TestViews:
+    pair = Prm("pair", "high" / bits(4), "low" / bits(4))
+    whole = Prm(
+        "whole",
+        *("raw" / octets(2), "pair" / pair, "pairs" / array(2, pair), "word" / bits(24)),
+        "rest" / tail(bits(16)),
+    )
+
+    def test_nested_structures_take_mappings_views_and_bytes(self):
+        view = self.whole.new(pair={"high": 1, "low": 2})
+        assert view.pair.as_dict() == {"high": 1, "low": 2}
+        view.pairs = [b"\x34", view.pair]
+        assert bytes(view) == bytes.fromhex("0000 12 34 12 000000")
+
+    def test_writing_through_a_view_reaches_the_buffer(self):
+        buffer = bytearray(4 + self.whole.size + 5)
+        view = self.whole.view(buffer, 4)
+        view.pairs[1].low = 0xF
+        view.rest[1] = 0xABCD
+        assert buffer.hex() == "00" * 4 + "00000000 0f000000 0000abcd 00".replace(" ", "")
+
+    def test_a_tail_is_as_long_as_the_buffer_allows(self):
+        lengths = [len(self.whole.new(extra).rest) for extra in (0, 1, 2, 5)]
+        assert lengths == [0, 0, 1, 2]
+
+    def test_index_outside_an_array(self):
+        pairs = self.whole.new().pairs
+        assert isinstance(pairs, ArrayView)
+        assert len(list(pairs)) == 2
+        for index in (-1, 2):
+            with pytest.raises(IndexError):
+                pairs[index]
+
+    def test_read_only_buffer(self):
+        view = self.whole.view(bytes(self.whole.size))
+        with pytest.raises(TypeError):
+            view.word = 1
+
+    def test_names_show_in_the_repr(self):
+        assert repr(self.pair.new(low=7)) == "<pair {'high': 0, 'low': 7}>"
+        assert repr(self.whole) == "<Prm whole, 8 bytes>"
+
+    def test_unknown_field(self):
+        with pytest.raises(AttributeError):
+            self.pair.new(middle=1)
+
+    @pytest.mark.parametrize("value", [2, 2.0, None])
+    def test_a_number_is_no_octets(self, value):
+        with pytest.raises(TypeError):
+            self.whole.new(raw=value)
+        with pytest.raises(TypeError):
+            self.whole.new(pair=value)
+
+    @pytest.mark.parametrize("size", range(1, 10))
+    def test_every_field_of_every_odd_structure(self, size):
+        """A word that holds a field may not reach over the structure's end."""
+        for offset in range(size * 8):
+            for width in range(1, size * 8 - offset + 1):
+                after = size * 8 - offset - width
+                prm = Prm("odd", rsvd(offset), "field" / bits(width), rsvd(after))
+                ones = (1 << width) - 1
+                view = prm.view(bytearray(3 + size), 3)
+                view.field = ones
+                assert int.from_bytes(view.buf, "big") == ones << after
+                view.buf[:] = b"\xff" * (3 + size)
+                assert view.field == ones
+                view.field = 0
+                assert view.field == 0
+                assert int.from_bytes(view.buf, "big") == (1 << 8 * (3 + size)) - 1 - (
+                    ones << after
+                )
+
+
+class TestPackers:
+    entry = Prm(
+        "entry",
+        *("nibble" / bits(4), "low" / bits(4), rsvd(8), "word" / bits(16), "number" / bits(64)),
+        *("mac" / octets(6), "count" / bits(24), "owner" / bits(8)),
+    )
+
+    @given(contents(entry.size))
+    def test_they_read_what_views_read(self, raw):
+        names = ("word", "number", "mac", "owner")
+        view = self.entry.view(raw)
+        packer = self.entry.packer(*names)
+        assert packer.size == self.entry.size
+        assert packer.unpack(raw) == tuple(getattr(view, name) for name in names)
+
+    @given(contents(entry.size))
+    def test_they_write_what_views_write_and_zeros_elsewhere(self, raw):
+        view = self.entry.view(raw)
+        packed = self.entry.packer("word", "mac").pack(view.word, view.mac)
+        assert packed == bytes(self.entry.new(word=view.word, mac=view.mac))
+
+    def test_they_end_where_they_are_told(self):
+        assert self.entry.packer("word", upto=5).pack(0x1234).hex() == "0000123400"
+
+    @pytest.mark.parametrize("names", [("nibble",), ("low",), ("number", "word"), ("word", "word")])
+    def test_fields_without_bytes_of_their_own(self, names):
+        with pytest.raises(TypeError, match="no place of its own"):
+            self.entry.packer(*names)
+
+    @pytest.mark.parametrize("upto", [0, 3])
+    def test_end_inside_a_field(self, upto):
+        with pytest.raises(TypeError, match="word has no place"):
+            self.entry.packer("word", upto=upto)
+
+    def test_number_of_an_odd_size(self):
+        with pytest.raises(TypeError, match="no number of 24 bits"):
+            self.entry.packer("count")
+
+    def test_unknown_field(self):
+        with pytest.raises(KeyError):
+            self.entry.packer("none")
+
+
+class TestDeclarations:
+    def test_half_a_byte(self):
+        with pytest.raises(TypeError, match="half: 4 bits do not make whole bytes"):
+            Prm("half", "a" / bits(4))
+
+    def test_one_name_twice(self):
+        with pytest.raises(TypeError, match="twice: field name a is taken"):
+            Prm("twice", "a" / bits(8), "a" / bits(8))
+
+    @pytest.mark.parametrize("name", ["buf", "as_dict"])
+    def test_name_that_views_use(self, name):
+        with pytest.raises(TypeError, match="is taken"):
+            Prm("own", name / bits(8))
+        assert hasattr(View, name)
+
+    def test_items_of_half_bytes(self):
+        with pytest.raises(TypeError, match="whole bytes"):
+            Prm("nibbles", "a" / array(2, bits(4)))
