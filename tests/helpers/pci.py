@@ -1,0 +1,70 @@
+"""Configuration space as a bus driver handles it: by width, by capability id."""
+
+from dataclasses import dataclass, field, replace
+
+from emu.models import MODELS
+from emu.pci import ConfigSpace
+
+GUID = 0x506B_4B03_00C0_FFEE
+END_OF_LIST = 0
+
+
+@dataclass
+class CrWords:
+    """A CR space that remembers what was written."""
+
+    size: int = 0x2000
+    written: dict[int, int] = field(default_factory=dict)
+    asked: list[int] = field(default_factory=list)
+
+    def read(self, address):
+        self.asked.append(address)
+        return self.written.get(address, address ^ 0x5A5A_0000)
+
+    def write(self, address, value):
+        self.written[address] = value
+
+
+class Bus:
+    """A function's configuration space, accessed in words."""
+
+    def __init__(self, model="connectx6", **options):
+        identity = MODELS[model].identity.with_guid(GUID)
+        self.identity = replace(identity, **options.pop("identity", {}))
+        self.cr = options.setdefault("crspace", CrWords())
+        self.flrs = 0
+        options.setdefault("on_flr", self._count_flr)
+        self.space = ConfigSpace(
+            self.identity, **{"bar0_size": 32 << 20, "msix_vectors": 64, **options}
+        )
+
+    def _count_flr(self):
+        self.flrs += 1
+
+    def get(self, offset, length):
+        return int.from_bytes(self.space.read(offset, length), "little")
+
+    def put(self, offset, length, value):
+        self.space.write(offset, value.to_bytes(length, "little"))
+
+    def capabilities(self):
+        """{id: offset} along the list, checking that it ends."""
+        found = {}
+        at = self.get(0x34, 1)
+        while at != END_OF_LIST:
+            assert at % 4 == 0
+            assert at not in found.values()
+            found[self.get(at, 1)] = at
+            at = self.get(at + 1, 1)
+        return found
+
+    def extended_capabilities(self):
+        """{id: (offset, version)} along the list from 0x100."""
+        found = {}
+        at = 0x100
+        while at != END_OF_LIST:
+            head = self.get(at, 4)
+            assert head & 0xFFFF not in found
+            found[head & 0xFFFF] = (at, head >> 16 & 0xF)
+            at = head >> 20
+        return found

@@ -1,0 +1,134 @@
+"""The models: identities that the driver knows, capabilities that the layouts can hold."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from emu.commands.models import command
+from emu.models import BASE_GENERAL, DEFAULT_MODEL, MODELS
+from emu.pci import CLASS_INFINIBAND
+from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
+from layouts.enums import CapType
+
+IDS = {
+    "connectx5": 0x1017,
+    "connectx5-vf": 0x1018,
+    "connectx6": 0x101B,
+    "connectx6-vf": 0x101C,
+    "connectx6dx": 0x101D,
+    "connectx6dx-vf": 0x101E,
+    "connectx7": 0x1021,
+    "connectx7-vf": 0x101E,
+}
+LAYOUTS = {
+    CapType.GENERAL: cmd_hca_cap,
+    CapType.ATOMIC: atomic_caps,
+    CapType.ODP: odp_cap,
+    CapType.GENERAL_2: cmd_hca_cap_2,
+}
+GATES = {CapType.ATOMIC: "atomic", CapType.ODP: "pg", CapType.GENERAL_2: "hca_cap_2"}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return MODELS[request.param]
+
+
+def test_ids():
+    assert {name: model.identity.device_id for name, model in MODELS.items()} == IDS
+    assert all(model.name == name for name, model in MODELS.items())
+    assert DEFAULT_MODEL in MODELS
+
+
+def test_name_identity_and_title_agree_on_pf_and_vf(model):
+    assert model.identity.is_vf == model.name.endswith("-vf")
+    assert model.identity.is_vf == model.title.endswith(" VF")
+    assert model.identity.class_code == CLASS_INFINIBAND
+
+
+def test_capabilities_fit_their_layouts(model):
+    """A name that does not exist or a value that is too wide raises here."""
+    for group, values in model.capabilities.items():
+        view = LAYOUTS[group].new(**values)
+        assert {name: getattr(view, name) for name in values} == dict(values)
+
+
+def test_a_group_is_filled_exactly_when_its_gate_is_open(model):
+    for group, gate in GATES.items():
+        assert bool(model.capabilities[group]) == bool(model.general.get(gate))
+
+
+def test_what_the_drivers_insist_on(model):
+    general = model.general
+    assert general["xrc"], "mlx5_ib does not load without"
+    assert general["log_bf_reg_size"] == 9, "doorbells are misplaced without"
+    assert general["num_of_uars_per_page"] == 1, "divided by"
+    assert general["gid_table_size"] <= 4, "a code"
+    assert general["log_max_qp"] <= 18
+    assert 5 <= general["max_num_eqs"] <= 1 << general["log_max_eq"]
+    assert general["log_max_eq_sz"] >= 13, "the asynchronous EQ has 8192 entries"
+    assert general["max_qp_cnt"] < 256, "a counter set's number has 8 bits"
+
+
+def test_umr_is_off(model):
+    for name in ("umr_modify_entity_size", "umr_modify_atomic", "umr_indirect_mkey"):
+        assert model.general[f"{name}_disabled"] == 1
+
+
+def test_a_vf_gets_no_more_than_its_pf():
+    for name, vf in MODELS.items():
+        if vf.identity.is_vf:
+            pf = MODELS[name.removesuffix("-vf")]
+            assert vf.general.keys() == pf.general.keys() == BASE_GENERAL.keys()
+            sizes = [field for field in vf.general if field.startswith(("log_", "max_"))]
+            assert all(vf.general[field] <= pf.general[field] for field in sizes)
+
+
+def test_board_ids_are_ours(model):
+    assert re.fullmatch(r"EMU[0-9A-F]{10}", model.psid)
+    assert not model.identity.part_number.startswith("MCX")
+    with pytest.raises(ValueError, match="board id"):
+        replace(model, psid="EMU00000000000006")
+
+
+def test_firmware_versions():
+    majors = {name: model.fw_major for name, model in MODELS.items() if not model.identity.is_vf}
+    assert majors == {"connectx5": 16, "connectx6": 20, "connectx6dx": 22, "connectx7": 28}
+    assert replace(MODELS["connectx6"], fw_minor=3, fw_subminor=12).firmware == "20.03.0012"
+
+
+def test_links():
+    links = {name: model.link for name, model in MODELS.items() if not model.identity.is_vf}
+    assert links == {
+        "connectx5": "EDR 4X",
+        "connectx6": "HDR 4X",
+        "connectx6dx": "HDR 4X",
+        "connectx7": "NDR 4X",
+    }
+
+
+def test_models_cannot_be_changed(model):
+    with pytest.raises(TypeError):
+        model.general["xrc"] = 0
+    with pytest.raises(AttributeError):
+        model.psid = "MT_0000000000"
+
+
+def test_the_command_shows_each_model_on_one_line():
+    result = CliRunner(env={"COLUMNS": "100"}).invoke(command)
+    assert result.exit_code == 0
+    for name, model in MODELS.items():
+        (line,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
+        kind = "VF" if model.identity.is_vf else "PF"
+        ids = f"15b3:{model.identity.device_id:04x}"
+        assert line.split() == [
+            name,
+            ids,
+            kind,
+            *model.title.split(),
+            model.firmware,
+            *model.link.split(),
+        ]
+    assert f"default: {DEFAULT_MODEL}" in result.output
