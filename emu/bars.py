@@ -8,10 +8,10 @@ BAR; a write there is noted in the trace and changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.cmdif import LOG_SLOTS, LOG_STRIDE
+from emu.engine import cq as cq_engine
 from emu.engine import eq as eq_engine
 from emu.ports import Buffer
 from layouts.enums import NicInterface
@@ -31,7 +31,6 @@ CMDQ_ADDR_H = 0x010
 CMDQ_ADDR_L = 0x014
 CMD_DBELL = 0x018
 INTERNAL_TIMER_H = 0x1000
-INTERNAL_TIMER_L = 0x1004
 HEALTH_COUNTER = 0x1010
 
 UAR_CQ_ARM = 0x20
@@ -61,24 +60,21 @@ class Bar0:
         )
         self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
         self._seg.health.hw_id = hca.model.hw_id
-        self._live: dict[int, Callable[[], int]] = {
-            HEALTH_COUNTER: self._health_counter,
-            INTERNAL_TIMER_H: lambda: hca.clock.now_ns() >> 32 & 0xFFFFFFFF,
-            INTERNAL_TIMER_L: lambda: hca.clock.now_ns() & 0xFFFFFFFF,
-        }
-
-    def _health_counter(self) -> int:
-        """Never zero and never all-ones: the driver takes both for a dead device."""
-        return self._hca.clock.now_ns() // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def read(self, offset: int, length: int) -> bytes:
         """Read inside the initialization segment; UAR pages have nothing to read."""
-        word = offset & ~3
-        if word in self._live and offset + length <= word + 4:
-            value = self._live[word]().to_bytes(4, "big")
-            return value[offset - word : offset - word + length]
+        if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
+            self._tick()
         data = bytes(self._seg.buf[offset : offset + length])
         return data.ljust(length, b"\0")
+
+    def _tick(self) -> None:
+        """Bring the registers that move by themselves to one and the same moment."""
+        now = self._hca.clock.now_ns()
+        self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
+        self._seg.internal_timer_l = now & 0xFFFFFFFF
+        # Never zero and never all-ones: the driver takes both for a dead device.
+        self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def write(self, offset: int, data: Buffer) -> None:
         """Take a register or doorbell write."""
@@ -114,10 +110,26 @@ class Bar0:
         if self._hca.uars.get(index) is None:
             log.warning("doorbell at %#x of UAR %#x, which is not allocated", offset, index)
             return
-        if offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
+        if offset >= UAR_SEND:
+            self._send_doorbell(data)
+        elif offset == UAR_CQ_ARM and len(data) == 8:
+            value = int.from_bytes(data, "big")
+            cq_engine.arm(self._hca, value & 0xFFFFFF, value >> 32)
+        elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
             value = int.from_bytes(data, "big")
             eq_engine.doorbell(
                 self._hca, value >> 24, value & eq_engine.INDEX_MASK, arm=offset == UAR_EQ_ARM
             )
         else:
             log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
+
+    def _send_doorbell(self, data: Buffer) -> None:
+        """The first eight bytes of a control segment; only the queue pair's number counts."""
+        if len(data) < 8:
+            log.debug("send doorbell of %d bytes ignored", len(data))
+            return
+        qp = self._hca.qps.get(int.from_bytes(data[4:7], "big"))
+        if qp is None:
+            log.warning("doorbell for a queue pair that does not exist: %s", bytes(data).hex())
+            return
+        self._hca.schedule(qp)

@@ -106,6 +106,8 @@ class CommandInterface:
                 request = self._take(slot, entry)
             except DeliveryError as error:
                 log.warning("command slot %d: %s: %s", slot, error.status.name, error)
+                if self._hca.tracer:
+                    self._hca.tracer.undelivered(slot, entry, error)
                 self._hand_back(slot, entry, error.status)
             else:
                 self._answer(request)
@@ -151,9 +153,11 @@ class CommandInterface:
     def execute(self, request: Request) -> None:
         """Run one delivered command; its output, status and syndrome are in ``request.out``."""
         hca = self._hca
+        command = self._commands.get(request.opcode)
+        traced = hca.tracer.command(hca, request, command) if hca.tracer else None
         error: CmdError | None = None
         try:
-            self._dispatch(request)
+            self._dispatch(request, command)
         except CmdError as refused:
             error = refused
             log.warning("%s refused: %s: %s", op_name(request.opcode), refused.status.name, refused)
@@ -165,11 +169,10 @@ class CommandInterface:
             request.out[:] = bytes(len(request.out))
             request.out[0] = error.status
             request.out[4:8] = error.syndrome.to_bytes(4, "big")
-        if hca.tracer:
-            hca.tracer.command(request, self._commands.get(request.opcode), error)
+        if traced:
+            traced(error)
 
-    def _dispatch(self, request: Request) -> None:
-        command = self._commands.get(request.opcode)
+    def _dispatch(self, request: Request, command: Command | None) -> None:
         if command is None:
             raise self._unknown(request.opcode)
         if self._hca.state < command.needs:

@@ -11,7 +11,7 @@ from emu.bars import Bar0
 from emu.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.missing import Missing
 from emu.pci import ConfigSpace
-from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Function:
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
+        wire: Wire,
         tracer: Tracer | None = None,
     ) -> None:
         self.model = model
@@ -44,7 +45,7 @@ class Function:
         self._interrupts = interrupts
         self.missing = Missing()
         self._make_hca = partial(
-            Hca, model, options, commands, memory, interrupts, clock, tracer, self.missing
+            Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing
         )
         self.config = ConfigSpace(
             model.identity.with_guid(options.guid),
@@ -58,6 +59,8 @@ class Function:
         self._power_on()
 
     def _power_on(self) -> None:
+        if self._tracer:
+            self._tracer.power_on(self.model.name)
         self.hca = self._make_hca()
         self.bar0 = Bar0(self.hca)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)

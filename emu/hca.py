@@ -8,6 +8,7 @@ note is done in ``run``, which whoever owns the function calls until it says tha
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING
 from emu.caps import Caps
 from emu.cmdif import CommandInterface
 from emu.engine import eq as eq_engine
+from emu.engine import requester
 from emu.fwpages import FirmwarePages
 from emu.missing import Missing
 from emu.objects import Cq, Eq, Mkey, Pd, Psv, QCounter, Qp, Srq, TransportDomain, Uar, Xrcd
 from emu.port import Port
-from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
 from emu.resources import Object, Table
 from layouts.enums import EventType
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MSIX_VECTORS = 64
+QPS_PER_ROUND = 8
 
 FIRST_UAR = 8
 """Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
@@ -63,6 +66,7 @@ class Hca:
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
+        wire: Wire,
         tracer: Tracer | None = None,
         missing: Missing | None = None,
     ) -> None:
@@ -71,6 +75,7 @@ class Hca:
         self.memory = memory
         self.interrupts = interrupts
         self.clock = clock
+        self.wire = wire
         self.tracer = tracer
         self.state = HcaState.DISABLED
         self.caps = Caps(model.capabilities)
@@ -83,7 +88,9 @@ class Hca:
         self.internal_errors = 0
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
+        self._ready: deque[Qp] = deque()
         self._make_tables()
+        wire.attach(self)
 
     def _make_tables(self) -> None:
         """Empty tables, bounded by what the driver has been told."""
@@ -99,6 +106,10 @@ class Hca:
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1)
         self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey)
+        self.special_qps: dict[int, Qp] = {}
+        """The queue pairs that receive as QP0 and QP1."""
+        self.mcgs: dict[bytes, list[Qp]] = {}
+        """Datagram queue pairs by the multicast GID that they are attached to."""
 
     @property
     def tables(self) -> tuple[Table[Object], ...]:
@@ -143,10 +154,22 @@ class Hca:
         eq = self._event_eqs.get(event)
         return eq is not None and eq_engine.post(self, eq, event, sub_type, data)
 
+    def schedule(self, qp: Qp) -> None:
+        """The queue pair has work, or may have."""
+        if not qp.is_ready:
+            qp.is_ready = True
+            self._ready.append(qp)
+
     def run(self) -> bool:
         """Do a bounded share of the pending work; True when there is more."""
-        self.cmdif.run()
-        return self.cmdif.busy
+        if self.cmdif.busy:
+            self.cmdif.run()
+        for _ in range(min(len(self._ready), QPS_PER_ROUND)):
+            qp = self._ready.popleft()
+            qp.is_ready = False
+            if requester.turn(self, qp):
+                self.schedule(qp)
+        return self.cmdif.busy or bool(self._ready)
 
 
 def _few(table: Table[Object], most: int = 8) -> str:

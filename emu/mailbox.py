@@ -20,7 +20,6 @@ MAX_COMMAND_BYTES = 8 << 20
 
 _CTRL_OFFSET = MAILBOX_DATA_BYTES
 _ALIGNMENT = MAILBOX_DATA_BYTES
-_CTRL_BYTES = cmd_prot_block.size - MAILBOX_DATA_BYTES
 
 
 class DeliveryError(Exception):
@@ -53,16 +52,18 @@ def walk(memory: GuestMemory, pointer: int, length: int, token: int, side: Deliv
         if pointer % _ALIGNMENT:
             raise DeliveryError(misaligned, f"mailbox block {number} at {pointer:#x}")
         blocks.append(pointer)
-        pointer = _next_block(memory, pointer, number, token)
+        pointer = _next_block(memory, pointer, number, token, side)
     return blocks
 
 
-def _next_block(memory: GuestMemory, address: int, number: int, token: int) -> int:
+def _next_block(memory: GuestMemory, address: int, number: int, token: int, side: Delivery) -> int:
+    """Check one block, all of it: once a command runs, its output must have a place to go."""
     try:
-        raw = memory.read(address + _CTRL_OFFSET, _CTRL_BYTES)
+        block = cmd_prot_block.view(memory.read(address, cmd_prot_block.size))
+        if side is Delivery.OUT_LENGTH_ERR:
+            memory.view(address, MAILBOX_DATA_BYTES)
     except DmaError as error:
         raise DeliveryError(Delivery.FW_ERR, f"mailbox block {number}: {error}") from None
-    block = cmd_prot_block.view(bytes(MAILBOX_DATA_BYTES) + raw)
     if block.block_num != number:
         raise DeliveryError(
             Delivery.BAD_BLK_NUM_ERR, f"mailbox block {number} says it is {block.block_num}"

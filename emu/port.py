@@ -10,6 +10,7 @@ LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
 GID_TABLE_ENTRIES = 8
 PKEY_TABLE_ENTRIES = 128
+_NOTHING = (0, 0)
 NODE_DESCRIPTION_BYTES = 64
 
 # What the Linux stack turns on for itself; a driver may set these and no others.
@@ -43,6 +44,18 @@ class Port:
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     counters: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Packets and octets by their names in query_vport_counter_out."""
+
+    def count_sent(self, packets: int, octets: int) -> None:
+        """Add to what has left."""
+        self._count("transmitted_ib_unicast", packets, octets)
+
+    def count_received(self, packets: int, octets: int) -> None:
+        """Add to what has arrived."""
+        self._count("received_ib_unicast", packets, octets)
+
+    def _count(self, name: str, packets: int, octets: int) -> None:
+        before = self.counters.get(name, _NOTHING)
+        self.counters[name] = before[0] + packets, before[1] + octets
 
     @property
     def is_up(self) -> bool:

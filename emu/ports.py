@@ -8,7 +8,11 @@ that it moves by hand, a service hands it a vfio-user client.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from emu.engine.datagram import Datagram, Origin
+    from emu.hca import Hca
 
 Buffer = bytes | bytearray | memoryview
 
@@ -30,19 +34,24 @@ class GuestMemory(Protocol):
     guest's map may change there, so nobody keeps one longer.
     """
 
+    @property
+    def generation(self) -> int:
+        """A number that changes whenever a view taken before may no longer be the guest's."""
+
     def read(self, iova: int, length: int) -> bytes:
         """Copy ``length`` bytes out of the guest."""
 
     def write(self, iova: int, data: Buffer) -> None:
         """Copy ``data`` into the guest."""
 
-    def view(self, iova: int, length: int) -> memoryview:
-        """The guest's own bytes (format B, writable) of a range inside one mapping.
+    def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
+        """The guest's own bytes (format B) of a range inside one mapping.
 
-        A range that runs over two mappings raises :class:`DmaError`; ``segments`` serves it.
+        Memory that the guest grants for reading only wants ``writable=False``. A range that runs
+        over two mappings raises :class:`DmaError`; ``segments`` serves it.
         """
 
-    def segments(self, iova: int, length: int) -> list[memoryview]:
+    def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """The guest's own bytes of a range, in order, one view for each mapping it touches."""
 
 
@@ -54,6 +63,19 @@ class Interrupts(Protocol):
 
     def pending(self, vector: int) -> bool:
         """True while ``vector`` is latched: its bit in the MSI-X pending bit array."""
+
+
+class Wire(Protocol):
+    """The fabric, as one function sees it."""
+
+    def attach(self, hca: Hca) -> None:
+        """The function is there, under its port's LID; after a reset its new self is."""
+
+    def node(self, lid: int) -> Hca | None:
+        """The function with this LID when it is in this process: messages to it go directly."""
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry an unreliable datagram; nothing is answered."""
 
 
 class Timer(Protocol):

@@ -34,6 +34,21 @@ class HcaState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenField:
+    """A field that the layout leaves open, because others decide which structure lies in it.
+
+    The handler knows by itself; this tells those who only look on, as the trace does.
+    """
+
+    field: str
+    """The field's name, in the input's layout, the output's or both."""
+    layout: Callable[[Any], Prm | None]
+    """The structure in it, from a view of the input; None where the field says nothing."""
+    current: Callable[[Hca, Any], bytes | None] | None = None
+    """For a field that replaces a value: that value, from the device and a view of the input."""
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """A firmware command: its opcode, the structures on either side, and who answers."""
 
@@ -43,6 +58,7 @@ class Command:
     handler: Handler
     needs: HcaState
     """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
+    opened: OpenField | None = None
 
     @property
     def name(self) -> str:
@@ -62,14 +78,19 @@ COMMANDS: dict[int, Command] = {}
 
 
 def command(
-    op: Op, layout_in: Prm, layout_out: Prm, *, needs: HcaState = HcaState.INITIALIZED
+    op: Op,
+    layout_in: Prm,
+    layout_out: Prm,
+    *,
+    needs: HcaState = HcaState.INITIALIZED,
+    opened: OpenField | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one."""
 
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs)
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened)
         return handler
 
     return register

@@ -30,9 +30,10 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     uar = hca.uars.need(ctx.uar_page)
     hca.cqs.check_room()
     check_record(hca.memory, ctx.dbr_addr)
-    size = CQE_BYTES[ctx.cqe_sz] << ctx.log_cq_size
+    stride = CQE_BYTES[ctx.cqe_sz]
+    size = stride << ctx.log_cq_size
     buffer = queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
-    out.cqn = hca.cqs.add(Cq(ctx, eq, uar, buffer))
+    out.cqn = hca.cqs.add(Cq(ctx, eq, uar, buffer, stride))
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.caps import GROUPS
 from emu.errors import CmdError
-from emu.registry import HcaState, command
+from emu.registry import HcaState, OpenField, command
 from layouts import caps
 from layouts import hca as layout
-from layouts.enums import Op, Status, TeardownProfile
+from layouts.enums import CapMode, Op, Status, TeardownProfile
+from layouts.prm import Prm
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -20,7 +22,8 @@ MELLANOX_OUI = 0x0002C9
 _OTHER_FUNCTION = "other functions are not this one's to manage"
 
 
-def _check_own(function_id: int) -> None:
+def check_own(function_id: int) -> None:
+    """A function has none below it. Raises BAD_PARAM_ERR for the number of another."""
     if function_id:
         raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {function_id:#x}")
 
@@ -28,14 +31,14 @@ def _check_own(function_id: int) -> None:
 @command(Op.ENABLE_HCA, layout.enable_hca_in, layout.enable_hca_out, needs=HcaState.DISABLED)
 def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The first command of a driver. Enabling twice is accepted, as after a crash kernel."""
-    _check_own(cmd.function_id)
+    check_own(cmd.function_id)
     hca.state = max(hca.state, HcaState.ENABLED)
 
 
 @command(Op.DISABLE_HCA, layout.disable_hca_in, layout.disable_hca_out, needs=HcaState.DISABLED)
 def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The last command of a driver; refused while the HCA is still initialized."""
-    _check_own(cmd.function_id)
+    check_own(cmd.function_id)
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
     hca.state = HcaState.DISABLED
@@ -72,7 +75,22 @@ def set_issi(hca: Hca, cmd: Any, out: Any) -> None:
     hca.issi = cmd.current_issi
 
 
-@command(Op.QUERY_HCA_CAP, caps.query_hca_cap_in, caps.query_hca_cap_out, needs=HcaState.ENABLED)
+def _group(cmd: Any) -> Prm | None:
+    return GROUPS.get(cmd.op_mod >> 1)
+
+
+def _current(hca: Hca, cmd: Any) -> bytes | None:
+    group = cmd.op_mod >> 1
+    return hca.caps.page(group, CapMode.CUR) if hca.caps.has(group) else None
+
+
+@command(
+    Op.QUERY_HCA_CAP,
+    caps.query_hca_cap_in,
+    caps.query_hca_cap_out,
+    needs=HcaState.ENABLED,
+    opened=OpenField("capability", _group),
+)
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """A capability group's page; op_mod is ``group << 1 | mode``."""
     if cmd.other_function:
@@ -83,7 +101,13 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     out.capability = hca.caps.page(group, cmd.op_mod & 1)
 
 
-@command(Op.SET_HCA_CAP, caps.set_hca_cap_in, caps.set_hca_cap_out, needs=HcaState.ENABLED)
+@command(
+    Op.SET_HCA_CAP,
+    caps.set_hca_cap_in,
+    caps.set_hca_cap_out,
+    needs=HcaState.ENABLED,
+    opened=OpenField("capability", _group, _current),
+)
 def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """The driver's choice below the maximum; only before INIT_HCA."""
     if hca.state is HcaState.INITIALIZED:

@@ -30,7 +30,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     its entries later, by UMR.
     """
     hca.mkeys.check_room()
-    ctx = layout.mkc.view(bytes(cmd.memory_key_mkey_entry))
+    ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
     mode = access_mode(ctx)
     if mode not in (AccessMode.PA, *_TRANSLATING):
         raise CmdError(Status.BAD_PARAM_ERR, "access mode not supported", f"{mode:#x}")
@@ -39,29 +39,31 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
             Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
         )
     pd = hca.pds.need(ctx.pd)
-    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, _translations(hca, cmd, ctx, mode)))
+    xlt = _translations(hca, cmd, ctx, mode)
+    pg_access = bool(cmd.pg_access)
+    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, xlt, pg_access=pg_access))
 
 
-def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     """The list that came with the command, padded to the size that the key reserves."""
     octwords = ctx.translations_octword_size
     if mode == AccessMode.PA:
         if octwords:
             raise CmdError(Status.BAD_PARAM_ERR, "a PA key has no translations", f"{octwords}")
-        return b""
+        return bytearray()
     limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == AccessMode.MTT else octwords
     if mode != AccessMode.MTT and entries > limit:
         raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
     actual = cmd.translations_octword_actual_size * OCTWORD
-    given = bytes(cmd.buf[layout.create_mkey_in.size :])
+    given = cmd.buf[layout.create_mkey_in.size :]
     if actual > len(given):
         raise CmdError(
             Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{len(given)} of {actual}"
         )
     if actual > octwords * OCTWORD:
         raise CmdError(Status.BAD_PARAM_ERR, "list longer than the key", f"{actual} bytes")
-    return given[:actual]
+    return bytearray(given[:actual])
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)

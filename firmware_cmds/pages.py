@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import CmdError
 from emu.ports import DmaError
 from emu.registry import HcaState, command
+from firmware_cmds.hca import check_own
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
 
@@ -19,6 +20,7 @@ PAGE = 4096
 @command(Op.QUERY_PAGES, layout.query_pages_in, layout.query_pages_out, needs=HcaState.ENABLED)
 def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     """How many pages the device wants at this moment of its start-up; 0 needs no MANAGE_PAGES."""
+    check_own(cmd.function_id)
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
@@ -27,6 +29,7 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.MANAGE_PAGES, layout.manage_pages_in, layout.manage_pages_out, needs=HcaState.ENABLED)
 def manage_pages(hca: Hca, cmd: Any, out: Any) -> None:
     """The driver gives pages, takes them back, or says that it cannot give."""
+    check_own(cmd.function_id)
     if cmd.op_mod == PageOp.GIVE:
         _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:

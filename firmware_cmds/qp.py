@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import qp_state
+from emu.engine import datagram, qp_life, qp_state
 from emu.engine.pages import PageList, check_record, queue_buffer
+from emu.engine.rq import RecvRing
+from emu.engine.sq import SendRing
 from emu.errors import CmdError
-from emu.objects import Qp
+from emu.objects import Qp, QpParts, RqGeometry
 from emu.registry import Handler, command
-from emu.resources import Object
 from layouts import qp as layout
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.prm import Prm
+from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-WQEBB = 64
-"""Bytes of a send WQE basic block."""
-
 RQ_STRIDE_SHIFT = 4
 _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
+_RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
@@ -30,11 +31,13 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> None:
     """A queue pair in state RST. In its buffer the receive queue comes before the send queue."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
-    held = _held(hca, ctx)
+    parts = _parts(hca, ctx)
     hca.qps.check_room()
-    buffer = _buffer(hca, cmd, ctx)
-    ctx.state = QpState.RST
-    out.qpn = hca.qps.add(Qp(ctx, held, buffer))
+    buffer, sq, rq = _rings(hca, cmd, ctx, parts)
+    qp = Qp(ctx, parts, buffer, sq, rq)
+    out.qpn = hca.qps.add(qp)
+    if qp.st in datagram.WELL_KNOWN:
+        hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
 
 
 def _check_type(hca: Hca, ctx: Any) -> None:
@@ -42,54 +45,67 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         kind = QpType(ctx.st)
     except ValueError:
         kind = None
-    if kind in _ALWAYS or (kind in _GATES and getattr(hca.caps.general, _GATES[kind])):
-        return
-    raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
+    if kind not in _ALWAYS and not (kind in _GATES and getattr(hca.caps.general, _GATES[kind])):
+        raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
+    if ctx.rq_type not in _RQ_TYPES:
+        raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
 
 
-def _held(hca: Hca, ctx: Any) -> tuple[Object, ...]:
+def _parts(hca: Hca, ctx: Any) -> QpParts:
     """What the queue pair refers to. Raises BAD_RES_ERR for a number that names nothing."""
-    held: list[Object] = []
-    if ctx.st != QpType.REG_UMR:
-        held.append(hca.pds.need(ctx.pd))
-    if not ctx.no_sq:
-        held += (hca.cqs.need(ctx.cqn_snd), hca.uars.need(ctx.uar_page))
-    if ctx.rq_type == RqType.SRQ:
-        held.append(hca.srqs.need(ctx.srqn_rmpn_xrqn))
-    if ctx.rq_type != RqType.ZERO_LEN_RQ:
-        held.append(hca.cqs.need(ctx.cqn_rcv))
-    if ctx.st == QpType.XRC:
-        held.append(hca.xrcds.need(ctx.xrcd))
-    if ctx.counter_set_id:
-        held.append(hca.counters.need(ctx.counter_set_id))
-    return tuple(held)
+    has_rq, has_sq = ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
+    return QpParts(
+        pd=hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None,
+        uar=hca.uars.need(ctx.uar_page) if has_sq else None,
+        scq=hca.cqs.need(ctx.cqn_snd) if has_sq else None,
+        rcq=hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
+        srq=hca.srqs.need(ctx.srqn_rmpn_xrqn) if ctx.rq_type == RqType.SRQ else None,
+        xrcd=hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None,
+        counter=hca.counters.need(ctx.counter_set_id) if ctx.counter_set_id else None,
+    )
 
 
-def _buffer(hca: Hca, cmd: Any, ctx: Any) -> PageList:
-    """The rings of the queue pair, receive queue first."""
-    caps = hca.caps.general
-    if max(ctx.log_sq_size, ctx.log_rq_size) > caps.log_max_qp_sz:
+def _rings(
+    hca: Hca, cmd: Any, ctx: Any, parts: QpParts
+) -> tuple[PageList, SendRing | None, RecvRing | None]:
+    """The queue pair's buffer and the rings in it, receive ring first."""
+    if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
-    size = 0
-    if ctx.rq_type == RqType.RQ:
-        size += 1 << ctx.log_rq_size + ctx.log_rq_stride + RQ_STRIDE_SHIFT
-    if not ctx.no_sq:
-        size += WQEBB << ctx.log_sq_size
-    if size:
+    log_stride = ctx.log_rq_stride + RQ_STRIDE_SHIFT
+    rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
+    sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
+    if rq_bytes or sq_bytes:
         check_record(hca.memory, ctx.dbr_addr)
-    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
+    buffer = queue_buffer(
+        hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, rq_bytes + sq_bytes
+    )
+    sq = rq = None
+    if sq_bytes:
+        sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, ctx.dbr_addr)
+    if rq_bytes and parts.pd is not None:
+        geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, ctx.dbr_addr)
+        rq = RecvRing(hca.memory, buffer, parts.pd, geometry)
+    return buffer, sq, rq
 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
 def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
     """The queue pair is gone when this is answered: nothing of it touches memory any more."""
-    hca.qps.remove(cmd.qpn)
+    qp = hca.qps.remove(cmd.qpn)
+    for gid in qp.mcgs:
+        _leave(hca, qp, gid)
+    number = datagram.WELL_KNOWN.get(qp.st)
+    if number is not None and hca.special_qps.get(number) is qp:
+        del hca.special_qps[number]
+    qp.state = QpState.RST
+    qp.stop_waiting()
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
 def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
     """The context of now, and as much of the page list as the output has room for."""
     qp = hca.qps.need(cmd.qpn)
+    qp.encode()
     out.qpc = bytes(qp.ctx)
     for index, page in enumerate(qp.buffer.pages[: len(out.pas)]):
         out.pas[index] = page
@@ -102,25 +118,38 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
 
     def handler(hca: Hca, cmd: Any, out: Any) -> None:
         qp = hca.qps.need(cmd.qpn)
-        if qp.ctx.state not in row.sources:
+        if qp.state not in row.sources:
             raise CmdError(
-                Status.BAD_QP_STATE_ERR, "transition not from this state", f"{qp!r} {qp.ctx.state}"
+                Status.BAD_QP_STATE_ERR, "transition not from this state", f"{qp!r} {qp.state.name}"
             )
-        if not modifies:
-            qp.ctx.state = row.target
-            return
-        unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
-        if unknown:
-            raise CmdError(Status.BAD_PARAM_ERR, "option not supported", f"{unknown:#x}")
-        _check_modified(hca, cmd)
-        qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask)
+        qp.encode()
+        if modifies:
+            _check_modified(hca, cmd)
+            qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask)
+            _count_into(hca, qp)
+        qp.state = row.target
+        qp_life.entered(hca, qp)
 
     handler.__name__ = layout_in.prm_name.removesuffix("_in")
     register: Handler = handler
     command(op, layout_in, layout_out)(register)
 
 
+def _count_into(hca: Hca, qp: Qp) -> None:
+    """Refer to the counter set that the context names now."""
+    number = qp.ctx.counter_set_id
+    counter = hca.counters.need(number) if number else None
+    for held in qp.holds():
+        held.refs -= 1
+    qp.parts, qp.counter = replace(qp.parts, counter=counter), counter
+    for held in qp.holds():
+        held.refs += 1
+
+
 def _check_modified(hca: Hca, cmd: Any) -> None:
+    unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
+    if unknown:
+        raise CmdError(Status.BAD_PARAM_ERR, "option not supported", f"{unknown:#x}")
     if cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
 
@@ -142,9 +171,15 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
         raise CmdError(Status.BAD_PARAM_ERR, "multicast is for UD", f"{qp!r}")
-    if cmd.multicast_gid in qp.mcgs:
+    gid, caps = cmd.multicast_gid, hca.caps.general
+    if gid in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "already attached")
-    qp.mcgs.add(cmd.multicast_gid)
+    if gid not in hca.mcgs and len(hca.mcgs) >= 1 << caps.log_max_mcg:
+        raise CmdError(Status.NO_RES_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
+    if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
+        raise CmdError(Status.NO_RES_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
+    hca.mcgs.setdefault(gid, []).append(qp)
+    qp.mcgs.add(gid)
 
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
@@ -154,3 +189,11 @@ def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "not attached")
     qp.mcgs.discard(cmd.multicast_gid)
+    _leave(hca, qp, cmd.multicast_gid)
+
+
+def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
+    """The group loses a member, and ends with its last."""
+    hca.mcgs[gid].remove(qp)
+    if not hca.mcgs[gid]:
+        del hca.mcgs[gid]

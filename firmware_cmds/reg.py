@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
-from emu.registry import HcaState, command
+from emu.registry import HcaState, OpenField, command
 from layouts import reg as layout
 from layouts.enums import Op, RegId, Status
 from layouts.prm import Prm
@@ -94,11 +94,17 @@ REGISTERS: dict[int, Register] = {
 _PORT_REGISTERS = range(0x5000, 0x6000)
 
 
+def _layout_of(cmd: Any) -> Prm | None:
+    register = REGISTERS.get(cmd.register_id)
+    return register.layout if register else None
+
+
 @command(
     Op.ACCESS_REG,
     layout.access_register_in,
     layout.access_register_out,
     needs=HcaState.ENABLED,
+    opened=OpenField("register_data", _layout_of),
 )
 def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""
@@ -113,11 +119,11 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
         )
     start, size = layout.access_register_in.size, register.layout.size
     given = cmd.buf[start : start + size]
+    if len(given) < size:
+        raise CmdError(Status.BAD_INP_LEN_ERR, "register is longer", f"{len(given)} of {size}")
     room = len(out.buf) - layout.access_register_out.size
-    if len(given) < size or room < size:
-        raise CmdError(
-            Status.BAD_INP_LEN_ERR, "register is longer", f"{min(len(given), room)} of {size}"
-        )
+    if room < size:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {size}")
     view = register.layout.view(bytearray(given))
     if cmd.register_id in _PORT_REGISTERS and view.local_port > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{view.local_port}")

@@ -11,12 +11,9 @@ from layouts.enums import Op
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-RESERVED_LKEY_INDEX = 2
-
 
 @command(
     Op.QUERY_SPECIAL_CONTEXTS, layout.query_special_contexts_in, layout.query_special_contexts_out
 )
 def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
-    """Only the reserved lkey; the others have capability bits, which are not set."""
-    out.resd_lkey = RESERVED_LKEY_INDEX << 8
+    """None: each has a capability bit, and none of them is set."""

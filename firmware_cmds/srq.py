@@ -9,36 +9,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.pages import check_record, queue_buffer
+from emu.engine.rq import SharedRecvList
 from emu.errors import CmdError
-from emu.objects import RqGeometry, Srq, SrqForm
+from emu.objects import Pd, RqGeometry, Srq, SrqForm
 from emu.registry import command
-from emu.resources import Object
 from layouts import srq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-XRC_STRIDE_SHIFT = 4
-"""An XRC SRQ and an SRQ give their stride in units of 16 bytes, an RMP in bytes."""
+LOG_DS = 4
+"""A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
 
 _WQ_TYPE_LINKED_LIST = 0
 
 
-def _make(
-    hca: Hca, form: SrqForm, ctx: Any, held: tuple[Object, ...], geometry: RqGeometry, pas: Any
-) -> int:
-    """Check what the three forms have in common and add the queue."""
+def _queue(hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any) -> SharedRecvList:
+    """Check what the three forms have in common and lay the queue over its pages."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
         raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
     if 1 << geometry.log_stride > caps.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "SRQ stride above max_wqe_sz_rq", f"{geometry.log_stride}")
+    if geometry.log_stride < LOG_DS:
+        raise CmdError(Status.BAD_PARAM_ERR, "SRQ stride below a segment", f"{geometry.log_stride}")
     hca.srqs.check_room()
     check_record(hca.memory, geometry.dbr_addr)
     size = 1 << geometry.log_size + geometry.log_stride
     buffer = queue_buffer(hca.memory, pas, geometry.log_page_size, geometry.page_offset, size)
-    return hca.srqs.add(Srq(form, ctx, held, geometry, buffer))
+    return SharedRecvList(hca.memory, buffer, pd, geometry)
 
 
 def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
@@ -53,7 +53,7 @@ def _rmp_geometry(wq: Any) -> RqGeometry:
 
 
 def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
-    log_stride = ctx.log_rq_stride + XRC_STRIDE_SHIFT
+    log_stride = ctx.log_rq_stride + LOG_DS
     return RqGeometry(log_size, log_stride, ctx.log_page_size, ctx.page_offset, dbr_addr)
 
 
@@ -63,8 +63,9 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
     if ctx.wq.wq_type != _WQ_TYPE_LINKED_LIST or ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
-    held = (hca.pds.need(ctx.wq.pd),)
-    out.rmpn = _make(hca, SrqForm.RMP, ctx, held, _rmp_geometry(ctx.wq), cmd.ctx.wq.pas)
+    pd = hca.pds.need(ctx.wq.pd)
+    queue = _queue(hca, _rmp_geometry(ctx.wq), pd, cmd.ctx.wq.pas)
+    out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd))
 
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
@@ -95,10 +96,11 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
-    held = (hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn))
+    pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
-    out.xrc_srqn = _make(hca, SrqForm.XRC_SRQ, ctx, held, geometry, cmd.pas)
+    queue = _queue(hca, geometry, pd, cmd.pas)
+    out.xrc_srqn = hca.srqs.add(Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq))
 
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
@@ -125,13 +127,11 @@ def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 def create_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """The form of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
-    held: tuple[Object, ...] = (hca.pds.need(ctx.pd),)
-    if ctx.xrcd:
-        held += (hca.xrcds.need(ctx.xrcd),)
-    if ctx.cqn:
-        held += (hca.cqs.need(ctx.cqn),)
-    geometry = _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr)
-    out.srqn = _make(hca, SrqForm.SRQ, ctx, held, geometry, cmd.pas)
+    pd = hca.pds.need(ctx.pd)
+    xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
+    cq = hca.cqs.need(ctx.cqn) if ctx.cqn else None
+    queue = _queue(hca, _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr), pd, cmd.pas)
+    out.srqn = hca.srqs.add(Srq(SrqForm.SRQ, ctx, queue, pd, xrcd, cq))
 
 
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)

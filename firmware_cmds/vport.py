@@ -57,6 +57,10 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
     _check_own(cmd)
     context = cmd.hca_vport_context
+    if context.field_select:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "field is not settable", f"field_select {context.field_select:#x}"
+        )
     selected = context.cap_mask1_field_select
     if selected & ~SETTABLE_CAPS:
         raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
@@ -86,8 +90,10 @@ def _indices(index: int, entries: int, room: int) -> range:
         if room < entries:
             raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the table", f"{room} entries")
         return range(entries)
-    if index >= entries or room < 1:
+    if index >= entries:
         raise CmdError(Status.BAD_PARAM_ERR, "index beyond the table", f"{index} of {entries}")
+    if room < 1:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for an entry")
     return range(index, index + 1)
 
 

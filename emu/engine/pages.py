@@ -1,7 +1,8 @@
 """A queue's buffer in guest memory: a list of pages that need not lie together.
 
 Source: the pas[] lists of CREATE_EQ, CREATE_CQ, CREATE_QP and CREATE_RMP, with the fields
-log_page_size (pages of ``4096 << n`` bytes) and page_offset (units of 64 bytes) of their contexts.
+log_page_size (pages of ``4096 << n`` bytes) and page_offset of their contexts. The offset counts in
+64ths of a page, whatever its size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from emu.ports import Buffer, DmaError, GuestMemory
 from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT = 12
-PAGE_OFFSET_UNIT = 64
+LOG_OFFSETS_PER_PAGE = 6
 
 
 class PageList:
@@ -71,7 +72,7 @@ def queue_buffer(
     aligned to 4096 bytes, and for one that is not guest memory.
     """
     shift = log_page_size + ADAPTER_PAGE_SHIFT
-    offset = page_offset * PAGE_OFFSET_UNIT
+    offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
     needed = -(-(offset + length) >> shift)
     if len(pas) < needed:
         raise CmdError(Status.BAD_PARAM_ERR, "page list too short", f"{len(pas)} of {needed} pages")

@@ -246,6 +246,45 @@ class Driver:
     def create_qp(self, pdn, cqn, **context):
         return self.must(Op.CREATE_QP, **self.qp_fields(pdn, cqn, **context)).qpn
 
+    def rmp_fields(self, pdn, *, log_wq_sz=2, log_wq_stride=5, basic_cyclic_rcv_wqe=0, **context):
+        """What CREATE_RMP takes; the stride is log2 of bytes."""
+        wq = {
+            "pd": pdn, "log_wq_sz": log_wq_sz, "log_wq_stride": log_wq_stride,
+            "dbr_addr": self.memory.alloc(64, 64),
+        } | context  # fmt: skip
+        pages = pack64(self.memory.pages(1 << log_wq_sz + log_wq_stride))
+        return {"ctx": {"wq": wq, "basic_cyclic_rcv_wqe": basic_cyclic_rcv_wqe}, "extra": pages}
+
+    def xrc_srq_fields(self, pdn, xrcd, cqn, *, log_size=2, log_rq_stride=1, **context):
+        """What CREATE_XRC_SRQ takes; the stride is ``16 << log_rq_stride`` bytes."""
+        record = self.memory.alloc(64, 64)
+        fields = {
+            "pd": pdn, "xrcd": xrcd, "cqn": cqn, "log_xrc_srq_size": log_size,
+            "log_rq_stride": log_rq_stride,
+            "db_record_addr_h": record >> 32, "db_record_addr_l": (record & 0xFFFFFFFF) >> 2,
+        } | context  # fmt: skip
+        pages = pack64(self.memory.pages(16 << log_size + log_rq_stride))
+        return {"xrc_srq_context_entry": fields, "extra": pages}
+
+    def srq_fields(self, pdn, *, log_size=2, log_rq_stride=1, **context):
+        """What CREATE_SRQ takes: the form of ISSI 0."""
+        fields = {
+            "pd": pdn, "log_srq_size": log_size, "log_rq_stride": log_rq_stride,
+            "dbr_addr": self.memory.alloc(64, 64),
+        } | context  # fmt: skip
+        pages = pack64(self.memory.pages(16 << log_size + log_rq_stride))
+        return {"srq_context_entry": fields, "extra": pages}
+
+    def create_rmp(self, pdn, **context):
+        return self.must(Op.CREATE_RMP, **self.rmp_fields(pdn, **context)).rmpn
+
+    def create_xrc_srq(self, pdn, xrcd, cqn, **context):
+        fields = self.xrc_srq_fields(pdn, xrcd, cqn, **context)
+        return self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
+
+    def create_srq(self, pdn, **context):
+        return self.must(Op.CREATE_SRQ, **self.srq_fields(pdn, **context)).srqn
+
 
 class EventQueue:
     """The driver's side of an EQ."""

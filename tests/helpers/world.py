@@ -12,6 +12,7 @@ class Memory:
     """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice."""
 
     PAGE = 4096
+    generation = 0
 
     def __init__(self, size=16 << 20, base=0x1_0000_0000):
         self.base = base
@@ -56,11 +57,11 @@ class Memory:
         at = self._offset(iova, len(data))
         self._view[at : at + len(data)] = data
 
-    def view(self, iova, length):
+    def view(self, iova, length, *, writable=True):
         at = self._offset(iova, length)
         return self._view[at : at + length]
 
-    def segments(self, iova, length):
+    def segments(self, iova, length, *, writable=True):
         return [self.view(iova, length)]
 
 

@@ -1,0 +1,76 @@
+"""``mlx5emu serve``: functions behind sockets, for a QEMU that somebody else runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from emu.devicespec import DeviceSpecError, parse
+from emu.service import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
+from emu.transport.base import TransportError
+
+REPLY_TIMEOUT_MS = 60_000
+
+
+@click.command()
+@click.option(
+    "--socket",
+    "sockets",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Socket to listen on; once for each function.",
+)
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="SPEC",
+    help="MODEL[,guid=N][,lid=N][,pages=N] of the socket at the same place. Default: connectx6.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(list(TRANSPORTS)),
+    default=DEFAULT_TRANSPORT,
+    show_default=True,
+    help="Who speaks vfio-user.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
+def serve(
+    sockets: tuple[Path, ...], devices: tuple[str, ...], transport: str, verbose: bool
+) -> None:
+    """Serve emulated functions until interrupted.
+
+    Prints the option that attaches each to QEMU (10.1 or later), then "ready".
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    if len(devices) > len(sockets):
+        raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    try:
+        endpoints = [
+            Endpoint(socket, parse(devices[index] if index < len(devices) else "", index))
+            for index, socket in enumerate(sockets)
+        ]
+        server = Server(endpoints, transport)
+    except (DeviceSpecError, TransportError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for socket in sockets:
+        click.echo(f"-device '{_qemu_option(socket)}'")
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def _qemu_option(socket: Path) -> str:
+    address = {"type": "unix", "path": str(socket.absolute())}
+    option = {"driver": "vfio-user-pci", "socket": address, "x-msg-timeout": REPLY_TIMEOUT_MS}
+    return json.dumps(option)

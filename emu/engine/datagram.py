@@ -1,0 +1,225 @@
+"""Unreliable datagrams: one packet, an address vector, and up to 40 bytes of GRH at the receiver.
+
+Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). Nothing is answered; a
+datagram that nobody can take is dropped in silence, as the specification wants it. The special
+queue pairs QP0 and QP1 send and receive the same way under their well-known numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.engine import cq as cq_engine
+from emu.engine import qp_life
+from emu.engine.memory import LOCAL_WRITE, AccessError, Views, access, copy
+from emu.engine.rq import ListBrokenError, RecvWqe
+from emu.engine.sq import BadWqeError, Wqe
+from emu.objects import Qp
+from emu.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+from layouts.wqe import DS, av
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+log = logging.getLogger(__name__)
+
+AV_EXTENDED = 1 << 31
+AV_GRH = 1 << 30
+AV_BASE_BYTES = DS
+GRH_BYTES = 40
+MULTICAST_LID = 0xC000
+PERMISSIVE_LID = 0xFFFF
+GSI_QKEY = 0x8001_0000
+PRIVILEGED_QKEY = 1 << 31
+PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
+WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
+"""The numbers that the wire knows the special queue pairs by."""
+
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+_RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """An address vector, decoded."""
+
+    qpn: int
+    qkey: int
+    lid: int
+    sl: int
+    path_bits: int
+    gid: bytes | None = None
+    """Set when the packet carries a GRH."""
+    sgid_index: int = 0
+    tclass: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One packet on its way."""
+
+    to: Destination
+    data: Views
+    length: int
+    immediate: int | None
+    solicited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a datagram comes from, as its headers say."""
+
+    lid: int
+    qpn: int
+    pkey: int
+    qkey: int
+    gid: bytes
+
+
+def read_av(wqe: Wqe) -> tuple[Destination, int]:
+    """The address vector of a UD request, and the offset of the segment after it.
+
+    Raises BadWqeError when the WQE is too short for it.
+    """
+    if wqe.ds < 2:
+        raise BadWqeError("no address vector")
+    extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & AV_EXTENDED
+    size = av.size if extended else AV_BASE_BYTES
+    if wqe.ds * DS < DS + size:
+        raise BadWqeError("address vector leaves the WQE")
+    raw = wqe.buf[DS : DS + size].ljust(av.size, b"\0")
+    key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
+    has_grh = bool(extended and grh & AV_GRH)
+    destination = Destination(
+        qpn=dqp & 0xFFFFFF,
+        qkey=key >> 32,
+        lid=rlid,
+        sl=rate_sl & 0xF,
+        path_bits=fl_mlid & 0x7F,
+        gid=rgid if has_grh else None,
+        sgid_index=grh >> 20 & 0xFF,
+        tclass=tclass,
+        flow_label=grh & 0xFFFFF,
+        hop_limit=hop_limit,
+    )
+    return destination, DS + size
+
+
+def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
+    """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
+    qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
+    pkey = hca.port.pkey(qp.pkey_index)
+    qpn = WELL_KNOWN.get(qp.st, qp.handle)
+    return Origin(hca.port.lid, qpn, pkey, qkey, hca.port.gid(to.sgid_index))
+
+
+def grh_of(datagram: Datagram, origin: Origin) -> bytes:
+    """The 40 bytes in front of the payload: the global route header (IBTA 8.3)."""
+    to = datagram.to
+    first = 6 << 28 | to.tclass << 20 | to.flow_label
+    payload = datagram.length + _TRANSPORT_HEADERS
+    return (
+        first.to_bytes(4, "big")
+        + payload.to_bytes(2, "big")
+        + bytes((_NEXT_HEADER_IBA, to.hop_limit))
+        + origin.gid
+        + (to.gid or bytes(16))
+    )
+
+
+_NEXT_HEADER_IBA = 0x1B
+_TRANSPORT_HEADERS = 12 + 8 + 4
+"""BTH, DETH and the invariant CRC count into a GRH's payload length."""
+
+
+def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
+    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    if qp.state not in _RECEIVING or not _keys_match(hca, qp, origin):
+        return False
+    queue = qp.srq.queue if qp.srq is not None else qp.rq
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    if queue is None or cq is None:
+        return False
+    try:
+        wqe = queue.take()
+    except (DmaError, ListBrokenError) as error:
+        log.warning("%r: receive queue is broken: %s", qp, error)
+        return False
+    if wqe is None:
+        qp.count("out_of_buffer")
+        return False
+    if qp.srq is not None:
+        qp_life.check_srq_limit(hca, qp.srq.handle)
+    _deliver(hca, qp, wqe, datagram, origin)
+    return True
+
+
+def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
+    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
+    mine = hca.port.pkey(qp.pkey_index)
+    if (mine ^ origin.pkey) & PKEY_NUMBER or not (mine | origin.pkey) & PKEY_FULL_MEMBER:
+        return False
+    if qp.st is QpType.UD:
+        return qp.q_key == origin.qkey
+    return qp.st is QpType.QP0 or origin.qkey == GSI_QKEY
+
+
+def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    srqn = qp.srq.handle if qp.srq is not None else 0
+    assert cq is not None
+    length = GRH_BYTES + datagram.length
+    try:
+        target = _room(hca, qp, wqe, length)
+    except AccessError as error:
+        log.warning("%r: receive request %d: %s", qp, wqe.index, error)
+        cq_engine.fail(
+            hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR,
+            wqe_counter=wqe.index, srqn=srqn,
+        )  # fmt: skip
+        qp_life.to_error(hca, qp)
+        return
+    if target is None:
+        cq_engine.fail(
+            hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_LENGTH_ERR,
+            wqe_counter=wqe.index, srqn=srqn,
+        )  # fmt: skip
+        qp_life.to_error(hca, qp)
+        return
+    has_grh = datagram.to.gid is not None
+    grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
+    copy(target, (memoryview(grh), *datagram.data))
+    immediate = origin.pkey if qp.st is QpType.QP1 else datagram.immediate
+    cq_engine.complete(
+        hca,
+        cq,
+        qp,
+        CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM,
+        wqe_counter=wqe.index,
+        byte_cnt=length,
+        srqn=srqn,
+        immediate=immediate or 0,
+        flags_rqpn=int(has_grh) << 28 | datagram.to.sl << 24 | origin.qpn,
+        slid=origin.lid,
+        ml_path=datagram.to.path_bits,
+        solicited=datagram.solicited,
+    )
+
+
+def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
+    """The first ``length`` bytes of the scatter list; None when it is shorter."""
+    views: list[memoryview] = []
+    for byte_count, lkey, address in wqe.segments:
+        size = min(byte_count or 1 << 31, length)
+        views += access(hca, wqe.pd, qp.handle, lkey, address, size, LOCAL_WRITE)
+        length -= size
+        if not length:
+            return views
+    return None

@@ -1,0 +1,208 @@
+"""Memory keys at work: from (key, address, length, rights) to the guest's own bytes.
+
+Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
+its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
+directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
+Nothing has been read or written when an access is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
+from emu.ports import DmaError
+from layouts.enums import AccessMode
+from layouts.wqe import KLM
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
+
+_MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
+_CACHED_VIEWS = 64
+WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
+"""Rights that need memory which may be written."""
+
+Views = Sequence[memoryview]
+
+
+class Refusal(IntEnum):
+    """Why an access is refused, in the order in which it is checked."""
+
+    NO_KEY = 1
+    FREE = 2
+    DOMAIN = 3
+    RIGHTS = 4
+    BOUNDS = 5
+    TRANSLATION = 6
+    DEPTH = 7
+
+
+class AccessError(Exception):
+    """A key does not allow an access; nothing was touched."""
+
+    def __init__(self, refusal: Refusal, key: int, va: int, length: int) -> None:
+        super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {refusal.name.lower()}")
+        self.refusal = refusal
+
+
+def access(
+    hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int, depth: int = 0
+) -> Views:
+    """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
+
+    ``need`` is a set of rights. Zero bytes are granted unseen (IBTA C10-60). Raises
+    :class:`AccessError`.
+    """
+    if not length:
+        return ()
+    mkey = hca.mkeys.get(key >> 8)
+    if mkey is None or mkey.variant != key & 0xFF:
+        raise AccessError(Refusal.NO_KEY, key, va, length)
+    if mkey.free:
+        raise AccessError(Refusal.FREE, key, va, length)
+    if mkey.pd is not pd or (mkey.qpn != ANY_QPN and mkey.qpn != qpn):
+        raise AccessError(Refusal.DOMAIN, key, va, length)
+    if need & ~mkey.rights:
+        raise AccessError(Refusal.RIGHTS, key, va, length)
+    if va < mkey.start or va + length > mkey.end:
+        raise AccessError(Refusal.BOUNDS, key, va, length)
+    cached = mkey.views.get((va, length, need))
+    if cached is not None and cached[0] == hca.memory.generation:
+        return cached[1]
+    try:
+        return _translate(hca, mkey, va, length, need, depth)
+    except (DmaError, IndexError):
+        raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+
+
+def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+    writable = bool(need & WRITES)
+    if mkey.mode == AccessMode.PA:
+        return hca.memory.segments(va, length, writable=writable)
+    if mkey.mode != AccessMode.MTT:
+        return _indirect(hca, mkey, va, length, need, depth)
+    views: list[memoryview] = []
+    for iova, size in page_runs(mkey, va, length, need):
+        views += hca.memory.segments(iova, size, writable=writable)
+    if len(mkey.views) >= _CACHED_VIEWS:
+        mkey.views.clear()
+    mkey.views[va, length, need] = hca.memory.generation, views
+    return views
+
+
+def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
+    """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
+
+    Raises IndexError where the list ends and AccessError at an entry without the right it needs.
+    """
+    shift = mkey.log_page_size
+    size = 1 << shift
+    entries = mkey.entries
+    wanted = MTT_WRITE if need & WRITES else MTT_READ
+    index = (va >> shift) - (mkey.start >> shift)
+    within = va & size - 1
+    start = end = -1
+    while length:
+        entry = entries[index]
+        if not entry & wanted:
+            raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
+        page = (entry & _MTT_ADDRESS) + within
+        part = min(length, size - within)
+        if page != end:
+            if start >= 0:
+                yield start, end - start
+            start = page
+        end = page + part
+        length -= part
+        index += 1
+        within = 0
+    yield start, end - start
+
+
+def _indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+    """Follow the key's entries to the keys below; each is checked as an access of its own."""
+    if depth >= hca.caps.general.max_indirection:
+        raise AccessError(Refusal.DEPTH, mkey.key, va, length)
+    below = need & ~(REMOTE_READ | REMOTE_WRITE | REMOTE_ATOMIC)
+    below |= LOCAL_WRITE if need & WRITES else 0
+    pieces = _ksm_pieces if mkey.mode == AccessMode.KSM else _klm_pieces
+    views: list[memoryview] = []
+    for key, at, size in pieces(mkey, va, length):
+        views += access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+    return views
+
+
+def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """(key, address, bytes) below a KLM key: entries of any length, one after the other."""
+    skip = va - mkey.start
+    for bcount, key, at in KLM.iter_unpack(mkey.xlt):
+        if skip >= bcount:
+            skip -= bcount
+            continue
+        size = min(bcount - skip, length)
+        yield key, at + skip, size
+        length -= size
+        skip = 0
+        if not length:
+            return
+    raise IndexError("KLM list ends before the range")
+
+
+def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """(key, address, bytes) below a KSM key: entries of equal, aligned length."""
+    shift = mkey.log_page_size
+    index = (va >> shift) - (mkey.start >> shift)
+    within = va & (1 << shift) - 1
+    while length:
+        if (index + 1) * KLM.size > len(mkey.xlt):
+            raise IndexError("KSM list ends before the range")
+        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+        size = min(length, (1 << shift) - within)
+        yield key, at + within, size
+        length -= size
+        index += 1
+        within = 0
+
+
+def copy(target: Views, source: Views) -> None:
+    """Copy all bytes of ``source`` into ``target``, which has room for them."""
+    if len(target) == 1 and len(source) == 1:
+        whole = source[0]
+        target[0][: len(whole)] = whole
+        return
+    spaces = iter(target)
+    space = next(spaces, None)
+    for view in source:
+        while len(view):
+            assert space is not None
+            size = min(len(view), len(space))
+            space[:size] = view[:size]
+            view, space = view[size:], space[size:]
+            if not len(space):
+                space = next(spaces, None)
+
+
+def length_of(views: Views) -> int:
+    """Bytes in all views."""
+    return sum(map(len, views))
+
+
+def part(views: Views, start: int, length: int) -> list[memoryview]:
+    """``length`` bytes from ``start`` on, still as views."""
+    found: list[memoryview] = []
+    for view in views:
+        if start >= len(view):
+            start -= len(view)
+            continue
+        piece = view[start : start + length]
+        found.append(piece)
+        length -= len(piece)
+        start = 0
+        if not length:
+            break
+    return found

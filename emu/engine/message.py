@@ -1,0 +1,91 @@
+"""What a requester asks of a responder, whole: the unit that both sides and the direct path share.
+
+A message is the sum of its packets (IBTA 9.4): loopback and functions of one process hand it over
+as it is, a wire cuts it into packets and the other end puts them together again. Either way the
+responder takes it through the same steps.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+from emu.engine.memory import Views
+
+
+class MsgOp(IntEnum):
+    """What is asked."""
+
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    COMPARE_SWAP = 3
+    FETCH_ADD = 4
+
+
+class Needs(IntFlag):
+    """Access flags of a responder's qpc that an operation needs."""
+
+    NOTHING = 0
+    RRE = 1
+    RWE = 2
+    RAE = 4
+
+
+class Message:
+    """One request of a connected transport.
+
+    ``data`` is what goes to the responder (SEND, WRITE); a READ and an atomic bring ``reply``, the
+    requester's views that wait for the answer.
+    """
+
+    __slots__ = (
+        "compare", "compare_mask", "data", "immediate", "inv_rkey", "length", "op", "reply",
+        "rkey", "solicited", "srqn", "swap_add", "swap_add_mask", "va",
+    )  # fmt: skip
+
+    def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
+        self.op = op
+        self.length = length
+        self.data = data
+        self.reply: Views = ()
+        self.va = 0
+        self.rkey = 0
+        self.immediate: int | None = None
+        """Immediate data, in a SEND or a WRITE that carries it."""
+        self.inv_rkey: int | None = None
+        """The key to invalidate, in a SEND with invalidate."""
+        self.solicited = False
+        self.srqn = 0
+        """Number of the shared receive queue, on XRC."""
+        self.swap_add = self.compare = 0
+        self.swap_add_mask = self.compare_mask = (1 << 64) - 1
+
+
+class NakCode(IntEnum):
+    """Why a responder refuses (IBTA 9.7.5.2.8, AETH NAK codes)."""
+
+    PSN_SEQUENCE_ERROR = 0
+    INVALID_REQUEST = 1
+    REMOTE_ACCESS_ERROR = 2
+    REMOTE_OPERATIONAL_ERROR = 3
+    INVALID_RD_REQUEST = 4
+
+
+class Nak(Exception):  # noqa: N818  # the field's word for it
+    """The responder refuses, and says so to the requester."""
+
+    def __init__(self, code: NakCode, why: str = "") -> None:
+        super().__init__(why or code.name)
+        self.code = code
+
+
+class RnrNak(Exception):  # noqa: N818  # the field's word for it
+    """The responder has no receive request now; ``timer`` is its min_rnr_nak code."""
+
+    def __init__(self, timer: int) -> None:
+        super().__init__(f"receiver not ready, timer {timer}")
+        self.timer = timer
+
+
+class Dropped(Exception):  # noqa: N818  # the field's word for it
+    """Nobody answers: no such node or queue pair, or one that is in no state to receive."""

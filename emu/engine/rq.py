@@ -1,0 +1,115 @@
+"""Receive queues: where an incoming message finds its buffers.
+
+A receive WQE is a scatter list; a shorter list than the stride allows ends with the key 0x100
+(device.h: MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is filled in order; a shared
+queue is a linked list that the driver relinks as it likes, so the device follows
+``next_wqe_index`` and believes nothing else. There is no doorbell: the driver only moves the
+counter in the doorbell record, which is read when a message wants a WQE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.engine.pages import PageList
+from emu.ports import GuestMemory
+from layouts.wqe import DATA, DS, NEXT
+
+if TYPE_CHECKING:
+    from emu.objects import Pd, RqGeometry
+
+END_OF_LIST_LKEY = 0x100
+_COUNTER = Struct(">I")
+_COUNTER_MASK = 0xFFFF
+
+Segment = tuple[int, int, int]
+"""byte_count, lkey, address of a data segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecvWqe:
+    """A receive request that a message is about to fill."""
+
+    index: int
+    """What the CQE's wqe_counter says: the position in the ring, or in the shared queue."""
+    segments: tuple[Segment, ...]
+    pd: Pd
+
+
+class ListBrokenError(Exception):
+    """A shared receive queue's links lead out of the queue."""
+
+
+class RecvQueue:
+    """What both kinds have in common: a ring of WQEs and a counter of those that were posted."""
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        self._memory = memory
+        self._buffer = buffer
+        self._pd = pd
+        self._size = 1 << geometry.log_size
+        self._stride = 1 << geometry.log_stride
+        self._dbr_addr = geometry.dbr_addr
+        self._taken = 0
+
+    def posted(self) -> int:
+        """Requests that wait; a counter that is further ahead than the ring is long means "full".
+
+        Raises DmaError.
+        """
+        counter: int
+        (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
+        return min((counter - self._taken) & _COUNTER_MASK, self._size)
+
+    def take(self) -> RecvWqe | None:
+        """The next request, consumed; None when the driver has posted none.
+
+        Raises DmaError, and ListBrokenError for a link that leads out of a shared queue.
+        """
+        raise NotImplementedError
+
+
+class RecvRing(RecvQueue):
+    """The receive queue of one queue pair: filled in order."""
+
+    def take(self) -> RecvWqe | None:
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, 0)), self._pd)
+
+    def restart(self) -> None:
+        """The queue pair went to RST: the driver counts from 0 again."""
+        self._taken = 0
+
+
+class SharedRecvList(RecvQueue):
+    """The linked WQEs of an SRQ, XRC SRQ or RMP."""
+
+    _head = 0
+
+    def take(self) -> RecvWqe | None:
+        if not self.posted():
+            return None
+        index = self._head
+        wqe = self._buffer.read(index * self._stride, self._stride)
+        (following,) = NEXT.unpack_from(wqe)
+        if following >= self._size:
+            raise ListBrokenError(f"wqe {index}: next_wqe_index {following} of {self._size}")
+        self._head = following
+        self._taken = (self._taken + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+
+def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
+    """The data segments of a receive WQE up to its end mark."""
+    for at in range(start, len(wqe), DS):
+        segment: Segment = DATA.unpack_from(wqe, at)
+        if not segment[0] and segment[1] == END_OF_LIST_LKEY:
+            return
+        yield segment
