@@ -17,6 +17,7 @@ from pathlib import Path
 from emu.devicespec import DeviceSpec
 from emu.fabric.local import LocalFabric
 from emu.function import Function
+from emu.ports import Clock
 from emu.trace import Tracer
 from emu.transport.base import Transport
 from emu.transport.libvfio_user import LibvfioUserServer
@@ -48,9 +49,9 @@ class Server:
         self,
         endpoints: Sequence[Endpoint],
         transport: str = DEFAULT_TRANSPORT,
-        tracer: Callable[[int], Tracer] | None = None,
+        tracer: Callable[[int, Clock], Tracer] | None = None,
     ) -> None:
-        """``tracer`` makes the tracer of the function with a given index."""
+        """``tracer`` makes the tracer of the function with a given index, on its clock."""
         self.loop = Loop()
         self.functions: list[Function] = []
         fabric = LocalFabric()
@@ -64,7 +65,7 @@ class Server:
                 way.interrupts,
                 self.loop,
                 fabric,
-                tracer(index) if tracer else None,
+                tracer(index, self.loop) if tracer else None,
             )
             way.listen(function)
             self.loop.add_transport(way)

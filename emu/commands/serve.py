@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -11,6 +12,7 @@ import click
 
 from emu.devicespec import DeviceSpecError, parse
 from emu.service import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
+from emu.trace_file import DEFAULT_FORM, FORMS, recorders
 from emu.transport.base import TransportError
 
 REPLY_TIMEOUT_MS = 60_000
@@ -39,9 +41,26 @@ REPLY_TIMEOUT_MS = 60_000
     show_default=True,
     help="Who speaks vfio-user.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Record every command, register access, event and interrupt in this file.",
+)
+@click.option(
+    "--trace-format",
+    type=click.Choice(list(FORMS)),
+    default=DEFAULT_FORM,
+    show_default=True,
+    help="Lines for mlx5emu trace show, or for reading as they are.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
 def serve(
-    sockets: tuple[Path, ...], devices: tuple[str, ...], transport: str, verbose: bool
+    sockets: tuple[Path, ...],
+    devices: tuple[str, ...],
+    transport: str,
+    trace: Path | None,
+    trace_format: str,
+    verbose: bool,
 ) -> None:
     """Serve emulated functions until interrupted.
 
@@ -54,20 +73,20 @@ def serve(
     )
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
-    try:
-        endpoints = [
-            Endpoint(socket, parse(devices[index] if index < len(devices) else "", index))
-            for index, socket in enumerate(sockets)
-        ]
-        server = Server(endpoints, transport)
-    except (DeviceSpecError, TransportError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    for socket in sockets:
-        click.echo(f"-device '{_qemu_option(socket)}'")
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            endpoints = [
+                Endpoint(socket, parse(devices[index] if index < len(devices) else "", index))
+                for index, socket in enumerate(sockets)
+            ]
+            tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
+            server = Server(endpoints, transport, tracer)
+        except (DeviceSpecError, TransportError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+        stack.callback(server.close)
+        for socket in sockets:
+            click.echo(f"-device '{_qemu_option(socket)}'")
         server.run()
-    finally:
-        server.close()
 
 
 def _qemu_option(socket: Path) -> str:

@@ -1,0 +1,193 @@
+"""The tracer that records: trace points in, decoded events out to a sink."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from emu.errors import CmdError
+from emu.registry import op_name
+from emu.trace import decode, mmio
+from emu.trace.event import Event, Point
+from emu.trace.text import TextForm
+from layouts.enums import EventType, PageFaultSubtype, PortChange, Status
+
+if TYPE_CHECKING:
+    from emu.cmdif import Request
+    from emu.hca import Hca
+    from emu.mailbox import DeliveryError
+    from emu.ports import Buffer, Clock
+    from emu.registry import Command
+
+log = logging.getLogger(__name__)
+
+_SUB_TYPES = {EventType.PORT_CHANGE: PortChange, EventType.PAGE_FAULT: PageFaultSubtype}
+
+
+class Sink(Protocol):
+    """Where events go."""
+
+    @property
+    def is_open(self) -> bool:
+        """False once no more events are wanted."""
+
+    def write(self, event: Event) -> None:
+        """Take an event. Raises nothing: what is traced must not suffer from the trace."""
+
+
+class EventList(list[Event]):
+    """A sink in memory, for tests; ``str`` gives the text form."""
+
+    is_open = True
+
+    def write(self, event: Event) -> None:
+        """Take an event."""
+        self.append(event)
+
+    def of(self, point: Point) -> list[Event]:
+        """The events of one point."""
+        return [event for event in self if event.point == point]
+
+    def __str__(self) -> str:
+        return "\n".join(map(TextForm(), self))
+
+
+class Stream(Protocol):
+    """What a :class:`LineSink` writes to."""
+
+    def write(self, text: str, /) -> object:
+        """Write whole lines, without buffering more than one call. Raises OSError."""
+
+
+class LineSink:
+    """A line for each event, written to a stream that may fail.
+
+    The first failure (a full disk, a reader that has gone) ends the trace and is logged; the device
+    goes on.
+    """
+
+    def __init__(self, stream: Stream, form: Callable[[Event], str]) -> None:
+        self.is_open = True
+        self._stream = stream
+        self._form = form
+
+    def write(self, event: Event) -> None:
+        """Write the event's line, unless the stream has failed."""
+        if not self.is_open:
+            return
+        try:
+            self._stream.write(self._form(event) + "\n")
+        except OSError as error:
+            self.is_open = False
+            log.warning("the trace ends here, the device goes on: %s", error)
+
+
+class Recorder:
+    """Implements :class:`emu.trace.Tracer` for one function.
+
+    It is false once its sink is closed, so that trace points cost next to nothing from then on.
+    """
+
+    def __init__(self, sink: Sink, clock: Clock, function: int = 0) -> None:
+        """``clock`` is the function's own; ``function`` is its index in a run."""
+        self._sink = sink
+        self._clock = clock
+        self._function = function
+
+    def __bool__(self) -> bool:
+        return self._sink.is_open
+
+    def _record(self, point: Point, fields: dict[str, Any]) -> None:
+        self._sink.write(Event(self._clock.now_ns(), self._function, point, fields))
+
+    def power_on(self, model: str) -> None:
+        """The function's power-on state, at the start or after a reset."""
+        self._record(Point.RESET, {"model": model})
+
+    def mmio(self, kind: str, offset: int, data: Buffer) -> None:
+        """A BAR 0 access, with the register's name."""
+        place = {"access": kind, "offset": offset, "length": len(data)}
+        self._record(Point.MMIO, place | mmio.describe(offset, data))
+
+    def command(
+        self, hca: Hca, request: Request, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """A command, with its input and output or the reason of its refusal."""
+        # The handler may change what the input is decoded by, so the input comes first.
+        given = _input(hca, request, command)
+        return partial(self._command_done, request, command, given, self._clock.now_ns())
+
+    def _command_done(
+        self,
+        request: Request,
+        command: Command | None,
+        given: dict[str, Any],
+        started_ns: int,
+        error: CmdError | None,
+    ) -> None:
+        took_ns = self._clock.now_ns() - started_ns
+        fields = _named(request.slot, request.opcode)
+        fields["status"] = (error.status if error else Status.OK).name
+        fields["duration_us"] = round(took_ns / 1000, 1)
+        fields["in"] = given
+        if error:
+            fields |= {
+                "syndrome": error.syndrome, "reason": error.reason, "detail": error.detail,
+            }  # fmt: skip
+        elif command:
+            inner = _inner(command, request)
+            fields["out"] = decode.structure(command.layout_out, request.out, inner)
+        self._record(Point.CMD, fields)
+
+    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+        """A command that was not taken."""
+        inline = getattr(entry, "in")
+        fields = _named(slot, int.from_bytes(inline[:2], "big"))
+        fields |= {"delivery": error.status.name, "reason": str(error)}
+        fields["in"] = decode.unknown(inline)
+        self._record(Point.CMD, fields)
+
+    def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
+        """An EQE, decoded by its event type."""
+        fields: dict[str, Any] = {"eqn": eqn, "type": event.name}
+        if event in _SUB_TYPES:
+            names = {member.value: member.name for member in _SUB_TYPES[event]}
+            fields["sub_type"] = names.get(sub_type, sub_type)
+        elif sub_type:
+            fields["sub_type"] = sub_type
+        fields["data"] = decode.event_data(event, sub_type, data)
+        self._record(Point.EQE, fields)
+
+    def irq(self, vector: int, eqn: int) -> None:
+        """An interrupt."""
+        self._record(Point.IRQ, {"vector": vector, "eqn": eqn})
+
+    def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
+        """A CQE, decoded by its opcode."""
+        self._record(Point.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
+
+
+def _named(slot: int, opcode: int) -> dict[str, Any]:
+    return {"slot": slot, "op": op_name(opcode), "opcode": opcode}
+
+
+def _input(hca: Hca, request: Request, command: Command | None) -> dict[str, Any]:
+    if command is None:
+        return decode.unknown(request.data)
+    inner = _inner(command, request, hca)
+    return decode.structure(command.layout_in, request.data, inner)
+
+
+def _inner(command: Command, request: Request, hca: Hca | None = None) -> decode.Inner | None:
+    """The command's open field, where its other fields give it a structure."""
+    opened = command.opened
+    if opened is None or len(request.data) < command.layout_in.size:
+        return None
+    cmd = command.layout_in.view(request.data)
+    layout = opened.layout(cmd)
+    if layout is None:
+        return None
+    before = opened.current(hca, cmd) if hca is not None and opened.current else None
+    return decode.Inner(opened.field, layout, before)

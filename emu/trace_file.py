@@ -1,0 +1,60 @@
+"""The file under a trace: opened, written without waiting, closed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from emu.ports import Clock
+from emu.trace import Tracer
+from emu.trace.event import Event
+from emu.trace.recorder import LineSink, Recorder
+from emu.trace.text import TextForm
+
+FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
+    "json": lambda: Event.to_json,
+    "text": TextForm,
+}
+"""Ways to write an event, by the names that users give them."""
+
+DEFAULT_FORM = "json"
+
+
+class TraceFile:
+    """A file or a pipe that takes whole lines at once or fails: a :class:`recorder.Stream`.
+
+    Nothing is buffered, so a trace is complete whatever ends the process. A pipe whose reader is
+    too slow fails rather than make the device wait.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o644)
+
+    def write(self, text: str) -> None:
+        """Write the text. Raises OSError, after which a part of it may be in the file."""
+        data = text.encode()
+        while data:
+            written = os.write(self._fd, data)
+            if not written:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            data = data[written:]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+@contextmanager
+def recorders(path: Path, form: str) -> Iterator[Callable[[int, Clock], Tracer]]:
+    """A maker of recorders that share one trace file; it takes a function's index and its clock."""
+    file = TraceFile(path)
+    try:
+        sink = LineSink(file, FORMS[form]())
+        yield lambda index, clock: Recorder(sink, clock, index)
+    finally:
+        file.close()

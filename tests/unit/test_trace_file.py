@@ -1,0 +1,75 @@
+"""The file under a trace: written at once, and never waited for."""
+
+import logging
+import os
+
+import pytest
+from helpers.world import HandClock
+
+from emu.trace_file import FORMS, TraceFile, recorders
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def reader(pipe):
+    fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_functions_share_a_file_and_nothing_is_held_back(tmp_path, form):
+    path = tmp_path / "trace"
+    path.write_text("what was there before")
+    with recorders(path, form) as make:
+        first, second = make(0, HandClock()), make(1, HandClock())
+        first.irq(0, 1)
+        second.irq(0, 1)
+        assert len(path.read_text().splitlines()) == 2
+
+
+def test_directory_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError), recorders(tmp_path / "no" / "trace", "json"):
+        pass
+
+
+def test_pipe_that_nobody_reads(pipe):
+    with pytest.raises(OSError, match="No such device"):
+        TraceFile(pipe)
+
+
+def test_reader_that_is_slow_ends_the_trace(pipe, reader, caplog):
+    with recorders(pipe, "json") as make:
+        recorder = make(0, HandClock())
+        for _ in range(1 << 16):
+            recorder.irq(0, 1)
+        assert not recorder
+    assert "the trace ends here" in caplog.text
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_reader_that_goes_ends_the_trace(pipe, reader, caplog):
+    with recorders(pipe, "text") as make:
+        recorder = make(0, HandClock())
+        recorder.irq(0, 1)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), reader)
+        recorder.irq(0, 1)
+        recorder.irq(0, 1)
+        assert not recorder
+    assert caplog.text.count("Broken pipe") == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_full_disk(caplog):
+    with recorders("/dev/full", "json") as make:
+        recorder = make(0, HandClock())
+        recorder.irq(0, 1)
+        assert not recorder
+    assert "No space left on device" in caplog.text
