@@ -123,7 +123,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cqe_version": 0,
         "cq_moderation": 0,
         "block_lb_mc": 0,
-        # Protection and memory. UMR is off: memory regions come and go by command.
+        # Protection and memory. Keys change by UMR; windows and lists of any form with it.
         "log_max_pd": 16,
         "log_max_xrcd": 8,
         "log_max_transport_domain": 0,
@@ -132,9 +132,12 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_klm_list_size": 16,
         "max_indirection": 4,
         "log_pg_sz": 12,
-        "umr_modify_entity_size_disabled": 1,
-        "umr_modify_atomic_disabled": 1,
-        "umr_indirect_mkey_disabled": 1,
+        "umr_modify_entity_size_disabled": 0,
+        "umr_modify_atomic_disabled": 0,
+        "umr_indirect_mkey_disabled": 0,
+        "umr_extended_translation_offset": 1,
+        "umr_fence": 1,
+        "imaicl": 1,
         # Multicast.
         "log_max_mcg": 8,
         "max_qp_mcg": 64,

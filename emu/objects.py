@@ -44,7 +44,11 @@ class TransportDomain(Object):
 
 
 class Uar(Object):
-    """A user access region: one doorbell page of BAR 0, whose index is its handle."""
+    """A user access region: one doorbell page of BAR 0, whose index is its handle.
+
+    Queues do not hold on to theirs: when a process dies, mlx5_ib gives its pages back before it
+    destroys its queues. A doorbell in a page that is gone is ignored.
+    """
 
     __slots__ = ()
     kind = "uar"
@@ -84,7 +88,7 @@ class Mkey(Object):
 
     __slots__ = (
         "_entries", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd", "pg_access",
-        "qpn", "rights", "start", "variant", "views", "xlt",
+        "qpn", "rights", "start", "umr_en", "variant", "views", "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
 
@@ -96,6 +100,7 @@ class Mkey(Object):
         """Translation entries as the driver gave them: 8 bytes (MTT) or 16 (KLM, KSM) each."""
         self.pg_access = pg_access
         """Whether the low bits of MTT entries are rights (bit 0 read, bit 1 write)."""
+        self._entries: array[int] | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
         self.decode()
@@ -112,12 +117,31 @@ class Mkey(Object):
         self.log_page_size = int(ctx.log_page_size)
         self.start = int(ctx.start_addr)
         self.end = 1 << 64 if ctx.length64 else self.start + ctx.len
-        self.translations_changed()
-
-    def translations_changed(self) -> None:
-        """Forget what was derived from the translation entries."""
-        self._entries: array[int] | None = None
+        self.umr_en = bool(ctx.umr_en)
+        self.xlt_room = ctx.translations_octword_size * 16
         self.views.clear()
+
+    def write_translations(self, at: int, xlt: bytes) -> None:
+        """Replace entries from byte ``at`` on; what was derived from them follows.
+
+        Entries that arrive by UMR carry their rights, whatever those of the create command did.
+        """
+        if self.mode is AccessMode.MTT and not self.pg_access:
+            self.xlt[:] = self.entries_as_given()
+            self.pg_access = True
+            self._entries = None
+        if at > len(self.xlt):
+            self.xlt += bytes(at - len(self.xlt))
+        self.xlt[at : at + len(xlt)] = xlt
+        self.views.clear()
+        if self._entries is not None:
+            self._entries[at // 8 : (at + len(xlt)) // 8] = mtt_entries(xlt, pg_access=True)
+
+    def entries_as_given(self) -> bytes:
+        """The page entries in the driver's byte order, with the rights that they have here."""
+        entries = self.entries[:]
+        entries.byteswap()
+        return entries.tobytes()
 
     @property
     def entries(self) -> array[int]:
@@ -165,15 +189,14 @@ class Eq(Object):
     """An event queue; ``emu.engine.eq`` writes it."""
 
     __slots__ = (
-        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "uar", "vector"
+        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "vector"
     )  # fmt: skip
     kind = "eq"
 
-    def __init__(self, ctx: Any, events: int, uar: Uar, buffer: PageList) -> None:
+    def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
         super().__init__()
         self.ctx = ctx
         self.events = events
-        self.uar = uar
         self.buffer = buffer
         self.log_size = int(ctx.log_eq_size)
         self.vector = int(ctx.intr)
@@ -182,24 +205,20 @@ class Eq(Object):
         self.ci = 0
         self.overruns = 0
 
-    def holds(self) -> tuple[Object, ...]:
-        return (self.uar,)
-
 
 class Cq(Object):
     """A completion queue; ``emu.engine.cq`` writes it."""
 
     __slots__ = (
         "armed", "broken", "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun",
-        "log_size", "pi", "solicited_pi", "stride", "uar",
+        "log_size", "pi", "solicited_pi", "stride",
     )  # fmt: skip
     kind = "cq"
 
-    def __init__(self, ctx: Any, eq: Eq, uar: Uar, buffer: PageList, stride: int) -> None:
+    def __init__(self, ctx: Any, eq: Eq, buffer: PageList, stride: int) -> None:
         super().__init__()
         self.ctx = ctx
         self.eq = eq
-        self.uar = uar
         self.buffer = buffer
         self.stride = stride
         """Bytes from one entry to the next; the 64 bytes of a CQE are the last of them."""
@@ -215,7 +234,7 @@ class Cq(Object):
         """Producer index after the newest solicited completion."""
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.eq, self.uar)
+        return (self.eq,)
 
 
 class SrqForm(Enum):
@@ -362,7 +381,6 @@ class QpParts:
     """What a queue pair refers to."""
 
     pd: Pd | None = None
-    uar: Uar | None = None
     scq: Cq | None = None
     rcq: Cq | None = None
     srq: Srq | None = None
@@ -371,7 +389,7 @@ class QpParts:
 
     def all(self) -> tuple[Object, ...]:
         """Those that are there."""
-        held = (self.pd, self.uar, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
+        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
         return tuple(part for part in held if part is not None)
 
 

@@ -27,13 +27,13 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     if ctx.cqe_sz >= len(CQE_BYTES):
         raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
-    uar = hca.uars.need(ctx.uar_page)
+    hca.uars.need(ctx.uar_page)
     hca.cqs.check_room()
     check_record(hca.memory, ctx.dbr_addr)
     stride = CQE_BYTES[ctx.cqe_sz]
     size = stride << ctx.log_cq_size
     buffer = queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
-    out.cqn = hca.cqs.add(Cq(ctx, eq, uar, buffer, stride))
+    out.cqn = hca.cqs.add(Cq(ctx, eq, buffer, stride))
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)

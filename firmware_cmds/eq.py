@@ -28,11 +28,11 @@ def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
     if ctx.intr >= MSIX_VECTORS:
         raise CmdError(Status.BAD_PARAM_ERR, "no such interrupt vector", f"intr {ctx.intr}")
-    uar = hca.uars.need(ctx.uar_page)
+    hca.uars.need(ctx.uar_page)
     hca.eqs.check_room()
     size = EQE_BYTES << ctx.log_eq_size
     buffer = queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
-    eq = Eq(ctx, _event_mask(cmd.event_bitmask), uar, buffer)
+    eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
     out.eq_number = hca.eqs.add(eq)
     hca.subscribe(eq)
 

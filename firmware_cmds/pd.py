@@ -64,5 +64,5 @@ def alloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
 def dealloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a queue rings there."""
+    """The page goes back, whoever still rings there."""
     hca.uars.remove(cmd.uar)

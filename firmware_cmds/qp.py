@@ -54,9 +54,10 @@ def _check_type(hca: Hca, ctx: Any) -> None:
 def _parts(hca: Hca, ctx: Any) -> QpParts:
     """What the queue pair refers to. Raises BAD_RES_ERR for a number that names nothing."""
     has_rq, has_sq = ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
+    if has_sq:
+        hca.uars.need(ctx.uar_page)
     return QpParts(
         pd=hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None,
-        uar=hca.uars.need(ctx.uar_page) if has_sq else None,
         scq=hca.cqs.need(ctx.cqn_snd) if has_sq else None,
         rcq=hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
         srq=hca.srqs.need(ctx.srqn_rmpn_xrqn) if ctx.rq_type == RqType.SRQ else None,
@@ -72,6 +73,8 @@ def _rings(
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
     log_stride = ctx.log_rq_stride + RQ_STRIDE_SHIFT
+    if 1 << log_stride > hca.caps.general.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "receive WQE above max_wqe_sz_rq", f"{1 << log_stride}")
     rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
     sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
     if rq_bytes or sq_bytes:

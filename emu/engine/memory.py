@@ -128,8 +128,7 @@ def _indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int)
     """Follow the key's entries to the keys below; each is checked as an access of its own."""
     if depth >= hca.caps.general.max_indirection:
         raise AccessError(Refusal.DEPTH, mkey.key, va, length)
-    below = need & ~(REMOTE_READ | REMOTE_WRITE | REMOTE_ATOMIC)
-    below |= LOCAL_WRITE if need & WRITES else 0
+    below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     pieces = _ksm_pieces if mkey.mode == AccessMode.KSM else _klm_pieces
     views: list[memoryview] = []
     for key, at, size in pieces(mkey, va, length):

@@ -19,6 +19,7 @@ from emu.engine.memory import AccessError, length_of
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.umr import BindError
 from emu.engine.wqe_ops import WQE_OPS
 from emu.objects import Qp
 from emu.ports import DmaError
@@ -125,6 +126,8 @@ def _parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
         work = operation(hca, qp, wqe)
     except AccessError as error:
         raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+    except BindError as error:
+        raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
     except BadWqeError as error:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, str(error)) from None
     limit = qp.max_datagram if isinstance(work, Datagram) else 1 << qp.log_msg_max

@@ -1,0 +1,159 @@
+"""UMR: a work request that changes a memory key (PRM "UMR work request"; hw/umr.c, hw/wr.c).
+
+    ctrl (16) | umr_ctrl (48) | mkey context (64) | translations, inline or by one data segment
+
+The context segment has the layout of mkc; ``mkey_mask`` says which of its fields replace the key's.
+Translations go to ``xlt_offset`` when the request says so, to the list's start otherwise. The whole
+request is checked before the key changes. The key is named by its index alone: a registration
+carries the new variant byte in ``imm``, a window's bind the old one.
+
+The driver's two flag names say what the check rejects, not what it wants; here they are called by
+what must hold (rdma-core has them the same way round).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any
+
+from emu.engine.memory import LOCAL_READ, access
+from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.wqe_ops import Work, wqe_op
+from emu.objects import Mkey, Pd, Qp
+from layouts.enums import AccessMode, Opcode, QpType
+from layouts.mkey import mkc
+from layouts.wqe import DATA, UMR_CTRL
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+OCTWORD = 16
+_CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
+
+SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
+
+
+class Flag(IntFlag):
+    """umr_ctrl.flags."""
+
+    CHECK_QPN = 0x08
+    TRANSLATION_OFFSET = 0x10
+    MUST_BE_FREE = 0x20
+    MUST_NOT_BE_FREE = 0x40
+    INLINE = 0x80
+
+
+class BindError(Exception):
+    """The key may not be changed this way: MW_BIND_ERR."""
+
+
+MASKED_FIELDS: Mapping[int, tuple[str, ...]] = {
+    0: ("len", "length64"),
+    6: ("start_addr",),
+    8: ("en_rinval",),
+    13: ("mkey_7_0",),
+    14: ("qpn",),
+    17: ("lr",),
+    18: ("lw",),
+    19: ("rr",),
+    20: ("rw",),
+    21: ("a",),
+    23: ("small_fence_on_rdma_read_response",),
+    25: ("relaxed_ordering_write",),
+    29: ("free",),
+    47: ("relaxed_ordering_read",),
+}
+"""Bits of mkey_mask (MLX5_MKEY_MASK_*) and the fields of mkc that each replaces."""
+
+_PAGE_SIZE, _PD, _PAGE_SIZE_5 = 1 << 1, 1 << 7, 1 << 42
+_KNOWN_MASK = sum(1 << bit for bit in MASKED_FIELDS) | _PAGE_SIZE | _PD | _PAGE_SIZE_5
+
+
+@wqe_op(Opcode.UMR, SERVICES)
+def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Check everything, then change context and translations together."""
+    if wqe.ds * OCTWORD < _DATA_AT:
+        raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
+    flags, octwords, offset_low, mask, offset_high = UMR_CTRL.unpack_from(wqe.buf, _CTRL_AT)
+    if mask & ~_KNOWN_MASK:
+        raise BadWqeError(f"mkey_mask {mask & ~_KNOWN_MASK:#x} is not supported")
+    mkey = _target(hca, qp, wqe, flags)
+    given = mkc.view(wqe.buf, _MKC_AT)
+    pd = _new_domain(hca, qp, mkey, given) if mask & _PD else mkey.pd
+    offset = (offset_high << 16 | offset_low) if flags & Flag.TRANSLATION_OFFSET else 0
+    xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
+    xlt = _within(mkey, offset * OCTWORD, xlt)
+    _apply(mkey, given, mask, pd)
+    if xlt:
+        mkey.write_translations(offset * OCTWORD, xlt)
+    return None
+
+
+def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
+    """The key that the request names, in the state that the request wants."""
+    mkey = hca.mkeys.get(wqe.imm >> 8)
+    if mkey is None or not mkey.umr_en:
+        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
+    if qp.st is not QpType.REG_UMR and mkey.pd is not qp.pd:
+        raise BindError(f"{mkey!r} belongs to another domain")
+    if flags & Flag.MUST_BE_FREE and not mkey.free:
+        raise BindError(f"{mkey!r} is not free")
+    if flags & Flag.MUST_NOT_BE_FREE and mkey.free:
+        raise BindError(f"{mkey!r} is free")
+    if flags & Flag.CHECK_QPN and mkey.qpn != qp.handle:
+        raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
+    return mkey
+
+
+def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
+    """Only the driver's own queue pair may move a key to another domain."""
+    pd = hca.pds.get(given.pd)
+    if pd is None or (qp.st is not QpType.REG_UMR and pd is not mkey.pd):
+        raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
+    return pd
+
+
+def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
+    """The entries that the request brings."""
+    if not length:
+        return b""
+    if flags & Flag.INLINE:
+        if wqe.ds * OCTWORD < _DATA_AT + length:
+            raise BadWqeError(f"{length} bytes of translations leave the WQE")
+        return wqe.buf[_DATA_AT : _DATA_AT + length]
+    if wqe.ds * OCTWORD < _DATA_AT + DATA.size:
+        raise BadWqeError("no data segment for the translations")
+    _, lkey, address = DATA.unpack_from(wqe.buf, _DATA_AT)
+    pd = qp.pd
+    if qp.st is QpType.REG_UMR:
+        source = hca.mkeys.get(lkey >> 8)
+        pd = source.pd if source is not None else None
+    return b"".join(access(hca, pd, qp.handle, lkey, address, length, LOCAL_READ))
+
+
+def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
+    """The entries that the key has room for; beyond it only padding (zeros) is tolerated."""
+    room = mkey.xlt_room - start
+    if xlt and (mkey.mode == AccessMode.PA or room < 0):
+        raise BindError(f"{mkey!r} has no translations at {start}")
+    if any(xlt[max(room, 0) :]):
+        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
+    return xlt[:room]
+
+
+def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:
+    ctx = mkey.ctx
+    for bit, names in MASKED_FIELDS.items():
+        if mask >> bit & 1:
+            for name in names:
+                setattr(ctx, name, getattr(given, name))
+    if mask & _PAGE_SIZE:
+        ctx.log_page_size = ctx.log_page_size & 0x20 | given.log_page_size & 0x1F
+    if mask & _PAGE_SIZE_5:
+        ctx.log_page_size = ctx.log_page_size & 0x1F | given.log_page_size & 0x20
+    if pd is not mkey.pd:
+        mkey.pd.refs -= 1
+        pd.refs += 1
+        mkey.pd, ctx.pd = pd, pd.handle
+    mkey.decode()
