@@ -1,11 +1,15 @@
 """A real function on fake ports, and a driver that has brought it up."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 from helpers.driver import Driver, FunctionBar
+from helpers.snapshot import snapshot
+from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
 
+from emu.fabric.local import LocalFabric
 from emu.function import Function
 from emu.hca import HcaOptions
 from emu.models import MODELS
@@ -30,13 +34,30 @@ def clock():
 
 
 @pytest.fixture
+def wire(clock):
+    return LocalFabric(clock)
+
+
+@pytest.fixture
 def options():
     return HcaOptions(guid=GUID)
 
 
 @pytest.fixture
-def function(memory, irqs, clock, options):
-    return Function(MODELS["connectx6"], options, TABLE, memory, irqs, clock)
+def limits():
+    """General capabilities that a test wants other than the model's: smaller tables, mostly."""
+    return {}
+
+
+@pytest.fixture
+def model(limits):
+    full = MODELS["connectx6"]
+    return replace(full, general={**full.general, **limits})
+
+
+@pytest.fixture
+def function(model, memory, irqs, clock, options, wire):
+    return Function(model, options, TABLE, memory, irqs, clock, wire)
 
 
 @pytest.fixture
@@ -51,6 +72,21 @@ def driver(cold):
     return cold.probe()
 
 
+@pytest.fixture
+def refused(driver, function):
+    """Runs a command that has to be refused with the given status, and to leave no trace."""
+
+    def check(status, op, **fields):
+        before = snapshot(function.hca)
+        answer = driver.command(op, **fields)
+        assert (answer.delivery, answer.status) == (0, status)
+        assert answer.syndrome
+        assert snapshot(function.hca) == before
+        return answer
+
+    return check
+
+
 @pytest.fixture(autouse=True)
 def no_internal_errors(caplog):
     """An ERROR in the log is a bug of the emulator, whatever the driver was told."""
@@ -58,3 +94,17 @@ def no_internal_errors(caplog):
     yield
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert not errors, errors[0].getMessage()
+
+
+@pytest.fixture
+def node(function, driver):
+    """The function as a verbs provider sees it."""
+    return Node(function, driver)
+
+
+@pytest.fixture
+def qps(node):
+    """Two connected queue pairs of one function."""
+    pair = node.queue_pair(), node.queue_pair()
+    connect(*pair)
+    return pair

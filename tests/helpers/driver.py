@@ -189,21 +189,24 @@ class Driver:
 
     # -- objects
 
+    def eq_fields(self, *, log_size=4, events=(), vector=0):
+        """What CREATE_EQ takes, with a buffer whose entries are the device's."""
+        pages = self.memory.pages(EQE_BYTES << log_size)
+        for page in pages:
+            self.memory.write(page, (bytes(63) + b"\x01") * 64)
+        mask = sum(1 << event for event in events)
+        return {
+            "eq_context_entry": {"log_eq_size": log_size, "uar_page": self.uar, "intr": vector},
+            "event_bitmask": [mask & (1 << 64) - 1, 0, 0, 0],
+            "extra": pack64(pages),
+        }
+
     def create_eq(self, *, log_size=4, events=(), vector=0):
         """An EQ for the given event types; returns its number."""
-        size = EQE_BYTES << log_size
-        addresses = self.memory.pages(size)
-        for address in addresses:
-            self.memory.write(address, (bytes(63) + b"\x01") * 64)
-        mask = sum(1 << event for event in events)
-        answer = self.must(
-            Op.CREATE_EQ,
-            eq_context_entry={"log_eq_size": log_size, "uar_page": self.uar, "intr": vector},
-            event_bitmask=[mask & (1 << 64) - 1, 0, 0, 0],
-            extra=pack64(addresses),
-        )
-        self.eqs[answer.eq_number] = EventQueue(self, answer.eq_number, addresses, log_size)
-        return answer.eq_number
+        fields = self.eq_fields(log_size=log_size, events=events, vector=vector)
+        eqn = self.must(Op.CREATE_EQ, **fields).eq_number
+        self.eqs[eqn] = EventQueue(self, eqn, unpack64(fields["extra"]), log_size)
+        return eqn
 
     def destroy_eq(self, eqn):
         self.must(Op.DESTROY_EQ, eq_number=eqn)
@@ -228,7 +231,10 @@ class Driver:
             "log_cq_size": log_size, "c_eqn_or_apu_element": eqn, "uar_page": self.uar,
             "dbr_addr": self.memory.alloc(64, 64),
         } | context  # fmt: skip
-        return {"cq_context": fields, "extra": pack64(self.memory.pages(64 << log_size))}
+        pages = self.memory.pages(64 << log_size)
+        for page in pages:
+            self.memory.write(page, (bytes(63) + b"\xf1") * 64)  # invalid, and the device's
+        return {"cq_context": fields, "extra": pack64(pages)}
 
     def create_cq(self, eqn, **context):
         return self.must(Op.CREATE_CQ, **self.cq_fields(eqn, **context)).cqn
@@ -255,7 +261,7 @@ class Driver:
         pages = pack64(self.memory.pages(1 << log_wq_sz + log_wq_stride))
         return {"ctx": {"wq": wq, "basic_cyclic_rcv_wqe": basic_cyclic_rcv_wqe}, "extra": pages}
 
-    def xrc_srq_fields(self, pdn, xrcd, cqn, *, log_size=2, log_rq_stride=1, **context):
+    def xrc_srq_fields(self, pdn, xrcd, cqn, /, *, log_size=2, log_rq_stride=1, **context):
         """What CREATE_XRC_SRQ takes; the stride is ``16 << log_rq_stride`` bytes."""
         record = self.memory.alloc(64, 64)
         fields = {
@@ -278,7 +284,7 @@ class Driver:
     def create_rmp(self, pdn, **context):
         return self.must(Op.CREATE_RMP, **self.rmp_fields(pdn, **context)).rmpn
 
-    def create_xrc_srq(self, pdn, xrcd, cqn, **context):
+    def create_xrc_srq(self, pdn, xrcd, cqn, /, **context):
         fields = self.xrc_srq_fields(pdn, xrcd, cqn, **context)
         return self.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
 
@@ -355,3 +361,7 @@ class FunctionBar:
 
 def pack64(values):
     return b"".join(value.to_bytes(8, "big") for value in values)
+
+
+def unpack64(data):
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]

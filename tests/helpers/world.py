@@ -94,6 +94,10 @@ class HandClock:
         heapq.heappush(self._timers, (self.ns + delay_ns, next(self._order), timer))
         return timer
 
+    def waiting(self):
+        """How many calls are still to come."""
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
     def advance(self, ns):
         """Move on, running what is due in its order."""
         end = self.ns + ns

@@ -72,10 +72,6 @@ def test_what_the_drivers_insist_on(model):
     assert general["max_qp_cnt"] < 256, "a counter set's number has 8 bits"
 
 
-def test_umr_is_off(model):
-    for name in ("umr_modify_entity_size", "umr_modify_atomic", "umr_indirect_mkey"):
-        assert model.general[f"{name}_disabled"] == 1
-
 
 def test_a_vf_gets_no_more_than_its_pf():
     for name, vf in MODELS.items():

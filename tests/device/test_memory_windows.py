@@ -1,0 +1,225 @@
+"""Memory windows, sentence by sentence of the kernel commit that brought type 2 to the verbs."""
+
+import pytest
+from helpers.keys import Window
+from helpers.outcomes import failure, good, settle
+from helpers.verbs import connect
+
+from layouts.enums import CqeSyndrome, Op, QpState
+
+DATA = bytes(range(256)) * 8
+
+
+@pytest.fixture
+def source(node):
+    region = node.region(len(DATA))
+    region.write(DATA)
+    return region
+
+
+@pytest.fixture
+def region(node):
+    """The region under the windows; remote peers have no rights on it themselves."""
+    return node.region(2 * 4096, va=0x5550_0000_0800, rr=0, rw=0)
+
+
+@pytest.fixture(params=[1, 2])
+def window(request, node):
+    return Window(node, request.param)
+
+
+def test_window_gives_access_to_a_part_of_a_region(node, qps, window, region, source):
+    """More flexible control over remote access: a window opens what the region does not."""
+    left, right = qps
+    window.bind(right, region, 100, 1000)
+    settle(node)
+    left.write((window.key, region.va + 100), source.sge(0, 1000))
+    left.read((window.key, region.va + 612), source.sge(1024, 488))
+    settle(node)
+    assert good(left)
+    assert region.read(100, 1000) == DATA[:1000]
+    assert source.read(1024, 488) == DATA[512:1000]
+    left.write((region.key, region.va + 100), source.sge(0, 8))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+@pytest.mark.parametrize(("at", "length"), [(99, 8), (1093, 8), (0, 2000)])
+def test_window_ends_where_it_was_bound(node, qps, window, region, source, at, length):
+    left, right = qps
+    window.bind(right, region, 100, 1000)
+    settle(node)
+    left.write((window.key, region.va + at), source.sge(0, length))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+    assert region.read() == bytes(region.size)
+
+
+@pytest.mark.parametrize("right", ["rr", "rw"])
+def test_window_has_its_own_rights(node, qps, window, region, source, right):
+    left, responder = qps
+    window.bind(responder, region, 0, 64, **{right: 0})
+    settle(node)
+    action = left.write if right == "rw" else left.read
+    action((window.key, region.va), source.sge(0, 64))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def test_allocated_once_and_bound_again_and_again(node, qps, window, region, source):
+    """Bound to different ranges; the key is changed with each bind."""
+    left, right = qps
+    keys = []
+    for turn in range(300):
+        at = turn * 16 % 4096
+        window.bind(right, region, at, 16)
+        left.write((window.key, region.va + at), source.sge(turn % 64, 16))
+        settle(node)
+        good(left)
+        good(right)
+        assert region.read(at, 16) == DATA[turn % 64 :][:16]
+        if window.kind == 2:
+            window.unbind(right)
+            settle(node)
+            good(right)
+        keys.append(window.key)
+    assert len(set(keys[:100])) == 100
+
+
+def test_old_key_is_stale_after_the_next_bind(node, qps, window, region, source):
+    left, right = qps
+    window.bind(right, region, 0, 64)
+    stale = window.key
+    if window.kind == 2:
+        window.unbind(right)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    left.write((stale, region.va), source.sge(0, 64))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def test_type_1_is_associated_with_the_domain_only(node, qps, region, source):
+    """Any queue pair of the domain may bind it and be reached through it."""
+    _, right = qps
+    others = node.queue_pair(), node.queue_pair()
+    connect(*others)
+    window = Window(node, 1)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    others[0].write((window.key, region.va), source.sge(0, 64))
+    settle(node)
+    assert good(others[0])
+
+
+def test_type_2b_is_associated_with_domain_and_queue_pair(node, qps, region, source):
+    """Through another queue pair of the same domain the window is closed."""
+    _, right = qps
+    others = node.queue_pair(), node.queue_pair()
+    connect(*others)
+    window = Window(node, 2)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    others[0].write((window.key, region.va), source.sge(0, 64))
+    assert failure(others[0]) == CqeSyndrome.REMOTE_ACCESS_ERR
+    assert region.read() == bytes(region.size)
+
+
+def test_type_2_must_be_free_to_be_bound(node, qps, region):
+    _, right = qps
+    window = Window(node, 2)
+    window.bind(right, region, 0, 64)
+    window.bind(right, region, 64, 64)
+    assert failure(right) == CqeSyndrome.MW_BIND_ERR
+    assert right.state is QpState.ERR
+
+
+def test_type_2_is_unbound_only_by_its_queue_pair(node, qps, region):
+    left, right = qps
+    window = Window(node, 2)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    window.unbind(left)
+    assert failure(left) == CqeSyndrome.MW_BIND_ERR
+    assert not node.hca.mkeys.get(window.index).free
+
+
+def test_unbound_window_is_closed(node, qps, window, region, source):
+    left, right = qps
+    window.bind(right, region, 0, 64)
+    settle(node)
+    old = window.key
+    window.unbind(right)
+    settle(node)
+    good(right)
+    left.write((old, region.va), source.sge(0, 64))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def test_remote_invalidation_of_a_type_2_window(node, qps, region, source):
+    left, right = qps
+    inbox = node.region(64)
+    window = Window(node, 2)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    good(right)
+    right.post_recv(inbox.sge())
+    left.send(source.sge(0, 8), inv_rkey=window.key)
+    settle(node)
+    good(left)
+    assert good(right)[0].immediate == window.key
+    assert node.hca.mkeys.get(window.index).free
+
+
+def test_type_1_window_is_not_open_to_remote_invalidation(node, qps, region, source):
+    left, right = qps
+    window = Window(node, 1)
+    window.bind(right, region, 0, 64)
+    settle(node)
+    right.post_recv(node.region(64).sge())
+    left.send(source.sge(0, 8), inv_rkey=window.key)
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+    assert not node.hca.mkeys.get(window.index).free
+
+
+def test_zero_based_window(node, qps, window, region, source):
+    left, right = qps
+    window.bind(right, region, 512, 256, start=0)
+    settle(node)
+    left.write((window.key, 0), source.sge(0, 256))
+    settle(node)
+    good(left)
+    assert region.read(512, 256) == DATA[:256]
+    left.write((window.key, region.va + 512), source.sge(0, 8))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+@pytest.mark.parametrize("wrong", ["beyond the region", "region cannot be written", "no region"])
+def test_access_is_checked_at_the_region_under_the_window(node, qps, window, source, wrong):
+    """A window never opens more than the region below it has."""
+    left, right = qps
+    region = node.region(4096, lw=0 if wrong == "region cannot be written" else 1)
+    if wrong == "no region":
+        node.driver.must(Op.DESTROY_MKEY, mkey_index=region.index)
+    window.bind(right, region, 0, 8192 if wrong == "beyond the region" else 4096)
+    settle(node)
+    left.write((window.key, region.va), source.sge(0, 64))
+    if wrong == "beyond the region":
+        settle(node)
+        good(left)
+        left.write((window.key, region.va + 4090), source.sge(0, 64))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def test_window_of_a_region_that_is_gone_is_closed(node, qps, window, region, source):
+    """The region may be deregistered with windows bound; the driver does not look."""
+    left, right = qps
+    window.bind(right, region, 0, 64)
+    settle(node)
+    node.driver.must(Op.DESTROY_MKEY, mkey_index=region.index)
+    left.write((window.key, region.va), source.sge(0, 64))
+    assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def test_bound_window_can_be_freed(node, qps, window, region):
+    _, right = qps
+    window.bind(right, region, 0, 64)
+    settle(node)
+    window.free()
+    assert node.hca.mkeys.get(window.index) is None

@@ -1,0 +1,58 @@
+"""What a queue pair is made of, and how a driver takes one through its states."""
+
+from __future__ import annotations
+
+from layouts.enums import Op, QpState
+
+INIT = {"rre": 1, "rwe": 1, "primary_address_path": {"pkey_index": 0, "vhca_port_num": 1}}
+RTR = {
+    "mtu": 5,
+    "log_msg_max": 30,
+    "remote_qpn": 0x123,
+    "next_rcv_psn": 0x456,
+    "log_rra_max": 2,
+    "min_rnr_nak": 12,
+    "primary_address_path": {
+        "rlid": 7, "sl": 2, "grh": 1, "hop_limit": 64, "src_addr_index": 0, "mlid": 0,
+        "rgid_rip": bytes(range(16)), "flow_label": 0x12345, "tclass": 9,
+    },
+}  # fmt: skip
+RTS = {
+    "next_send_psn": 0x789,
+    "log_sra_max": 3,
+    "retry_count": 5,
+    "rnr_retry": 6,
+    "primary_address_path": {"ack_timeout": 14},
+}
+
+STEPS = {
+    QpState.INIT: (Op.RST2INIT_QP, INIT),
+    QpState.RTR: (Op.INIT2RTR_QP, RTR),
+    QpState.RTS: (Op.RTR2RTS_QP, RTS),
+}
+
+
+class Parts:
+    """A protection domain, an EQ and a CQ, and the queue pairs that use them."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.pdn = driver.alloc_pd()
+        self.cqn = driver.create_cq(driver.create_eq())
+
+    def fields(self, **context):
+        return self.driver.qp_fields(self.pdn, self.cqn, **context)
+
+    def make(self, state=QpState.RST, **context):
+        """A new queue pair, taken as far as ``state``."""
+        qpn = self.driver.create_qp(self.pdn, self.cqn, **context)
+        if state is QpState.ERR:
+            self.driver.must(Op._2ERR_QP, qpn=qpn)
+        for target, (op, qpc) in STEPS.items():
+            if target <= state < QpState.SQER:
+                self.driver.must(op, qpn=qpn, qpc=qpc)
+        return qpn
+
+    def query(self, qpn):
+        """The context of now."""
+        return self.driver.must(Op.QUERY_QP, qpn=qpn).qpc

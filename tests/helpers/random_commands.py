@@ -1,0 +1,258 @@
+"""Commands with random fields: often right, often wrong in one place, sometimes all wrong.
+
+A field that names an object mostly names a live one of the right kind, so that a short run gets
+far; else it names one that was freed, that never was, or that lies beyond the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from emu.engine.qp_state import TRANSITIONS
+from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType
+
+LIMITS = {
+    "log_max_pd": 2, "log_max_xrcd": 1, "log_max_transport_domain": 1, "log_max_cq": 2,
+    "log_max_srq": 2, "log_max_mkey": 9, "log_max_qp": 7, "max_num_eqs": 3, "max_qp_cnt": 2,
+    "log_max_mcg": 1, "max_qp_mcg": 2,
+}  # fmt: skip
+"""Tables so small that a short run fills them."""
+
+GROUP = st.sampled_from([b"\xff\x12" + bytes(13) + bytes([number]) for number in range(3)])
+MASK = st.one_of(
+    st.just(0), st.integers(0, 31).map(lambda bit: 1 << bit), st.integers(0, 0xFFFFFFFF)
+)
+SELDOM = st.sampled_from([0, 0, 0, 1])
+VPORT = {"other_vport": SELDOM, "vport_number": SELDOM}
+BAD_ADDRESS = st.sampled_from([0, 1, 0x1_0000_0008, 0x7000_0000_0000, (1 << 64) - 8])
+
+
+@dataclass(frozen=True)
+class Names:
+    """A handle of an object in this table of the HCA."""
+
+    table: str
+
+
+PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV = map(
+    Names,
+    ("pds", "xrcds", "tds", "uars", "eqs", "cqs", "mkeys", "qps", "srqs", "counters", "psvs"),
+)
+
+CREATES = {
+    Op.ALLOC_PD: (PD, "pd"),
+    Op.ALLOC_XRCD: (XRCD, "xrcd"),
+    Op.ALLOC_TRANSPORT_DOMAIN: (TD, "transport_domain"),
+    Op.ALLOC_UAR: (UAR, "uar"),
+    Op.ALLOC_Q_COUNTER: (COUNTER, "counter_set_id"),
+    Op.CREATE_MKEY: (MKEY, "mkey_index"),
+    Op.CREATE_PSV: (PSV, "psv0_index"),
+    Op.CREATE_EQ: (EQ, "eq_number"),
+    Op.CREATE_CQ: (CQ, "cqn"),
+    Op.CREATE_QP: (QP, "qpn"),
+    Op.CREATE_RMP: (SRQ, "rmpn"),
+    Op.CREATE_XRC_SRQ: (SRQ, "xrc_srqn"),
+    Op.CREATE_SRQ: (SRQ, "srqn"),
+}
+"""What makes an object, and the field of the answer that names it."""
+
+DESTROYS = {
+    Op.DEALLOC_PD: (PD, "pd"),
+    Op.DEALLOC_XRCD: (XRCD, "xrcd"),
+    Op.DEALLOC_TRANSPORT_DOMAIN: (TD, "transport_domain"),
+    Op.DEALLOC_UAR: (UAR, "uar"),
+    Op.DEALLOC_Q_COUNTER: (COUNTER, "counter_set_id"),
+    Op.DESTROY_MKEY: (MKEY, "mkey_index"),
+    Op.DESTROY_PSV: (PSV, "psvn"),
+    Op.DESTROY_EQ: (EQ, "eq_number"),
+    Op.DESTROY_CQ: (CQ, "cqn"),
+    Op.DESTROY_QP: (QP, "qpn"),
+    Op.DESTROY_RMP: (SRQ, "rmpn"),
+    Op.DESTROY_XRC_SRQ: (SRQ, "xrc_srqn"),
+    Op.DESTROY_SRQ: (SRQ, "srqn"),
+}
+"""What ends one, and the field of the command that names it."""
+
+_PLAIN = {
+    Op.QUERY_MKEY: {"mkey_index": MKEY},
+    Op.QUERY_EQ: {"eq_number": EQ},
+    Op.QUERY_CQ: {"cqn": CQ},
+    Op.QUERY_QP: {"qpn": QP},
+    Op.QUERY_RMP: {"rmpn": SRQ},
+    Op.QUERY_XRC_SRQ: {"xrc_srqn": SRQ},
+    Op.QUERY_SRQ: {"srqn": SRQ},
+    Op._2ERR_QP: {"qpn": QP},
+    Op._2RST_QP: {"qpn": QP},
+    Op.ARM_XRC_SRQ: {"xrc_srqn": SRQ, "lwm": st.integers(0, 9)},
+    Op.ARM_RQ: {"srq_number": SRQ, "lwm": st.integers(0, 9)},
+    Op.CREATE_PSV: {"pd": PD, "num_psv": st.integers(0, 5)},
+    Op.QUERY_Q_COUNTER: {"counter_set_id": COUNTER, "clear": SELDOM},
+    Op.ATTACH_TO_MCG: {"qpn": QP, "multicast_gid": GROUP},
+    Op.DETACH_FROM_MCG: {"qpn": QP, "multicast_gid": GROUP},
+    Op.ENABLE_HCA: {"function_id": SELDOM},
+    Op.INIT_HCA: {},
+    Op.DISABLE_HCA: {},
+    Op.SET_ISSI: {"current_issi": st.integers(0, 3)},
+    Op.QUERY_PAGES: {"op_mod": st.sampled_from([*BootPages, 0, 9])},
+    Op.QUERY_HCA_CAP: {"op_mod": st.integers(0, 0x50)},
+    Op.QUERY_HCA_VPORT_CONTEXT: VPORT,
+    Op.QUERY_VPORT_COUNTER: VPORT | {"clear": SELDOM},
+    Op.QUERY_HCA_VPORT_GID: {"gid_index": st.integers(0, 9), "out_extra": st.sampled_from([0, 16])},
+    Op.QUERY_HCA_VPORT_PKEY: {
+        "pkey_index": st.sampled_from([0, 127, 128, 0xFFFF]),
+        "out_extra": st.sampled_from([0, 4, 512]),
+    },
+    Op.ALLOC_PD: {},
+    Op.ALLOC_XRCD: {},
+    Op.ALLOC_TRANSPORT_DOMAIN: {},
+    Op.ALLOC_UAR: {},
+    Op.ALLOC_Q_COUNTER: {},
+    **{op: {field: kind} for op, (kind, field) in DESTROYS.items()},
+}
+"""Commands whose fields do not depend on each other."""
+
+
+class Drawing:
+    """Draws the fields of one command."""
+
+    def __init__(self, draw, driver):
+        self.draw = draw
+        self.driver = driver
+
+    def __call__(self, what):
+        """A value of a strategy, or a handle."""
+        return self.handle(what.table) if isinstance(what, Names) else self.draw(what)
+
+    def handle(self, name):
+        table = getattr(self.driver.bar.function.hca, name)
+        live = sorted(item.handle for item in table)
+        others = [table.first - 1, table.first + len(live), min(table.limit, 0xFF) or 1]
+        return self.draw(st.sampled_from(live * 4 + others))
+
+    def spoiled(self, context):
+        """The context, one time in ten with a wild buffer geometry or record."""
+        if self.draw(st.integers(0, 9)):
+            return context
+        field = self.draw(st.sampled_from(["dbr_addr", "page_offset", "log_page_size"]))
+        wild = BAD_ADDRESS if field == "dbr_addr" else st.integers(0, 31)
+        return context | {field: self.draw(wild)}
+
+
+@st.composite
+def commands(draw, driver):
+    """An opcode and the fields to run it with."""
+    op = draw(st.sampled_from([*_PLAIN, *_BUILT, *CREATES]))
+    drawing = Drawing(draw, driver)
+    if op in _PLAIN:
+        return op, {name: drawing(what) for name, what in _PLAIN[op].items()}
+    fields = _BUILT[op](drawing)
+    if fields.get("extra") and draw(st.integers(0, 9)) == 0:
+        fields["extra"] = fields["extra"][:-8] + draw(st.binary(min_size=8, max_size=8))
+    return op, fields
+
+
+def _create_eq(draw):
+    fields = draw.driver.eq_fields(
+        log_size=draw(st.integers(0, 3)),
+        events=draw(st.sets(st.integers(0, 40), max_size=4)),
+        vector=draw(st.sampled_from([0, 5, 63, 64])),
+    )
+    fields["eq_context_entry"]["uar_page"] = draw(UAR)
+    return fields
+
+
+def _create_cq(draw):
+    context = {"uar_page": draw(UAR), "cqe_sz": draw(st.sampled_from([0, 0, 0, 1, 2]))}
+    return draw.driver.cq_fields(
+        draw(EQ), log_size=draw(st.integers(0, 4)), **draw.spoiled(context)
+    )
+
+
+def _create_qp(draw):
+    context = {
+        "st": draw(st.sampled_from([*QpType, QpType.RC, QpType.UC, QpType.UD])),
+        "rq_type": draw(st.sampled_from([*RqType, RqType.RQ, RqType.SRQ])),
+        "srqn_rmpn_xrqn": draw(SRQ),
+        "xrcd": draw(XRCD),
+        "uar_page": draw(UAR),
+        "counter_set_id": draw(st.one_of(st.just(0), st.just(1), st.integers(0, 3))),
+        "no_sq": draw(SELDOM),
+    }
+    return draw.driver.qp_fields(draw(PD), draw(CQ), **draw.spoiled(context))
+
+
+def _create_mkey(draw):
+    context = {
+        "pd": draw(PD),
+        "access_mode_1_0": draw(st.sampled_from(AccessMode)) & 3,
+        "translations_octword_size": draw(st.integers(0, 3)),
+        "start_addr": draw(BAD_ADDRESS),
+        "len": draw(BAD_ADDRESS),
+        "lr": 1,
+        "lw": 1,
+    }
+    return {
+        "memory_key_mkey_entry": context,
+        "translations_octword_actual_size": draw(st.integers(0, 2)),
+        "extra": bytes(16 * draw(st.integers(0, 3))),
+    }
+
+
+def _transition(draw):
+    path = {"rlid": 1, "pkey_index": draw(st.integers(0, 2)), "ack_timeout": 3}
+    qpc = {
+        "remote_qpn": draw(QP), "mtu": draw(st.integers(0, 5)), "log_msg_max": 30, "rre": 1,
+        "rwe": 1, "counter_set_id": draw(SELDOM), "primary_address_path": path,
+    }  # fmt: skip
+    return {"qpn": draw(QP), "qpc": qpc, "opt_param_mask": draw(MASK)}
+
+
+def _modify_rmp(draw):
+    lwm = {"wq": {"lwm": draw(st.integers(0, 9))}}
+    return {"rmpn": draw(SRQ), "bitmask": {"lwm": draw(st.integers(0, 1))}, "ctx": lwm}
+
+
+def _access_reg(draw):
+    size = draw(st.sampled_from([0, 4, 16, 64, 128]))
+    data = bytes(1) + draw(st.sampled_from([b"\0", b"\1", b"\2"])) + bytes(max(size - 2, 0))
+    return {
+        "op_mod": draw(st.integers(0, 2)),
+        "register_id": draw(st.one_of(st.sampled_from(RegId), st.integers(0, 0xFFFF))),
+        "extra": data[:size],
+        "out_extra": size,
+    }
+
+
+def _modify_vport(draw):
+    bits = {"cap_mask1": draw(MASK), "cap_mask1_field_select": draw(MASK)}
+    return {"hca_vport_context": bits, "other_vport": draw(SELDOM)}
+
+
+def _manage_pages(draw):
+    count = draw(st.integers(0, 3))
+    page = draw.driver.queue + 4096 * draw(st.integers(0, 3))
+    pages = b"".join((page + 4096 * number).to_bytes(8, "big") for number in range(count))
+    return {
+        "op_mod": draw(st.integers(0, 3)), "input_num_entries": draw(st.integers(0, 4)),
+        "extra": pages, "out_extra": 8 * draw(st.integers(0, 4)),
+    }  # fmt: skip
+
+
+_MODIFIES = sorted(TRANSITIONS.keys() - {Op._2ERR_QP, Op._2RST_QP})
+_BUILT = {
+    Op.CREATE_EQ: _create_eq,
+    Op.CREATE_CQ: _create_cq,
+    Op.CREATE_QP: _create_qp,
+    Op.CREATE_MKEY: _create_mkey,
+    Op.CREATE_RMP: lambda draw: draw.driver.rmp_fields(draw(PD)),
+    Op.CREATE_SRQ: lambda draw: draw.driver.srq_fields(draw(PD), **draw.spoiled({})),
+    Op.CREATE_XRC_SRQ: lambda draw: draw.driver.xrc_srq_fields(draw(PD), draw(XRCD), draw(CQ)),
+    Op.MODIFY_RMP: _modify_rmp,
+    Op.ACCESS_REG: _access_reg,
+    Op.MODIFY_HCA_VPORT_CONTEXT: _modify_vport,
+    Op.MANAGE_PAGES: _manage_pages,
+    **dict.fromkeys(_MODIFIES, _transition),
+}
+"""Commands whose fields belong together."""

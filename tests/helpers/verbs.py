@@ -1,0 +1,359 @@
+"""What a verbs provider does: memory regions, queue pairs, work requests, completions.
+
+Everything goes through guest memory and doorbells (hw/wr.c, hw/cq.c). A ``Node`` is a function that
+is up, with one protection domain; nothing here knows which wire lies between two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helpers.driver import pack64, unpack64
+from layouts.cqe import cqe64, err_cqe
+from layouts.enums import AccessMode, CqeOpcode, Op, Opcode, QpState, QpType, RqType
+from layouts.wqe import (
+    ATOMIC,
+    CTRL,
+    DATA,
+    DS,
+    MASKED_ATOMIC,
+    NEXT,
+    RADDR,
+    WQEBB,
+    XRC,
+    av,
+    wqe_srq_next_seg,
+)
+
+PAGE = 4096
+SIGNALED = 0b10 << 2
+SOLICITED = 1 << 1
+FENCE = 2 << 5
+RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
+_END_OF_LIST = DATA.pack(0, 0x100, 0)
+
+
+@dataclass
+class Completion:
+    """A CQE, as far as a test looks at it."""
+
+    opcode: CqeOpcode
+    qpn: int
+    wqe_counter: int
+    byte_cnt: int = 0
+    wqe_opcode: int = 0
+    syndrome: int = 0
+    immediate: int = 0
+    srqn: int = 0
+    slid: int = 0
+    flags_rqpn: int = 0
+    solicited: bool = False
+
+
+class Region:
+    """Registered memory: scattered pages behind one key, at a virtual address of its own."""
+
+    def __init__(self, node, size, va=0x7F00_0000_0000, **context):
+        self.node, self.size, self.va = node, size, va
+        self.pages = node.memory.pages(size + va % PAGE)
+        entries = pack64(self.pages)
+        rights = RIGHTS | context
+        fields = {
+            "pd": node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "len": size,
+            "start_addr": va, "log_page_size": 12,
+            "translations_octword_size": -(-len(self.pages) // 2),
+        } | rights  # fmt: skip
+        answer = node.driver.must(
+            Op.CREATE_MKEY,
+            memory_key_mkey_entry=fields,
+            translations_octword_actual_size=-(-len(self.pages) // 2),
+            extra=entries.ljust(-(-len(entries) // 16) * 16, b"\0"),
+        )
+        self.index = answer.mkey_index
+        self.key = answer.mkey_index << 8
+
+    def _pieces(self, at, length):
+        at += self.va % PAGE
+        while length:
+            size = min(length, PAGE - at % PAGE)
+            yield self.pages[at // PAGE] + at % PAGE, size
+            at, length = at + size, length - size
+
+    def read(self, at=0, length=None):
+        length = self.size - at if length is None else length
+        return b"".join(self.node.memory.read(*piece) for piece in self._pieces(at, length))
+
+    def write(self, data, at=0):
+        for iova, size in self._pieces(at, len(data)):
+            self.node.memory.write(iova, data[:size])
+            data = data[size:]
+
+    def sge(self, at=0, length=None):
+        return (self.size - at if length is None else length, self.key, self.va + at)
+
+
+class CompletionQueue:
+    """A CQ of the driver's."""
+
+    def __init__(self, node, log_size=8):
+        fields = node.driver.cq_fields(node.eqn, log_size=log_size)
+        self.node, self.log_size, self.ci = node, log_size, 0
+        self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
+        self.cqn = node.driver.must(Op.CREATE_CQ, **fields).cqn
+
+    def poll(self):
+        """The next completion, or None."""
+        at = (self.ci & (1 << self.log_size) - 1) * 64
+        raw = self.node.memory.read(self.pages[at // PAGE] + at % PAGE, 64)
+        opcode, owner = raw[63] >> 4, raw[63] & 1
+        if opcode == CqeOpcode.INVALID or owner != self.ci >> self.log_size & 1:
+            return None
+        self.ci += 1
+        self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
+        return _completion(raw)
+
+    def drain(self):
+        """All completions that wait."""
+        found = []
+        while completion := self.poll():
+            found.append(completion)
+        return found
+
+
+def _completion(raw):
+    opcode = CqeOpcode(raw[63] >> 4)
+    if opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
+        entry = err_cqe.view(raw)
+        word = entry.s_wqe_opcode_qpn
+        return Completion(
+            opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
+            syndrome=entry.syndrome, srqn=entry.srqn,
+        )  # fmt: skip
+    entry = cqe64.view(raw)
+    word = entry.sop_drop_qpn
+    return Completion(
+        opcode, word & 0xFFFFFF, entry.wqe_counter, entry.byte_cnt, word >> 24,
+        immediate=entry.immediate, srqn=entry.srqn, slid=entry.slid,
+        flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
+    )  # fmt: skip
+
+
+class SharedQueue:
+    """A shared receive queue: RMP, or XRC SRQ with an XRC domain."""
+
+    def __init__(self, node, log_size=6, log_stride=6, xrcd=None, cq=None):
+        self.node, self.log_stride, self.head, self.posted = node, log_stride, 0, 0
+        driver = node.driver
+        if xrcd is None:
+            fields = driver.rmp_fields(node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride)
+            self.record = fields["ctx"]["wq"]["dbr_addr"]
+            self.srqn = driver.must(Op.CREATE_RMP, **fields).rmpn
+        else:
+            fields = driver.xrc_srq_fields(
+                node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=log_stride - 4
+            )
+            entry = fields["xrc_srq_context_entry"]
+            self.record = entry["db_record_addr_h"] << 32 | entry["db_record_addr_l"] << 2
+            self.srqn = driver.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
+        self.pages = unpack64(fields["extra"])
+        self.size = 1 << log_size
+        assert wqe_srq_next_seg.size == DS
+        for index in range(self.size):
+            self._write(index, 0, NEXT.pack((index + 1) % self.size))
+
+    def _write(self, index, at, data):
+        at += index << self.log_stride
+        self.node.memory.write(self.pages[at // PAGE] + at % PAGE, data)
+
+    def post(self, *sges):
+        """The next request of the list."""
+        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
+        self._write(self.posted % self.size, DS, body[: (1 << self.log_stride) - DS])
+        self.posted += 1
+        self.node.memory.write(self.record, (self.posted & 0xFFFF).to_bytes(4, "big"))
+
+
+class QueuePair:
+    """A queue pair of the driver's, with its rings."""
+
+    def __init__(
+        self, node, st=QpType.RC, *, log_sq_size=6, log_rq_size=6, log_rq_stride=2, srq=None,
+        cq=None, log_cq_size=8, **context,
+    ):  # fmt: skip
+        self.node, self.st, self.srq = node, st, srq
+        self.cq = cq or CompletionQueue(node, log_cq_size)
+        if srq is not None:
+            context |= {"rq_type": RqType.SRQ, "srqn_rmpn_xrqn": srq.srqn, "log_rq_size": 0}
+            context |= {"log_rq_stride": 0}
+        else:
+            context = {"log_rq_size": log_rq_size, "log_rq_stride": log_rq_stride} | context
+        fields = node.driver.qp_fields(
+            node.pdn, self.cq.cqn, st=st, log_sq_size=log_sq_size, **context
+        )
+        self.pages, self.record = unpack64(fields["extra"]), fields["qpc"]["dbr_addr"]
+        has_rq = fields["qpc"].get("rq_type", RqType.RQ) == RqType.RQ
+        self.rq_stride = 16 << fields["qpc"]["log_rq_stride"]
+        self.rq_size = 1 << fields["qpc"]["log_rq_size"]
+        self.sq_offset = self.rq_size * self.rq_stride if has_rq else 0
+        self.sq_size = 1 << log_sq_size
+        self.sent = self.received = 0
+        self.qpn = node.driver.must(Op.CREATE_QP, **fields).qpn
+
+    # -- states
+
+    def init(self, **qpc):
+        qpc = {"rre": 1, "rwe": 1, "rae": 1, "atomic_mode": 1} | qpc
+        self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=qpc)
+        return self
+
+    def to_rtr(self, lid=0, qpn=0, psn=0, path=(), **qpc):
+        qpc = {
+            "mtu": 3, "log_msg_max": 30, "remote_qpn": qpn, "next_rcv_psn": psn, "log_rra_max": 4,
+            "min_rnr_nak": 1, "primary_address_path": {"rlid": lid, **dict(path)},
+        } | qpc  # fmt: skip
+        self.node.driver.must(Op.INIT2RTR_QP, qpn=self.qpn, qpc=qpc)
+        return self
+
+    def to_rts(self, psn=0, ack_timeout=14, **qpc):
+        qpc = {
+            "next_send_psn": psn, "log_sra_max": 4, "retry_count": 7, "rnr_retry": 7,
+            "primary_address_path": {"ack_timeout": ack_timeout},
+        } | qpc  # fmt: skip
+        self.node.driver.must(Op.RTR2RTS_QP, qpn=self.qpn, qpc=qpc)
+        return self
+
+    @property
+    def state(self):
+        return QpState(self.node.driver.must(Op.QUERY_QP, qpn=self.qpn).qpc.state)
+
+    # -- work requests
+
+    def _ring(self, at, data):
+        """Write into the queue pair's buffer, over page ends."""
+        while data:
+            room = PAGE - at % PAGE
+            self.node.memory.write(self.pages[at // PAGE] + at % PAGE, data[:room])
+            at, data = at + room, data[room:]
+
+    def post_recv(self, *sges):
+        body = b"".join(DATA.pack(*sge) for sge in sges)
+        if len(body) < self.rq_stride:
+            body += _END_OF_LIST
+        self._ring((self.received % self.rq_size) * self.rq_stride, body)
+        self.received += 1
+        self.node.memory.write(self.record, (self.received & 0xFFFF).to_bytes(4, "big"))
+
+    def post(self, opcode, *segments, imm=0, flags=SIGNALED, ring=True):
+        """Post segments behind a control segment; returns the request's wqe_counter."""
+        body = b"".join(segments)
+        ds = 1 + -(-len(body) // DS)
+        index = self.sent & 0xFFFF
+        wqe = CTRL.pack(index << 8 | opcode, self.qpn << 8 | ds, flags, imm) + body
+        wqe = wqe.ljust(-(-len(wqe) // WQEBB) * WQEBB, b"\0")
+        for number in range(len(wqe) // WQEBB):
+            at = (self.sent + number) % self.sq_size * WQEBB
+            self._ring(self.sq_offset + at, wqe[number * WQEBB :][:WQEBB])
+        self.sent += len(wqe) // WQEBB
+        self.node.memory.write(self.record + 4, (self.sent & 0xFFFF).to_bytes(4, "big"))
+        if ring:
+            self.ring(wqe)
+        return index
+
+    def ring(self, wqe=None):
+        """The doorbell; work is done when the node runs."""
+        first = wqe[:8] if wqe else (0).to_bytes(4, "big") + (self.qpn << 8).to_bytes(4, "big")
+        self.node.driver.bar.write(self.node.driver.uar * PAGE + 0x800, first)
+
+    def send(self, *sges, imm=None, inv_rkey=None, xrc_srqn=None, **options):
+        opcode = Opcode.SEND
+        if imm is not None:
+            opcode, options["imm"] = Opcode.SEND_IMM, imm
+        if inv_rkey is not None:
+            opcode, options["imm"] = Opcode.SEND_INVAL, inv_rkey
+        return self.post(opcode, *_xrc(xrc_srqn), *_data(sges), **options)
+
+    def write(self, remote, *sges, imm=None, xrc_srqn=None, **options):
+        """``remote`` is (rkey, va)."""
+        opcode = Opcode.RDMA_WRITE
+        if imm is not None:
+            opcode, options["imm"] = Opcode.RDMA_WRITE_IMM, imm
+        raddr = RADDR.pack(remote[1], remote[0])
+        return self.post(opcode, *_xrc(xrc_srqn), raddr, *_data(sges), **options)
+
+    def read(self, remote, *sges, xrc_srqn=None, **options):
+        raddr = RADDR.pack(remote[1], remote[0])
+        return self.post(Opcode.RDMA_READ, *_xrc(xrc_srqn), raddr, *_data(sges), **options)
+
+    def compare_swap(self, remote, sge, compare, swap, *, xrc_srqn=None, **options):
+        raddr, atomic = RADDR.pack(remote[1], remote[0]), ATOMIC.pack(swap, compare)
+        segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
+        return self.post(Opcode.ATOMIC_CS, *segments, **options)
+
+    def fetch_add(self, remote, sge, add, *, xrc_srqn=None, **options):
+        raddr, atomic = RADDR.pack(remote[1], remote[0]), ATOMIC.pack(add, 0)
+        segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
+        return self.post(Opcode.ATOMIC_FA, *segments, **options)
+
+    def masked_fetch_add(self, remote, sge, add, boundaries, **options):
+        raddr = RADDR.pack(remote[1], remote[0])
+        atomic = MASKED_ATOMIC.pack(add, boundaries, 0, 0)
+        return self.post(Opcode.ATOMIC_MASKED_FA, raddr, atomic, *_data([sge]), **options)
+
+    def datagram(self, to, *sges, imm=None, **options):
+        """``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half)."""
+        fields = dict(to)
+        fields["dqp_dct"] = fields["dqp_dct"] | 1 << 31
+        opcode = Opcode.SEND
+        if imm is not None:
+            opcode, options["imm"] = Opcode.SEND_IMM, imm
+        return self.post(opcode, bytes(av.new(**fields).buf), *_data(sges), **options)
+
+
+def _data(sges):
+    return [DATA.pack(*sge) for sge in sges]
+
+
+def _xrc(srqn):
+    return [] if srqn is None else [XRC.pack(srqn)]
+
+
+class Node:
+    """A function that is up, and what its queue pairs share."""
+
+    def __init__(self, function, driver):
+        self.function, self.driver = function, driver
+        self.memory = driver.memory
+        self.hca = function.hca
+        self.pdn = driver.alloc_pd()
+        self.eqn = driver.create_eq(log_size=8)
+
+    @property
+    def lid(self):
+        return self.hca.port.lid
+
+    def region(self, size, **context):
+        return Region(self, size, **context)
+
+    def queue_pair(self, st=QpType.RC, **context):
+        return QueuePair(self, st, **context)
+
+
+def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
+    """Two queue pairs to RTS, with each other. ``options`` go to both, by the step that knows them."""
+    steps = _by_step(options)
+    for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
+        qp.init(**steps["init"])
+        qp.to_rtr(peer.node.lid, peer.qpn, its, **steps["rtr"])
+        qp.to_rts(mine, **steps["rts"])
+
+
+_RTS_OPTIONS = {"ack_timeout", "log_sra_max", "retry_count", "rnr_retry"}
+_INIT_OPTIONS = {"rre", "rwe", "rae"}
+
+
+def _by_step(options):
+    steps = {"init": {}, "rtr": {}, "rts": {}}
+    for name, value in options.items():
+        step = "rts" if name in _RTS_OPTIONS else "init" if name in _INIT_OPTIONS else "rtr"
+        steps[step][name] = value
+    return steps
