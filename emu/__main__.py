@@ -1,0 +1,5 @@
+"""``python -m emu`` is ``mlx5emu``."""
+
+from emu.cli import main
+
+main(prog_name="mlx5emu")

@@ -1,0 +1,79 @@
+"""``mlx5emu guest``: the guest images in the cache."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from emu.commands._progress import display
+from emu.guest import cache, image, qemu
+from emu.guest.recipe import DEFAULT_SUITE, SUITES
+
+
+@click.group()
+def guest() -> None:
+    """Guest images: build, list, remove. `run` and `boot` build what they need by themselves."""
+
+
+@guest.command()
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice(SUITES),
+    multiple=True,
+    help=f"May be repeated.  [default: {DEFAULT_SUITE}]",
+)
+def build(suites: tuple[str, ...]) -> None:
+    """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
+    with display() as (progress, on_wait):
+        program = qemu.ensure(progress, on_wait)
+        images = [image.ensure(suite, progress, on_wait) for suite in suites or (DEFAULT_SUITE,)]
+    click.echo(f"QEMU {program.version_text} ({program.origin})")
+    for built in images:
+        click.echo(f"{built.suite}: Linux {built.release}, rdma-core {built.rdma_core}")
+
+
+@guest.command("list")
+def list_images() -> None:
+    """Show the images in the cache."""
+    table = Table("suite", "kernel", "rdma-core", "built", "size", "state")
+    for found in image.cached():
+        state = "current" if found.is_current else "of an older recipe"
+        size = decimal(cache.disk_usage(found.path))
+        built = found.built.replace("T", " ").removesuffix("+00:00")
+        table.add_row(found.suite, found.release, found.rdma_core, built, size, state)
+    if table.row_count:
+        Console().print(table)
+    else:
+        click.echo("no images; mlx5emu guest build makes one")
+
+
+@guest.command()
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice(SUITES),
+    multiple=True,
+    help="Only images of this suite; may be repeated.",
+)
+@click.option("--old", is_flag=True, help="Only images of older recipes.")
+@click.option("--all", "everything", is_flag=True, help="Also QEMU and the logs of past runs.")
+def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
+    """Remove images from the cache. Guests that run keep theirs until they end."""
+    if everything and (suites or old):
+        raise click.UsageError("--all leaves no choice")
+    freed = 0
+    for found in image.cached():
+        if (not suites or found.suite in suites) and not (old and found.is_current):
+            freed += cache.disk_usage(found.path)
+            image.remove(found)
+    if everything:
+        for name in ("images", "qemu", "runs"):
+            directory = cache.subdir(name)
+            freed += cache.disk_usage(directory)
+            shutil.rmtree(directory)
+    click.echo(f"{decimal(freed)} freed")

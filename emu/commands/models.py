@@ -1,0 +1,33 @@
+"""``mlx5emu models``: the adapters that can be emulated."""
+
+from __future__ import annotations
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from emu.models import DEFAULT_MODEL, MODELS, Model
+
+
+@click.command("models")
+def command() -> None:
+    """List the adapters that can be emulated."""
+    table = Table(box=box.SIMPLE_HEAD, caption=f"default: {DEFAULT_MODEL}")
+    for column in ("Model", "PCI id", "Kind", "Adapter", "Firmware", "Link"):
+        table.add_column(column, no_wrap=True)
+    for model in MODELS.values():
+        table.add_row(*_row(model))
+    Console().print(table)
+
+
+def _row(model: Model) -> tuple[str, ...]:
+    identity = model.identity
+    return (
+        model.name,
+        f"{identity.vendor_id:04x}:{identity.device_id:04x}",
+        "VF" if identity.is_vf else "PF",
+        model.title,
+        model.firmware,
+        model.link,
+    )

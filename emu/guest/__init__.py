@@ -1,0 +1,28 @@
+"""The guest lab: Linux guests from Debian's packages, in QEMU, with emulated functions in them."""
+
+from emu.guest.errors import (
+    CommandFailedError,
+    CommandTimeoutError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+    GuestStoppedError,
+    LabError,
+    ServerError,
+)
+from emu.guest.guest import Guest, Result
+from emu.guest.options import GuestOptions
+
+__all__ = [
+    "CommandFailedError",
+    "CommandTimeoutError",
+    "Guest",
+    "GuestError",
+    "GuestHungError",
+    "GuestOptions",
+    "GuestPanicError",
+    "GuestStoppedError",
+    "LabError",
+    "Result",
+    "ServerError",
+]

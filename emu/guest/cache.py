@@ -1,0 +1,114 @@
+"""The user's cache directory: guest images, an unpacked QEMU, logs of past runs, small answers.
+
+Base directory as in the XDG base directory specification. Everything below it can be rebuilt, so
+removing any of it is safe while no guest runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from emu.guest.errors import LabError
+
+logger = logging.getLogger(__name__)
+
+KEPT_RUNS = 16  # directories of logs; older ones go when a new one is made
+
+
+def cache_dir() -> Path:
+    """``$XDG_CACHE_HOME/mlx5emu``, by default ``~/.cache/mlx5emu``; made when absent."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says to ignore a relative path here.
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return _made(root / "mlx5emu")
+
+
+def subdir(name: str) -> Path:
+    """A directory of the cache, made when absent."""
+    return _made(cache_dir() / name)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot make the cache directory {path}: {error.strerror}") from error
+    return path
+
+
+@contextlib.contextmanager
+def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the cache's lock ``name``; call ``on_wait`` once when somebody else has it.
+
+    The kernel drops the lock when its holder dies, so none is ever stale.
+    """
+    with (subdir("locks") / name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Give an empty directory beside ``target``; on success it takes ``target``'s place at once.
+
+    On failure nothing remains. The caller holds a lock for ``target``. A name nobody else uses
+    keeps a build that was killed from being taken for a good one; the next build sweeps it.
+    """
+    _made(target.parent)
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield work
+        if target.exists():
+            shutil.rmtree(target)
+        work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def new_run_dir() -> Path:
+    """A directory for one run's logs; the oldest ones beyond :data:`KEPT_RUNS` are removed."""
+    runs = subdir("runs")
+    with lock("runs"):
+        found = sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in found[: max(0, len(found) - KEPT_RUNS + 1)]:
+            shutil.rmtree(old, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix="run-", dir=runs))
+
+
+def disk_usage(path: Path) -> int:
+    """Bytes that a file or a tree takes on the disk (images are sparse)."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_blocks * 512 if path.exists() else 0
+    return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """A JSON object from the cache; an unreadable one counts as empty."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def save_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object so that a reader sees the old one or the new one, never a part."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump(value, file, indent=1)
+    Path(file.name).replace(path)

@@ -1,0 +1,14 @@
+"""Errors that the user can put right: shown as they are, without a traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A wrong input, a missing program, a guest that failed; the message is one clear line."""
+
+    status = 1
+    """Exit status of the command line."""
+
+    def detail(self) -> str:
+        """More lines that help to see why; empty when there are none."""
+        return ""

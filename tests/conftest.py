@@ -1,0 +1,45 @@
+"""Options and rules for every tier of tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.guest.recipe import DEFAULT_SUITE, SUITES
+
+GUEST_TEST_TIMEOUT = 900  # seconds; the first one may build an image
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--suite",
+        dest="suites",
+        action="append",
+        choices=SUITES,
+        help=f"Debian suite of the guests; may be repeated. Default: {DEFAULT_SUITE}.",
+    )
+
+
+def pytest_generate_tests(metafunc):
+    """A test that takes ``suite`` runs once for each suite that was asked for and that it wants."""
+    if "suite" not in metafunc.fixturenames or _chooses_suites(metafunc.definition):
+        return
+    asked = metafunc.config.getoption("suites") or [DEFAULT_SUITE]
+    wanted = {suite for mark in metafunc.definition.iter_markers("suite") for suite in mark.args}
+    unwanted = pytest.mark.skip(reason=f"only on {', '.join(sorted(wanted))}")
+    suites = [
+        suite if suite in wanted or not wanted else pytest.param(suite, marks=unwanted)
+        for suite in asked
+    ]
+    metafunc.parametrize("suite", suites, scope="package")
+
+
+def _chooses_suites(definition):
+    """Whether a test lists its suites itself."""
+    names = [mark.args[0] for mark in definition.iter_markers("parametrize")]
+    return any("suite" in (name.split(",") if isinstance(name, str) else name) for name in names)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("guest") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(GUEST_TEST_TIMEOUT))

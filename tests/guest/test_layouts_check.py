@@ -1,0 +1,28 @@
+"""Our structures are those of the driver in every suite's kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.guest import image
+from emu.guest.driver import driver_binaries
+from emu.guest.recipe import SUITES
+from layouts import binaries
+from layouts.check import check
+from layouts.kernel_differences import KNOWN
+from layouts.registry import structures
+from layouts.report import What
+
+# The image may have to be built first.
+pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_structure_is_the_drivers(suite, tmp_path):
+    driver = binaries.load(*driver_binaries(image.ensure(suite), tmp_path))
+    ours = structures()
+    report = check(ours, driver.release, driver.btfs, KNOWN)
+    assert report.differences == []
+    assert report.unused == []
+    absent = [difference for difference, _ in report.explained if difference.what is What.STRUCTURE]
+    assert len(absent) < len(ours) / 3

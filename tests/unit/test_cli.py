@@ -1,0 +1,114 @@
+"""The command line: commands are found, mistakes are one line, statuses are right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from emu import cli
+from emu.doctor import Check, State
+from emu.guest import GuestPanicError, LabError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def invoke(*words):
+    return CliRunner().invoke(cli.main, words)
+
+
+def test_every_module_is_a_command():
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for name in ("boot", "doctor", "guest", "run", "serve"):
+        assert f"\n  {name} " in result.output
+    assert "_progress" not in result.output
+
+
+@pytest.mark.parametrize(
+    "name", ["boot", "doctor", "guest", "guest build", "guest list", "guest clean", "run"]
+)
+def test_every_command_has_help(name):
+    result = invoke(*name.split(), "--help")
+    assert (result.exit_code, result.output[:6]) == (0, "Usage:")
+
+
+def test_nothing_heavy_is_imported_before_a_command_is_chosen():
+    code = "import sys, emu.cli; print(sorted(m for m in sys.modules if m.startswith('emu')))"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "['emu', 'emu.cli', 'emu.commands', 'emu.user_error']"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "No such command"),
+        (["run"], "Missing argument"),
+        (["run", "--suite", "buster", "true"], "'buster' is not one of"),
+        (["run", "--timeout", "0", "true"], "more than 0 s"),
+        (["run", "--share", "/nowhere", "true"], "does not exist"),
+        (["guest", "build", "--suite", "x"], "'x' is not one of"),
+    ],
+)
+def test_wrong_words_are_usage_errors(words, said):
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "lines"),
+    [
+        (LabError("no room"), 1, ["mlx5emu: no room"]),
+        (
+            GuestPanicError("the guest panicked: x", "BUG: y"),
+            125,
+            ["The console's last lines:", "BUG: y", "mlx5emu: the guest panicked: x"],
+        ),
+        (FileNotFoundError(2, "No such file", "/x"), 1, ["mlx5emu: /x: No such file"]),
+        (KeyboardInterrupt(), 130, []),
+    ],
+)
+def test_failures_end_as_a_line_and_a_status(monkeypatch, error, status, lines):
+    def fail():
+        raise error
+
+    monkeypatch.setattr("emu.commands.doctor.examine", fail)
+    result = invoke("doctor")
+    assert result.exit_code == status
+    assert result.output.splitlines()[-len(lines) :] == lines or not lines
+
+
+def test_our_own_mistakes_keep_their_traceback(monkeypatch):
+    monkeypatch.setattr("emu.commands.doctor.examine", lambda: 1 / 0)
+    assert isinstance(invoke("doctor").exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "verdict"),
+    [
+        (State.GOOD, 0, "guests can run here"),
+        (State.NOTE, 0, "guests can run here"),
+        (State.BAD, 1, "guests cannot run here yet"),
+    ],
+)
+def test_the_doctor_says_what_to_do(monkeypatch, state, status, verdict):
+    check = Check("mmdebstrap", state, "found", "apt-get install mmdebstrap")
+    monkeypatch.setattr("emu.commands.doctor.examine", lambda: [check])
+    result = invoke("doctor")
+    assert result.exit_code == status
+    assert verdict in result.output
+    assert ("to do: apt-get install mmdebstrap" in result.output) == (state is State.BAD)
+
+
+def test_an_empty_cache_is_listed_and_cleaned(home):
+    assert "no images" in invoke("guest", "list").output
+    assert "freed" in invoke("guest", "clean", "--all").output

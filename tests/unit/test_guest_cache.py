@@ -1,0 +1,108 @@
+"""The cache directory: whole builds or none, locks, logs that do not pile up."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+
+import pytest
+
+from emu.guest import cache
+from emu.guest.errors import LabError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_directory_follows_the_specification(home, monkeypatch):
+    assert cache.cache_dir() == home / "mlx5emu"
+    monkeypatch.setenv("HOME", str(home / "me"))
+    for value in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache.cache_dir() == home / "me" / ".cache" / "mlx5emu"
+
+
+def test_a_directory_that_cannot_be_made_is_said(home, monkeypatch):
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "file"))
+    with pytest.raises(LabError, match="cannot make the cache directory"):
+        cache.cache_dir()
+
+
+def test_a_build_replaces_the_old_one_at_once():
+    target = cache.subdir("images") / "x"
+    for content in ("old", "new"):
+        with cache.building(target) as work:
+            (work / "file").write_text(content)
+            assert content == "old" or (target / "file").read_text() == "old"
+        assert (target / "file").read_text() == content
+
+
+def test_a_build_that_fails_leaves_nothing():
+    images = cache.subdir("images")
+    with contextlib.suppress(ZeroDivisionError), cache.building(images / "x") as work:
+        (work / "file").touch()
+        raise ZeroDivisionError
+    assert list(images.iterdir()) == []
+
+
+def test_what_a_killed_build_left_is_swept():
+    images = cache.subdir("images")
+    (images / ".x.killed").mkdir()
+    (images / ".other.goes.on").mkdir()
+    with cache.building(images / "x"):
+        pass
+    assert {path.name for path in images.iterdir()} == {"x", ".other.goes.on"}
+
+
+def hold(name, held, release):
+    with cache.lock(name):
+        held.set()
+        release.wait(30)
+
+
+def test_a_lock_is_waited_for():
+    context = multiprocessing.get_context("spawn")
+    held, release = context.Event(), context.Event()
+    other = context.Process(target=hold, args=("x", held, release))
+    other.start()
+    assert held.wait(30)
+    waits = []
+    with cache.lock("y", lambda: waits.append("y")):
+        pass
+    with cache.lock("x", lambda: (waits.append("x"), release.set())):
+        assert waits == ["x"]
+    other.join(30)
+
+
+def test_only_some_runs_are_kept():
+    made = []
+    for number in range(cache.KEPT_RUNS + 3):
+        made.append(cache.new_run_dir())
+        os.utime(made[-1], (number, number))
+    assert {*cache.subdir("runs").iterdir()} == {*made[3:]}
+
+
+def test_small_answers(home):
+    path = home / "answers.json"
+    assert cache.load_json(path) == {}
+    cache.save_json(path, {"a": 1})
+    assert cache.load_json(path) == {"a": 1}
+    for damaged in ("", "{", "[1]"):
+        path.write_text(damaged)
+        assert cache.load_json(path) == {}
+
+
+def test_disk_usage_counts_blocks(home):
+    sparse = home / "sparse"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 30)
+    assert cache.disk_usage(sparse) < 1 << 20
+    (home / "d").mkdir()
+    (home / "d" / "file").write_bytes(bytes(10_000))
+    assert 10_000 <= cache.disk_usage(home / "d") < 100_000
+    assert cache.disk_usage(home / "none") == 0

@@ -1,0 +1,38 @@
+"""What a guest can be asked to be, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emu.guest import GuestOptions, LabError
+
+
+def test_the_default_has_one_function():
+    options = GuestOptions()
+    assert (options.suite, options.devices) == ("trixie", ("connectx6",))
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"suite": "buster"}, "no guest suite 'buster'"),
+        ({"accelerator": "xen"}, "no accelerator 'xen'"),
+        ({"modules": Path("/tmp")}, "--modules is for --kernel"),
+        ({"kernel": Path("/nowhere")}, "no kernel /nowhere"),
+        ({"kernel": Path(__file__), "modules": Path("/nowhere")}, "no directory /nowhere"),
+        ({"share": Path("/nowhere")}, "no directory /nowhere to share"),
+        ({"share": Path(__file__)}, "no directory"),
+        ({"trace": Path("t"), "devices": ()}, "nothing to trace"),
+        ({"devices": ("x",) * 17}, "at most 16 devices"),
+        ({"memory_mib": 100}, "at least 512 MiB"),
+        ({"cpus": 0}, "1 to 64 processors"),
+        ({"hugepages": -1}, "huge pages"),
+        ({"hugepages": 600}, "huge pages"),
+        ({"boot_timeout": 0}, "more than 0 s"),
+    ],
+)
+def test_what_cannot_work_is_refused(choices, message):
+    with pytest.raises(LabError, match=message):
+        GuestOptions(**choices)
