@@ -27,6 +27,12 @@ GROUPS: Mapping[CapType, Prm] = {
 _OFF_AT_RESET = ("cmdif_checksum",)
 """General fields whose current value starts at 0 although the maximum is higher."""
 
+_WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
+"""Groups of which the driver sends only the fields that it sets, all others as 0.
+
+Of the other groups it sends back a whole copy (core/main.c: handle_hca_cap_*).
+"""
+
 _GATES = {CapType.ODP: "pg", CapType.ATOMIC: "atomic", CapType.GENERAL_2: "hca_cap_2"}
 
 
@@ -65,15 +71,20 @@ class Caps:
         return bytes(self._pages[self._known(group), self._mode(mode)])
 
     def set(self, group: int, page: bytes) -> None:
-        """Take over the driver's choice.
+        """Take over the driver's choice; fields that it cannot choose keep their value.
 
         Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
         """
         known = self._known(group)
         prm = GROUPS[known]
-        _check_below(prm.view(page), self._view(known, CapMode.MAX))
-        current = self._pages[known, CapMode.CUR]
-        current[: prm.size] = page[: prm.size]
+        chosen = prm.view(page)
+        _check_below(chosen, self._view(known, CapMode.MAX))
+        if known in _WRITABLE:
+            current = self._view(known, CapMode.CUR)
+            for name in _WRITABLE[known]:
+                setattr(current, name, getattr(chosen, name))
+        else:
+            self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
 
     def has(self, group: int) -> bool:
         """Whether the device has the group: it is modelled and its gate is open."""

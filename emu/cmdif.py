@@ -140,7 +140,7 @@ class CommandInterface:
 
     @property
     def _signed(self) -> bool:
-        return self._hca.caps.general.cmdif_checksum != 0
+        return bool(self._hca.caps.general.cmdif_checksum)
 
     def _answer(self, request: Request) -> None:
         self.execute(request)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from emu.hca import HcaOptions
 from emu.models import DEFAULT_MODEL, MODELS, Model
+from emu.port import SM_LID
 
 BASE_GUID = 0x0002_C903_00E5_0000
 """First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
-MAX_UNICAST_LID = 0xBFFF
+MAX_LID = SM_LID - 1
 MAX_BOOT_PAGES = 512
 """Far more than the device has use for; each costs the guest 4 KiB."""
 
@@ -49,7 +50,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     return DeviceSpec(model, HcaOptions(values["guid"], values["lid"], values["pages"]))
 
 
-_LIMITS = {"guid": (1, (1 << 64) - 1), "lid": (1, MAX_UNICAST_LID), "pages": (0, MAX_BOOT_PAGES)}
+_LIMITS = {"guid": (1, (1 << 64) - 1), "lid": (1, MAX_LID), "pages": (0, MAX_BOOT_PAGES)}
 
 
 def _number(key: str, text: str) -> int:

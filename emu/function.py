@@ -118,11 +118,15 @@ class Function:
         """Power-on state: a new HCA, configuration space at its defaults."""
         log.info("%s: reset", self.model.name)
         self.config.reset()
-        self._power_on()
+        self._restart()
 
     def _on_flr(self) -> None:
         """Configuration space has reset itself, but for its sticky bits."""
         log.info("%s: function-level reset", self.model.name)
+        self._restart()
+
+    def _restart(self) -> None:
+        self.hca.quiesce()
         self._power_on()
 
     def run(self) -> bool:

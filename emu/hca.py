@@ -20,11 +20,12 @@ from emu.engine import requester
 from emu.fwpages import FirmwarePages
 from emu.missing import Missing
 from emu.objects import Cq, Eq, Mkey, Pd, Psv, QCounter, Qp, Srq, TransportDomain, Uar, Xrcd
-from emu.port import Port
+from emu.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
 from emu.resources import Object, Table
-from layouts.enums import EventType
+from layouts.enums import EventType, PortChange, QpState
+from layouts.eqe import eqe_port_state
 
 if TYPE_CHECKING:
     from emu.models import Model
@@ -80,7 +81,11 @@ class Hca:
         self.state = HcaState.DISABLED
         self.caps = Caps(model.capabilities)
         self.port = Port(
-            options.guid, model.ib_link_width_oper, model.ib_proto_oper, lid=options.lid
+            options.guid,
+            model.ib_link_width_oper,
+            model.ib_proto_oper,
+            lid=options.lid,
+            node_description=_described(model),
         )
         self.cmdif = CommandInterface(self, commands)
         self.fwpages = FirmwarePages(options.boot_pages)
@@ -129,9 +134,19 @@ class Hca:
         for table in self.tables:
             if table:
                 log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
+        self.quiesce()
         self._event_eqs.clear()
         self._make_tables()
         self.state = HcaState.ENABLED
+
+    def quiesce(self) -> None:
+        """Nothing of this HCA touches the guest any more, whatever doorbell or timer waits."""
+        for qp in self.qps:
+            qp.state = QpState.RST
+            qp.stop_waiting()
+        for cq in self.cqs:
+            cq.stop_waiting()
+        self._ready.clear()
 
     def subscribe(self, eq: Eq) -> None:
         """The EQ takes the asynchronous event types of its mask from now on."""
@@ -154,6 +169,24 @@ class Hca:
         eq = self._event_eqs.get(event)
         return eq is not None and eq_engine.post(self, eq, event, sub_type, data)
 
+    def set_link(self, *, up: bool) -> None:
+        """Plug the cable in or pull it: the driver gets its event, the subnet takes note."""
+        if up == self.port.is_up:
+            return
+        self.port.set_link(up=up)
+        change = PortChange.ACTIVE if up else PortChange.DOWN
+        log.info("%s: link %s", self.model.name, "up" if up else "down")
+        self._raise_port_change(change)
+        self.wire.port_changed(self)
+
+    def reregister(self) -> None:
+        """The subnet has a new manager, which knows nothing of what the guest told the old one."""
+        self._raise_port_change(PortChange.CLIENT_REREG)
+
+    def _raise_port_change(self, change: PortChange) -> None:
+        data = eqe_port_state.new(port={"port_num": 1})
+        self.raise_event(EventType.PORT_CHANGE, bytes(data), change)
+
     def schedule(self, qp: Qp) -> None:
         """The queue pair has work, or may have."""
         if not qp.is_ready:
@@ -170,6 +203,11 @@ class Hca:
             if requester.turn(self, qp):
                 self.schedule(qp)
         return self.cmdif.busy or bool(self._ready)
+
+
+def _described(model: Model) -> bytes:
+    """What the node calls itself until the guest says otherwise (rdma-ndd does)."""
+    return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")
 
 
 def _few(table: Table[Object], most: int = 8) -> str:

@@ -16,6 +16,9 @@ from typing import Any
 from emu.pci import LinkSpeed, PciIdentity
 from layouts.enums import CapType
 
+ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
+"""Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
+
 BOARD_ID_BYTES = 16
 """Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
 
@@ -121,8 +124,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "max_wqe_sz_rq": 512,
         "basic_cyclic_rcv_wqe": 0,
         "cqe_version": 0,
-        "cq_moderation": 0,
-        "block_lb_mc": 0,
+        "cq_moderation": 1,
+        "cq_resize": 1,
+        "cq_oi": 1,
+        "block_lb_mc": 1,
         # Protection and memory. Keys change by UMR; windows and lists of any form with it.
         "log_max_pd": 16,
         "log_max_xrcd": 8,
@@ -148,11 +153,14 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "num_of_uars_per_page": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
+        "out_of_seq_cnt": 1,
+        "retransmission_q_counters": 1,
+        "enhanced_error_q_counters": 1,
         "device_frequency_khz": 1_000_000,
         "cmdif_checksum": 3,
         "log_max_current_uc_list": 0,
+        "atomic": 1,
         # Not built.
-        "atomic": 0,
         "pg": 0,
         "roce": 0,
         "dct": 0,
@@ -160,6 +168,20 @@ BASE_GENERAL: Capabilities = MappingProxyType(
     }
 )
 """General capabilities of an InfiniBand function, before a model's own limits."""
+
+BASE_ATOMIC: Capabilities = MappingProxyType(
+    {
+        "atomic_req_8B_endianness_mode": 1,
+        "supported_atomic_req_8B_endianness_mode_1": 1,
+        "atomic_operations": ATOMIC_CMP_SWAP | ATOMIC_FETCH_ADD,
+        "atomic_size_qp": 8,
+    }
+)
+"""Compare-and-swap and fetch-and-add of 8 bytes (size masks hold powers of two, in bytes).
+
+The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
+the driver chooses (core/main.c: handle_hca_cap_atomic).
+"""
 
 VF_LIMITS: Capabilities = MappingProxyType({"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32})
 """What a virtual function gets less of."""
@@ -258,6 +280,7 @@ def _model(product: _Product, *, is_vf: bool) -> Model:
         title=title,
         identity=identity,
         general=MappingProxyType({**BASE_GENERAL, **limits}),
+        atomic=BASE_ATOMIC,
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

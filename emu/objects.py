@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from emu.engine.pages import PageList
 from emu.ports import Timer
 from emu.resources import Object
-from layouts.enums import AccessMode, QpState, QpType
+from layouts.enums import AccessMode, CqNotification, CqStatus, QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.engine.link import Link
     from emu.engine.rq import RecvRing, SharedRecvList
     from emu.engine.sq import SendRing
 
@@ -210,8 +211,8 @@ class Cq(Object):
     """A completion queue; ``emu.engine.cq`` writes it."""
 
     __slots__ = (
-        "armed", "broken", "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun",
-        "log_size", "pi", "solicited_pi", "stride",
+        "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
+        "moderation", "notification", "pi", "solicited_pi", "status", "stride",
     )  # fmt: skip
     kind = "cq"
 
@@ -219,22 +220,58 @@ class Cq(Object):
         super().__init__()
         self.ctx = ctx
         self.eq = eq
-        self.buffer = buffer
         self.stride = stride
         """Bytes from one entry to the next; the 64 bytes of a CQE are the last of them."""
-        self.log_size = int(ctx.log_cq_size)
-        self.entries = 1 << self.log_size
         self.dbr_addr = int(ctx.dbr_addr)
         self.ignores_overrun = bool(ctx.oi)
-        self.broken = False
-        self.armed = 0
+        self.moderation: Moderation | None = None
+        self.status = CqStatus.OK
+        self.notification = CqNotification.FIRED
         self.pi = 0
         self.ci = 0
+        """As far as the driver is known to have read; behind the truth while there is room."""
         self.solicited_pi = 0
         """Producer index after the newest solicited completion."""
+        self.move(buffer, int(ctx.log_cq_size))
+
+    def move(self, buffer: PageList, log_size: int) -> None:
+        """The next entry goes into this buffer."""
+        self.buffer = buffer
+        self.log_size = log_size
+        self.entries = 1 << log_size
+
+    def stop_waiting(self) -> None:
+        """Forget an event that moderation holds back."""
+        if self.moderation is not None:
+            self.moderation.restart()
+
+    def encode(self) -> None:
+        """Write what the engine has changed back into the context, for a query."""
+        ctx = self.ctx
+        ctx.status, ctx.st = self.status, self.notification
+        ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
 
     def holds(self) -> tuple[Object, ...]:
         return (self.eq,)
+
+
+@dataclass(slots=True)
+class Moderation:
+    """Events held back until ``max_count`` entries or ``period_ns`` have come together."""
+
+    max_count: int
+    period_ns: int
+    entries: int = 0
+    """Entries since the last event."""
+    timer: Timer | None = None
+    """Runs from the first of them on."""
+
+    def restart(self) -> None:
+        """An event has gone out, or none will."""
+        self.entries = 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class SrqForm(Enum):
@@ -261,7 +298,7 @@ class RqGeometry:
 class Srq(Object):
     """A shared receive queue of one of the three forms."""
 
-    __slots__ = ("cq", "ctx", "form", "lwm", "pd", "queue", "xrcd")
+    __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "xrcd")
     kind = "srq"
 
     def __init__(
@@ -282,6 +319,8 @@ class Srq(Object):
         self.cq = cq
         self.lwm = 0
         """Limit water mark; 0 is disarmed."""
+        self.is_in_error = False
+        """Its driver has been told that it can give no requests."""
 
     def holds(self) -> tuple[Object, ...]:
         return tuple(held for held in (self.pd, self.xrcd, self.cq) if held is not None)
@@ -296,7 +335,7 @@ class Qp(Object):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_ready", "log_msg_max",
+        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_ready", "link", "log_msg_max",
         "max_datagram", "mcgs", "min_rnr_nak", "mtu_bytes", "parts", "pd", "pkey_index", "psn",
         "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries",
         "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
@@ -331,6 +370,8 @@ class Qp(Object):
         self.timer: Timer | None = None
         """What it waits for: a retry, or the next look at its receive queue."""
         self.retries = self.rnr_retries = 0
+        self.link: Link | None = None
+        """What only packets need; None while the peer is in this process."""
         self.state = QpState.RST
         self.decode()
 
@@ -347,6 +388,8 @@ class Qp(Object):
         self.max_datagram = self.mtu_bytes
         self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
         self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
+        if self.link is not None:
+            self.link.reload()
 
     def encode(self) -> None:
         """Write what the engine has changed back into the context, for a query."""
@@ -358,10 +401,13 @@ class Qp(Object):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+        if self.link is not None:
+            self.link.pause()
         self.retries = self.rnr_retries = 0
 
     def restart(self) -> None:
         """State RST: the driver starts counting at 0 again."""
+        self.link = None
         if self.sq is not None:
             self.sq.restart()
         if self.rq is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from layouts.enums import CapMask1, PhysState, PortState
@@ -10,11 +11,15 @@ LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
 GID_TABLE_ENTRIES = 8
 PKEY_TABLE_ENTRIES = 128
-_NOTHING = (0, 0)
 NODE_DESCRIPTION_BYTES = 64
+SM_LID = 0xBFFF
+"""Where the fabric's subnet manager answers: the last unicast LID, so functions have the others."""
+_NOTHING = (0, 0)
+_CASTS = ("unicast", "multicast")
 
-# What the Linux stack turns on for itself; a driver may set these and no others.
-SETTABLE_CAPS = (
+# What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
+# the complement of a flag lacks the bits that the enumeration does not name.
+SETTABLE_CAPS = int(
     CapMask1.SM
     | CapMask1.CM_SUP
     | CapMask1.SNMP_TUNNEL_SUP
@@ -37,21 +42,57 @@ class Port:
     state: PortState = PortState.ACTIVE
     phys_state: PhysState = PhysState.LINK_UP
     lid: int = 1
-    sm_lid: int = 1
+    sm_lid: int = SM_LID
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     counters: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Packets and octets by their names in query_vport_counter_out."""
+    """Packets and octets by their names in query_vport_counter_out, since power-on."""
+    cleared: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What ``counters`` were when the driver last cleared them."""
+    pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
+    """What performance management counters count from, by attribute and field."""
+    link_downed: int = 0
+    """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
+    ppcnt_base: int = 0
+    """What ``link_downed`` was when the driver last cleared it."""
 
-    def count_sent(self, packets: int, octets: int) -> None:
-        """Add to what has left."""
-        self._count("transmitted_ib_unicast", packets, octets)
+    def set_link(self, *, up: bool) -> None:
+        """The cable is plugged in, and the subnet manager has done its part; or it is pulled."""
+        if self.is_up and not up:
+            self.link_downed += 1
+        self.phys_state = PhysState.LINK_UP if up else PhysState.POLLING
+        self.state = PortState.ACTIVE if up else PortState.DOWN
 
-    def count_received(self, packets: int, octets: int) -> None:
-        """Add to what has arrived."""
-        self._count("received_ib_unicast", packets, octets)
+    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Add to what has left. Octets run from the first header to the invariant CRC.
+
+        That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
+        (hw/mad.c:pma_cnt_ext_assign).
+        """
+        self._count("transmitted_ib_" + _CASTS[multicast], packets, octets)
+
+    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Add to what has arrived; octets as above."""
+        self._count("received_ib_" + _CASTS[multicast], packets, octets)
+
+    def traffic(self, direction: str, casts: Iterable[bool]) -> tuple[int, int]:
+        """Packets and octets ``transmitted`` or ``received``, unicast (False) and multicast."""
+        counts = [self.counters.get(f"{direction}_ib_{_CASTS[cast]}", _NOTHING) for cast in casts]
+        return sum(packets for packets, _ in counts), sum(octets for _, octets in counts)
+
+    def since_cleared(self) -> dict[str, tuple[int, int]]:
+        """The counters as the driver reads them."""
+        return {
+            name: (packets - before[0], octets - before[1])
+            for name, (packets, octets) in self.counters.items()
+            for before in (self.cleared.get(name, _NOTHING),)
+        }
+
+    def clear_counters(self) -> None:
+        """The driver counts from here."""
+        self.cleared = dict(self.counters)
 
     def _count(self, name: str, packets: int, octets: int) -> None:
         before = self.counters.get(name, _NOTHING)

@@ -71,8 +71,24 @@ class Wire(Protocol):
     def attach(self, hca: Hca) -> None:
         """The function is there, under its port's LID; after a reset its new self is."""
 
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+
     def node(self, lid: int) -> Hca | None:
         """The function with this LID when it is in this process: messages to it go directly."""
+
+    def reaches(self, lid: int) -> bool:
+        """Whether the node with this LID is in another process: packets go there."""
+
+    def transmit(self, source: Hca, frame: bytes) -> bool:
+        """Carry a packet, from its local route header to its invariant CRC; it may be lost.
+
+        False when the way is congested: ``when_room`` says when the next one should come. What
+        comes earlier may be dropped.
+        """
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when packets to this LID may be sent again."""
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry an unreliable datagram; nothing is answered."""

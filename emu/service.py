@@ -54,7 +54,7 @@ class Server:
         """``tracer`` makes the tracer of the function with a given index, on its clock."""
         self.loop = Loop()
         self.functions: list[Function] = []
-        fabric = LocalFabric()
+        fabric = LocalFabric(self.loop)
         for index, endpoint in enumerate(endpoints):
             way = TRANSPORTS[transport](endpoint.socket)
             function = Function(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import check_record, queue_buffer
+from emu.engine import cq as cq_engine
+from emu.engine.pages import PageList, check_record, queue_buffer
 from emu.errors import CmdError
-from emu.objects import Cq
+from emu.objects import Cq, Moderation
 from emu.registry import command
 from layouts import cq as layout
 from layouts.enums import Op, Status
@@ -17,13 +19,36 @@ if TYPE_CHECKING:
 CQE_BYTES = (64, 128)
 """By cqe_sz; 2 asks for 128-byte strides with 64-byte entries and is not advertised."""
 
+NS_PER_US = 1000
+_OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
+
+_NOT_BUILT = ("apu_cq", "cc", "cq_period_mode", "cqe_comp_en", "scqe_break_moderation_en")
+"""Fields of cqc whose features have capability bits, none of which is set."""
+
+
+class Field(IntFlag):
+    """What MODIFY_CQ changes (MLX5_CQ_MODIFY_*)."""
+
+    PERIOD = 1 << 0
+    COUNT = 1 << 1
+    OVERRUN = 1 << 2
+
+
+class ResizeField(IntFlag):
+    """What a resize brings: the driver sends all of it (MLX5_MODIFY_CQ_MASK_*)."""
+
+    LOG_SIZE = 1 << 0
+    PG_OFFSET = 1 << 1
+    PG_SIZE = 1 << 2
+
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
 def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     """A ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
-    if ctx.log_cq_size > hca.caps.general.log_max_cq_sz:
-        raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
+    for name in _NOT_BUILT:
+        if getattr(ctx, name):
+            raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
     if ctx.cqe_sz >= len(CQE_BYTES):
         raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
@@ -31,21 +56,83 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     hca.cqs.check_room()
     check_record(hca.memory, ctx.dbr_addr)
     stride = CQE_BYTES[ctx.cqe_sz]
+    cq = Cq(ctx, eq, _buffer(hca, cmd, ctx, stride), stride)
+    cq.moderation = _moderation(hca, ctx)
+    out.cqn = hca.cqs.add(cq)
+
+
+def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> PageList:
+    """The ring that a context and the page list behind it describe."""
+    if ctx.log_cq_size > hca.caps.general.log_max_cq_sz:
+        raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
     size = stride << ctx.log_cq_size
-    buffer = queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
-    out.cqn = hca.cqs.add(Cq(ctx, eq, buffer, stride))
+    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
+
+
+def _moderation(hca: Hca, ctx: Any) -> Moderation | None:
+    """Moderation as the context wants it; a 0 in either field turns it off."""
+    if not ctx.cq_period or not ctx.cq_max_count:
+        return None
+    if not hca.caps.general.cq_moderation:
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ moderation is not supported")
+    return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US)
+
+
+@command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
+def modify_cq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Moderation and overrun by field, or another ring for the entries to come."""
+    cq = hca.cqs.need(cmd.cqn)
+    if cmd.op_mod == _OP_MOD_RESIZE:
+        _resize(hca, cq, cmd)
+    elif cmd.op_mod == _OP_MOD_MODIFY:
+        _modify(hca, cq, cmd)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+
+
+def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
+    select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
+    if unknown := select & ~sum(Field):
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
+    changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
+    for flag, name in (
+        (Field.PERIOD, "cq_period"),
+        (Field.COUNT, "cq_max_count"),
+        (Field.OVERRUN, "oi"),
+    ):
+        if select & flag:
+            setattr(changed, name, getattr(given, name))
+    moderation = _moderation(hca, changed)
+    cq.ctx = changed
+    cq.ignores_overrun = bool(changed.oi)
+    if select & (Field.PERIOD | Field.COUNT):
+        cq_engine.moderate(hca, cq, moderation)
+
+
+def _resize(hca: Hca, cq: Cq, cmd: Any) -> None:
+    if not hca.caps.general.cq_resize:
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
+    select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
+    if select != sum(ResizeField):
+        raise CmdError(Status.BAD_PARAM_ERR, "resize without all its fields", f"{select:#x}")
+    if given.cqe_sz != cq.ctx.cqe_sz:
+        raise CmdError(Status.BAD_PARAM_ERR, "resize to another cqe_sz", f"{given.cqe_sz}")
+    cq_engine.resize(hca, cq, _buffer(hca, cmd, given, cq.stride), given.log_cq_size)
+    for name in ("log_cq_size", "page_offset", "log_page_size"):
+        setattr(cq.ctx, name, getattr(given, name))
 
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
 def destroy_cq(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a QP or SRQ reports here."""
-    hca.cqs.remove(cmd.cqn)
+    hca.cqs.remove(cmd.cqn).stop_waiting()
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
 def query_cq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context and as much of the page list as the output has room for."""
+    """The context of now and as much of the page list as the output has room for."""
     cq = hca.cqs.need(cmd.cqn)
+    cq.encode()
     out.cq_context = bytes(cq.ctx)
     for index, page in enumerate(cq.buffer.pages[: len(out.pas)]):
         out.pas[index] = page

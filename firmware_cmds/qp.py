@@ -125,15 +125,17 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
             raise CmdError(
                 Status.BAD_QP_STATE_ERR, "transition not from this state", f"{qp!r} {qp.state.name}"
             )
-        qp.encode()
+        source = qp.state
         if modifies:
             _check_modified(hca, cmd)
+            qp.encode()
             qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask)
             _count_into(hca, qp)
         qp.state = row.target
-        qp_life.entered(hca, qp)
+        qp_life.entered(hca, qp, source)
 
     handler.__name__ = layout_in.prm_name.removesuffix("_in")
+    handler.__doc__ = f"From {row}."
     register: Handler = handler
     command(op, layout_in, layout_out)(register)
 

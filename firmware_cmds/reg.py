@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
+from emu.port import SETTABLE_CAPS
 from emu.registry import HcaState, OpenField, command
 from layouts import reg as layout
 from layouts.enums import Op, RegId, Status
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 WRITE, READ = 0, 1
 IB_PROTO_MASK = 1
+IB_PORT_COUNTERS = 0x20
+"""Counter group of PPCNT (device.h: MLX5_INFINIBAND_PORT_COUNTERS_GROUP)."""
 
 Access = Callable[["Hca", Any], None]
 """Fills (read) or takes over (write) a view of the register."""
@@ -39,6 +42,16 @@ class Register:
 def _pcap(hca: Hca, reg: Any) -> None:
     """InfiniBand PortInfo capability mask, in the last of four words."""
     reg.port_capability_mask[3] = hca.port.cap_mask1
+
+
+def _set_pcap(hca: Hca, reg: Any) -> None:
+    """Without ib_virt the stack's capability bits come this way.
+
+    The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps), with the bits in
+    it that are not its own to set.
+    """
+    port, given = hca.port, reg.port_capability_mask[0]
+    port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
 
 
 def _pmtu(hca: Hca, reg: Any) -> None:
@@ -67,6 +80,17 @@ def _pvlc(hca: Hca, reg: Any) -> None:
     reg.vl_hw_cap = reg.vl_admin = reg.vl_operational = 4
 
 
+def _ppcnt(hca: Hca, reg: Any) -> None:
+    """Error counters of the link; the only error there is, is that somebody pulls the cable."""
+    if reg.grp != IB_PORT_COUNTERS:
+        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    downed = hca.port.link_downed - hca.port.ppcnt_base
+    counters = layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
+    reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
+    if reg.clr:
+        hca.port.ppcnt_base = hca.port.link_downed
+
+
 def _read_node_description(hca: Hca, reg: Any) -> None:
     reg.desc = hca.port.node_description
 
@@ -80,11 +104,12 @@ def _host_endianness(hca: Hca, reg: Any) -> None:
 
 
 REGISTERS: dict[int, Register] = {
-    RegId.PCAP: Register(layout.pcap_reg, _pcap),
+    RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
     RegId.PTYS: Register(layout.ptys_reg, _ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos),
     RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
+    RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.NODE_DESC: Register(
         layout.node_desc_reg, _read_node_description, _write_node_description
     ),

@@ -23,6 +23,7 @@ LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
 
 _WQ_TYPE_LINKED_LIST = 0
+_RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
 
 
 def _queue(hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any) -> SharedRecvList:
@@ -82,6 +83,8 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
     out.rmp_context = bytes(rmp.ctx)
     out.rmp_context.wq.lwm = rmp.lwm
+    if rmp.is_in_error:
+        out.rmp_context.state = _RMPC_STATE_ERR
 
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
@@ -115,6 +118,8 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     srq = _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     out.xrc_srq_context_entry = bytes(srq.ctx)
     out.xrc_srq_context_entry.lwm = srq.lwm
+    if srq.is_in_error:
+        out.xrc_srq_context_entry.state = _SRQC_STATE_ERROR
 
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
@@ -146,6 +151,8 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
     srq = _need(hca, SrqForm.SRQ, cmd.srqn)
     out.srq_context_entry = bytes(srq.ctx)
     out.srq_context_entry.lwm = srq.lwm
+    if srq.is_in_error:
+        out.srq_context_entry.state = _SRQC_STATE_ERROR
 
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)

@@ -490,6 +490,29 @@ class CqeOpcode(IntEnum):
     INVALID = 0xF
 
 
+class CqStatus(IntEnum):
+    """What is wrong with a completion queue (MLX5_CQC_STATUS_*)."""
+
+    OK = 0x0
+    CQ_OVERFLOW = 0x9
+    CQ_WRITE_FAIL = 0xA
+
+
+class CqNotification(IntEnum):
+    """Whether a completion queue owes its driver an event (MLX5_CQC_ST_*)."""
+
+    FIRED = 0xA
+    SOLICITED_ARMED = 0x6
+    ARMED = 0x9
+
+
+class CqErrorSyndrome(IntEnum):
+    """Why a CQ_ERROR event was raised (MLX5_CQ_ERROR_SYNDROME_*)."""
+
+    CQ_OVERRUN = 0x1
+    CQ_ACCESS_VIOLATION_ERROR = 0x2
+
+
 class CqeSyndrome(IntEnum):
     """Why a work request failed (MLX5_CQE_SYNDROME_*)."""
 

@@ -18,6 +18,7 @@ def _fields(structure: str, names: str) -> tuple[str, ...]:
 
 
 _NO_TYPE = "not in the binaries: the driver has no object of this type, and sizeof leaves no trace"
+_NOT_THE_DRIVERS = "InfiniBand's own: the driver passes management datagrams on unseen"
 _RESERVED = "6.1 leaves these bits reserved"
 _BEFORE_UNION = "6.1 has bytes_committed before the union of the forms; in memory it is the same"
 
@@ -39,6 +40,17 @@ KNOWN: tuple[Known, ...] = (
             query_rmp_out query_srq_out query_vport_counter_out query_xrc_srq_out
             set_driver_version_out set_hca_cap_out set_issi_out sqd2rts_qp_out sqerr2rts_qp_out
             traffic_counter wqe_atomic_seg wqe_masked_atomic_seg
+            """
+        ),
+    ),
+    Known(
+        (),
+        What.STRUCTURE,
+        _NOT_THE_DRIVERS,
+        _names(
+            """
+            guid_info inform_info inform_info_rec mcmember_rec node_info node_rec notice path_rec
+            pkey_table pma_mad port_info portinfo_rec rmpp_hdr sa_mad service_rec
             """
         ),
     ),

@@ -58,6 +58,23 @@ pvlc_reg = Prm(
     "vl_admin" / bits(4), rsvd(28), "vl_operational" / bits(4),
 )
 
+ppcnt_reg = Prm(
+    "ppcnt_reg",
+    "swid" / bits(8), "local_port" / bits(8), "pnat" / bits(2), rsvd(8), "grp" / bits(6),
+    "clr" / bits(1), rsvd(31), "counter_set" / octets(248),
+)
+
+# What counter_set is in the group of InfiniBand's port counters.
+ib_port_cntrs_grp_data_layout = Prm(
+    "ib_port_cntrs_grp_data_layout",
+    "symbol_error_counter" / bits(16), "link_error_recovery_counter" / bits(8),
+    "link_downed_counter" / bits(8), "port_rcv_errors" / bits(16),
+    "port_rcv_remote_physical_errors" / bits(16), "port_rcv_switch_relay_errors" / bits(16),
+    "port_xmit_discards" / bits(16), "port_xmit_constraint_errors" / bits(8),
+    "port_rcv_constraint_errors" / bits(8), rsvd(8), "link_overrun_errors" / bits(8), rsvd(16),
+    "vl_15_dropped" / bits(16), rsvd(128), "port_xmit_wait" / bits(32),
+)
+
 mrtc_reg = Prm(
     "mrtc_reg",
     "time_synced" / bits(1), rsvd(63), "time_h" / bits(32), "time_l" / bits(32),

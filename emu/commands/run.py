@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from typing import Any
@@ -30,6 +31,8 @@ def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: A
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     options = to_options(**choices)
+    # Leave in order when asked to, so that the guest ends with us.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with display() as (progress, on_wait):
         guest = Guest(options, progress=progress, on_wait=on_wait)
         guest.start()

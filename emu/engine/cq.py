@@ -2,7 +2,11 @@
 
 The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
 sw_own_cqe), so the owner byte is written after everything else. An event is raised once for each
-arm: at once when entries already wait, otherwise with the next (solicited) one.
+arm: at once when entries already wait, otherwise with the next (solicited) one. Moderation holds an
+event back until enough entries, or enough time, have come together (PRM "CQ moderation").
+
+A queue that overruns or whose memory is gone takes nothing any more: its driver is told, and the
+queue pairs that report there stop (IBTA 10.2.5.2, 11.6.3.2).
 """
 
 from __future__ import annotations
@@ -12,10 +16,22 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import eq as eq_engine
-from emu.objects import Cq
+from emu.engine.counters import count_error
+from emu.engine.pages import PageList
+from emu.errors import CmdError
+from emu.objects import Cq, Moderation
 from emu.ports import DmaError
-from layouts.cqe import CQE, ERR_CQE, OP_OWN
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN
+from layouts.enums import (
+    CqeOpcode,
+    CqErrorSyndrome,
+    CqeSyndrome,
+    CqNotification,
+    CqStatus,
+    EventType,
+    QpState,
+    Status,
+)
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -28,10 +44,13 @@ ARM_SOLICITED = 1 << 24
 _SOLICITED = 1 << 1
 _EVENT_DATA = Struct(">24xI")
 _ERROR_DATA = Struct(">I7xB")
+_QP_EVENT_DATA = Struct(">24xI")
 _CONSUMER = Struct(">I")
-_SYNDROME_OVERRUN = 1
 
-DISARMED, ARMED_SOLICITED, ARMED_ANY = range(3)
+_STATUSES = {
+    CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
+    CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
+}
 
 
 def complete(
@@ -56,7 +75,8 @@ def complete(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & 0xFFFFFFFF,
         now & 0xFFFFFFFF, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
-    _write(hca, cq, entry, opcode << 4 | (_SOLICITED if solicited else 0), solicited)
+    if not _write(hca, cq, entry, opcode << 4 | (_SOLICITED if solicited else 0), solicited):
+        qp.count("cq_overflow")
 
 
 def fail(
@@ -72,54 +92,86 @@ def fail(
     srqn: int = 0,
 ) -> None:
     """Report a failure; errors count as solicited (IBTA 11.4.2.2)."""
+    count_error(qp, opcode, syndrome)
     entry = ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
-    _write(hca, cq, entry, opcode << 4, True)
+    if not _write(hca, cq, entry, opcode << 4, True):
+        qp.count("cq_overflow")
 
 
-def _write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> None:
-    if cq.pi - cq.ci >= cq.entries and not _room(hca, cq):
-        return
-    at = (cq.pi & cq.entries - 1) * cq.stride + cq.stride - len(entry) - 1
+def _write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
+    """Append an entry, and raise the event that is due; False when the entry is lost."""
+    if not _append(hca, cq, entry, op_own):
+        return False
+    if solicited:
+        cq.solicited_pi = cq.pi
+    if cq.notification is CqNotification.ARMED or (
+        solicited and cq.notification is CqNotification.SOLICITED_ARMED
+    ):
+        _notify(hca, cq, 1)
+    return True
+
+
+def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
+    """Append an entry; False when it is lost."""
+    if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
+        return False
+    at = (cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
     owner = cq.pi >> cq.log_size & 1
     try:
         cq.buffer.write(at, entry)
         cq.buffer.write(at + OP_OWN, bytes((op_own | owner,)))
     except DmaError as error:
-        _break(hca, cq, str(error))
-        return
+        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
     if hca.tracer:
         hca.tracer.cqe(cq.handle, entry, op_own | owner)
     cq.pi += 1
-    if solicited:
-        cq.solicited_pi = cq.pi
-    if cq.armed == ARMED_ANY or (cq.armed == ARMED_SOLICITED and solicited):
-        _fire(hca, cq)
+    return True
 
 
 def _room(hca: Hca, cq: Cq) -> bool:
     """Look how far the driver has read; a queue that is really full breaks."""
-    if cq.broken:
-        return False
     try:
-        record = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, 4))[0]
+        cq.ci += _consumed(cq, _record(hca, cq)) or 0
     except DmaError as error:
-        _break(hca, cq, str(error))
+        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
-    consumed = (record - cq.ci) & INDEX_MASK
-    if consumed <= cq.pi - cq.ci:
-        cq.ci += consumed
     if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
         return True
-    _break(hca, cq, "overrun")
+    _break(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
     return False
 
 
-def _break(hca: Hca, cq: Cq, why: str) -> None:
-    """The queue takes nothing any more and the driver is told, once."""
+def _record(hca: Hca, cq: Cq) -> int:
+    """The consumer index in the doorbell record. Raises DmaError."""
+    index: int
+    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
+    return index
+
+
+def _consumed(cq: Cq, index: int) -> int | None:
+    """How much further the driver has read at this index; None when it cannot have got there."""
+    consumed = (index - cq.ci) & INDEX_MASK
+    return consumed if consumed <= cq.pi - cq.ci else None
+
+
+def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
+    """The queue takes nothing any more and the driver is told."""
     log.warning("%r: %s: no more completions", cq, why)
-    if not cq.broken:
-        cq.broken = True
-        hca.raise_event(EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, _SYNDROME_OVERRUN))
+    cq.status = _STATUSES[syndrome]
+    hca.raise_event(EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    # Whoever reports here is in the middle of something: its queue pair stops after it.
+    hca.clock.call_later(0, lambda: _stop_users(hca, cq))
+
+
+def _stop_users(hca: Hca, cq: Cq) -> None:
+    for qp in hca.qps:
+        if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
+            log.warning("%r: to ERR: %r takes no completions", qp, cq)
+            qp.state = QpState.ERR
+            qp.stop_waiting()
+            hca.raise_event(EventType.WQ_CATAS_ERROR, _QP_EVENT_DATA.pack(qp.handle))
+            hca.schedule(qp)
 
 
 def arm(hca: Hca, cqn: int, command: int) -> None:
@@ -128,19 +180,70 @@ def arm(hca: Hca, cqn: int, command: int) -> None:
     if cq is None:
         log.warning("CQ doorbell for cqn %#x, which does not exist", cqn)
         return
-    consumed = ((command & INDEX_MASK) - cq.ci) & INDEX_MASK
-    if consumed > cq.pi - cq.ci:
-        if not (cq.ci - command) & INDEX_MASK <= cq.entries:
-            log.warning("%r: doorbell moves ci past pi", cq)
-            return
-    else:
+    consumed = _consumed(cq, command)
+    if consumed is not None:
         cq.ci += consumed
-    cq.armed = ARMED_SOLICITED if command & ARM_SOLICITED else ARMED_ANY
-    newest = cq.solicited_pi if command & ARM_SOLICITED else cq.pi
+    elif (cq.ci - command) & INDEX_MASK > cq.entries:
+        log.warning("%r: doorbell moves ci past pi", cq)
+        return
+    if command & ARM_SOLICITED:
+        cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi
+    else:
+        cq.notification, newest = CqNotification.ARMED, cq.pi
     if newest > cq.ci:
+        _notify(hca, cq, newest - cq.ci)
+
+
+def _notify(hca: Hca, cq: Cq, entries: int) -> None:
+    """So many entries want an event that is armed: now, or when moderation lets it."""
+    held = cq.moderation
+    if held is None:
         _fire(hca, cq)
+        return
+    held.entries += entries
+    if held.entries >= held.max_count:
+        _fire(hca, cq)
+    elif held.timer is None:
+        held.timer = hca.clock.call_later(held.period_ns, lambda: _fire(hca, cq))
 
 
 def _fire(hca: Hca, cq: Cq) -> None:
-    cq.armed = DISARMED
+    cq.notification = CqNotification.FIRED
+    if cq.moderation is not None:
+        cq.moderation.restart()
     eq_engine.post(hca, cq.eq, EventType.COMP, 0, _EVENT_DATA.pack(cq.handle))
+
+
+def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
+    """Moderate from now on in this way; an event that was held back goes out."""
+    held, cq.moderation = cq.moderation, moderation
+    if held is not None and held.timer is not None:
+        held.restart()
+        _fire(hca, cq)
+
+
+def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
+    """Mark the end of the old buffer and go on in the new one.
+
+    The mark takes an index of its own, so the driver moves what it has not read one place on, into
+    the new buffer (hw/cq.c: copy_resize_cqes). The mark raises no event.
+
+    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no room for the mark or the new one none
+    for what is unread, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
+    doorbell record is gone.
+    """
+    try:
+        consumed = _consumed(cq, _record(hca, cq)) or 0
+    except DmaError as error:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
+        ) from None
+    unread = cq.pi - cq.ci - consumed
+    if unread >= min(cq.entries, 1 << log_size):
+        raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than room", f"{unread}")
+    cq.ci += consumed
+    if not _append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
+        raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
+    cq.ci += 1
+    cq.solicited_pi += 1
+    cq.move(buffer, log_size)

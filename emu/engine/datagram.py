@@ -30,6 +30,7 @@ AV_EXTENDED = 1 << 31
 AV_GRH = 1 << 30
 AV_BASE_BYTES = DS
 GRH_BYTES = 40
+_LRH_BYTES = 8
 MULTICAST_LID = 0xC000
 PERMISSIVE_LID = 0xFFFF
 GSI_QKEY = 0x8001_0000
@@ -70,6 +71,18 @@ class Datagram:
     length: int
     immediate: int | None
     solicited: bool
+
+    @property
+    def octets(self) -> int:
+        """Bytes on the wire from local route header to invariant CRC (IBTA 5.2, 7.8.3)."""
+        headers = _LRH_BYTES + _TRANSPORT_HEADERS + (4 if self.immediate is not None else 0)
+        grh = GRH_BYTES if self.to.gid is not None else 0
+        return headers + grh + (self.length + 3 & ~3)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Whether it goes to a group."""
+        return MULTICAST_LID <= self.to.lid < PERMISSIVE_LID
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,27 @@ def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
     return Origin(hca.port.lid, qpn, pkey, qkey, hca.port.gid(to.sgid_index))
 
 
+def answer_to(to: Destination, origin: Origin) -> Destination:
+    """Where the answer to a management datagram goes: back the way it came (IBTA 13.5.4)."""
+    return Destination(
+        qpn=origin.qpn,
+        qkey=GSI_QKEY,
+        lid=origin.lid,
+        sl=to.sl,
+        path_bits=0,
+        gid=origin.gid if to.gid is not None else None,
+        tclass=to.tclass,
+        flow_label=to.flow_label,
+        hop_limit=to.hop_limit,
+    )
+
+
+def may_manage(hca: Hca, origin: Origin) -> bool:
+    """Whether QP1 takes a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
+    pkeys = hca.port.pkeys
+    return origin.qkey == GSI_QKEY and any(_pkeys_match(mine, origin.pkey) for mine in pkeys)
+
+
 def grh_of(datagram: Datagram, origin: Origin) -> bytes:
     """The 40 bytes in front of the payload: the global route header (IBTA 8.3)."""
     to = datagram.to
@@ -150,7 +184,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     try:
         wqe = queue.take()
     except (DmaError, ListBrokenError) as error:
-        log.warning("%r: receive queue is broken: %s", qp, error)
+        qp_life.break_receives(hca, qp, qp.srq, error)
         return False
     if wqe is None:
         qp.count("out_of_buffer")
@@ -163,12 +197,16 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
-    mine = hca.port.pkey(qp.pkey_index)
-    if (mine ^ origin.pkey) & PKEY_NUMBER or not (mine | origin.pkey) & PKEY_FULL_MEMBER:
+    if not _pkeys_match(hca.port.pkey(qp.pkey_index), origin.pkey):
         return False
     if qp.st is QpType.UD:
         return qp.q_key == origin.qkey
     return qp.st is QpType.QP0 or origin.qkey == GSI_QKEY
+
+
+def _pkeys_match(mine: int, theirs: int) -> bool:
+    """One partition, and one of the two a full member of it (IBTA 10.9.3)."""
+    return not (mine ^ theirs) & PKEY_NUMBER and bool((mine | theirs) & PKEY_FULL_MEMBER)
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:

@@ -8,8 +8,20 @@ responder takes it through the same steps.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from struct import Struct
+from typing import TYPE_CHECKING
 
 from emu.engine.memory import Views
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+_WORDS = Struct(">Q"), Struct("<Q")
+
+
+def atomic_word(hca: Hca) -> Struct:
+    """An atomic's operand in memory, by the endianness mode that the driver has chosen."""
+    return _WORDS[hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
 class MsgOp(IntEnum):
@@ -39,8 +51,8 @@ class Message:
     """
 
     __slots__ = (
-        "compare", "compare_mask", "data", "immediate", "inv_rkey", "length", "op", "reply",
-        "rkey", "solicited", "srqn", "swap_add", "swap_add_mask", "va",
+        "compare", "compare_mask", "data", "data_at", "immediate", "inv_rkey", "length", "op",
+        "reply", "rkey", "solicited", "srqn", "swap_add", "swap_add_mask", "va",
     )  # fmt: skip
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
@@ -48,6 +60,8 @@ class Message:
         self.length = length
         self.data = data
         self.reply: Views = ()
+        self.data_at = 0
+        """Where the data segments begin in the WQE that the message was read from."""
         self.va = 0
         self.rkey = 0
         self.immediate: int | None = None

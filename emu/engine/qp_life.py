@@ -1,9 +1,9 @@
 """What happens to a queue pair when its state changes: flush, restart, and the events about it.
 
 In ERR every request that is posted, or still will be, completes with WR_FLUSH_ERR (IBTA 10.3.1,
-o10-2.1). Sends ring a doorbell; receives do not, so an error state with a receive ring looks at the
-doorbell record by timer, less and less often: a driver that drains posts its last receive after the
-transition (hw/qp.c: mlx5_ib_drain_rq).
+o10-2.1); in SQER that is so for sends. Sends ring a doorbell; receives do not, so a queue pair in
+ERR with a receive ring looks at the doorbell record by timer, less and less often: a driver that
+drains posts its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
-from emu.engine.rq import RecvRing
-from emu.objects import Qp
+from emu.engine.counters import count_event
+from emu.objects import Qp, Srq
 from emu.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_FLUSH_LOOK_NS = 1_000_000
-LAST_FLUSH_LOOK_NS = 100_000_000
+LAST_FLUSH_LOOK_NS = 1_000_000_000
 
 _QP_SRQ_DATA = Struct(">20xB3xI")
 
 
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
     """An affiliated asynchronous event of a queue pair."""
+    count_event(qp, event)
     hca.raise_event(event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 
@@ -47,14 +48,26 @@ def check_srq_limit(hca: Hca, srqn: int) -> None:
         raise_srq_event(hca, srqn, EventType.SRQ_RQ_LIMIT)
 
 
-def entered(hca: Hca, qp: Qp) -> None:
+def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
+    """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
+    log.warning("%r: receive queue is broken: %s", qp, why)
+    if srq is not None and not srq.is_in_error:
+        srq.is_in_error = True
+        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    to_error(hca, qp)
+
+
+def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     """A command has changed the context: take over what the engine needs, and act on the state."""
     qp.decode()
+    if qp.state is source:
+        return
     qp.stop_waiting()
     if qp.state is QpState.RST:
         qp.restart()
     elif qp.state is QpState.ERR:
-        flush(hca, qp)
+        _begin_flush(hca, qp)
     elif qp.state is QpState.RTS:
         hca.schedule(qp)
 
@@ -65,25 +78,37 @@ def to_error(hca: Hca, qp: Qp) -> None:
         log.info("%r: to ERR from %s", qp, qp.state.name)
         qp.state = QpState.ERR
         qp.stop_waiting()
-        flush(hca, qp)
+        _begin_flush(hca, qp)
 
 
 def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     """An unreliable service stops sending but goes on receiving (IBTA 10.3.1.6)."""
+    log.info("%r: to SQER from %s", qp, qp.state.name)
     qp.state = QpState.SQER
-    _flush_sends(hca, qp)
+    qp.stop_waiting()
+    flush(hca, qp)
 
 
 def flush(hca: Hca, qp: Qp) -> None:
-    """Complete all that is posted with WR_FLUSH_ERR, and keep looking for receives."""
+    """Complete with WR_FLUSH_ERR what is posted now to the queues that do not work any more."""
+    if qp.state in (QpState.ERR, QpState.SQER):
+        _flush_sends(hca, qp)
+    if qp.state is QpState.ERR:
+        _flush_receives(hca, qp)
+
+
+def _begin_flush(hca: Hca, qp: Qp) -> None:
+    """The queue pair has just come to ERR."""
     _flush_sends(hca, qp)
-    if isinstance(qp.rq, RecvRing):
+    if qp.rq is not None:
         _look_for_receives(hca, qp, FIRST_FLUSH_LOOK_NS)
-    elif qp.srq is not None:
+    elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
 
 
 def _flush_sends(hca: Hca, qp: Qp) -> None:
+    if qp.link is not None:
+        qp.link.stop()
     sq, cq = qp.sq, qp.scq
     if sq is None or cq is None:
         return
@@ -106,11 +131,16 @@ def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> bool:
-    """Flush the receive ring; True when there was something in it."""
+    """Flush what is in the receive ring now, one ring at most; True when there was something."""
     ring, cq = qp.rq, qp.rcq
+    if ring is None or cq is None:
+        return False
     found = False
     try:
-        while ring is not None and cq is not None and (wqe := ring.take()):
+        for _ in range(ring.posted()):
+            wqe = ring.take()
+            if wqe is None:
+                break
             found = True
             cq_engine.fail(
                 hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR, wqe_counter=wqe.index

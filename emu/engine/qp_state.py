@@ -26,6 +26,11 @@ class Transition:
     path: tuple[str, ...] = ()
     """Required fields of the primary address path."""
 
+    def __str__(self) -> str:
+        """``INIT to RTR``."""
+        sources = "any state" if self.sources == _ANY else ", ".join(s.name for s in self.sources)
+        return f"{sources} to {self.target.name}"
+
 
 _ANY = frozenset(QpState)
 _MTU = ("mtu", "log_msg_max")

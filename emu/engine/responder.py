@@ -1,16 +1,16 @@
 """The responder of connected transports: RC, UC and the target side of XRC.
 
-A message passes the steps below in the specification's order (IBTA 9.7.4); each step is a function
-that returns or refuses. What a refusal does to the responder itself - an error completion, an
-asynchronous event, the error state - happens here as well; what the requester makes of it is the
-requester's.
+A message passes the steps below in the specification's order (IBTA 9.7.4), whole or packet by
+packet: ``begin`` before its first byte, ``claim`` before its last ones, ``place`` for each piece,
+``finish``; READ and atomics in one step each. What a refusal does to the responder itself - an
+error completion, an asynchronous event, the error state - happens here as well; what the requester
+makes of it is the requester's.
 """
 
 from __future__ import annotations
 
 import logging
-from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine import cq as cq_engine
 from emu.engine import qp_life
@@ -24,9 +24,9 @@ from emu.engine.memory import (
     access,
     copy,
 )
-from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
-from emu.engine.rq import ListBrokenError, RecvQueue, RecvWqe
-from emu.objects import Cq, Qp, Srq
+from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak, atomic_word
+from emu.engine.rq import ListBrokenError, RecvWqe
+from emu.objects import Cq, Pd, Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
@@ -39,9 +39,23 @@ ATOMIC_BYTES = 8
 LIST_LENGTH_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
-_U64 = Struct("<Q")
-_RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+"""States in which requests are taken (IBTA 10.3.1)."""
+
 _MASK64 = (1 << 64) - 1
+
+
+class Arrival:
+    """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
+
+    __slots__ = ("cq", "srqn", "views", "wqe")
+
+    cq: Cq
+    srqn: int
+
+    def __init__(self, views: Views = ()) -> None:
+        self.views = views
+        self.wqe: RecvWqe | None = None
 
 
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
@@ -49,58 +63,104 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 
     Raises Nak, RnrNak, or Dropped when there is no answer at all.
     """
-    if qp.state not in _RECEIVING:
+    if qp.state not in RECEIVING:
         raise Dropped(f"{qp!r} is in {qp.state.name}")
-    _STEPS[message.op](hca, qp, message, slid)
+    if message.op is MsgOp.READ:
+        copy(message.reply, read(hca, qp, message))
+    elif message.op in (MsgOp.SEND, MsgOp.WRITE):
+        arrival = begin(hca, qp, message)
+        claim(hca, qp, message, arrival)
+        place(hca, qp, message, arrival, 0, message.data, message.length)
+        finish(hca, qp, message, arrival, slid)
+    else:
+        copy(message.reply, (memoryview(atomic_word(hca).pack(atomic(hca, qp, message))),))
 
 
-def _send(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    queue, cq, srqn = _receive_queue(hca, qp, message)
-    wqe = _take(hca, qp, queue, srqn)
-    try:
-        target = _scatter_to(hca, qp, wqe, message.length)
-        if message.inv_rkey is not None:
-            _invalidate(hca, qp, message.inv_rkey)
-    except _ReceiveError as error:
-        _fail_receive(hca, qp, cq, wqe, srqn, error)
-    copy(target, message.data)
-    _complete(hca, qp, cq, wqe, srqn, message, slid, _send_opcode(message))
+# The steps.
 
 
-def _send_opcode(message: Message) -> CqeOpcode:
+def begin(hca: Hca, qp: Qp, message: Message) -> Arrival:
+    """Before the first byte: permission and range of a WRITE, the receive request of a SEND."""
+    if message.op is MsgOp.WRITE:
+        qp.count("rx_write_requests")
+        _need(hca, qp, qp.rwe)
+        return Arrival(_remote(hca, qp, message, 0, message.length, REMOTE_WRITE))
+    arrival = Arrival()
+    _take(hca, qp, message, arrival)
+    return arrival
+
+
+def claim(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
+    """Before the last bytes: immediate data behind a WRITE wants a receive request."""
+    if message.immediate is not None and arrival.wqe is None:
+        _take(hca, qp, message, arrival)
+
+
+def place(
+    hca: Hca, qp: Qp, message: Message, arrival: Arrival, offset: int, data: Views, length: int
+) -> None:
+    """Put ``length`` bytes where they belong; they stand ``offset`` bytes into the message.
+
+    A key that was good for the whole message may be gone for a later piece of it.
+    """
+    if message.op is MsgOp.SEND:
+        try:
+            target = _scatter_to(hca, qp, arrival, offset, length)
+        except _ReceiveError as error:
+            _fail_receive(hca, qp, arrival, error)
+    elif length == message.length:
+        target = arrival.views
+    else:
+        target = _remote(hca, qp, message, offset, length, REMOTE_WRITE)
+    copy(target, data)
+
+
+def finish(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:
+    """After the last byte: invalidate the key that the sender names, and complete."""
     if message.inv_rkey is not None:
-        return CqeOpcode.RESP_SEND_INV
-    return CqeOpcode.RESP_SEND if message.immediate is None else CqeOpcode.RESP_SEND_IMM
+        try:
+            _invalidate(hca, qp, _domain(hca, qp, message), message.inv_rkey)
+        except _ReceiveError as error:
+            _fail_receive(hca, qp, arrival, error)
+    if arrival.wqe is not None:
+        _complete(hca, qp, message, arrival, slid)
 
 
-def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    _need(hca, qp, qp.rwe)
-    target = _remote(hca, qp, message, REMOTE_WRITE)
-    if message.immediate is None:
-        copy(target, message.data)
-        return
-    queue, cq, srqn = _receive_queue(hca, qp, message)
-    wqe = _take(hca, qp, queue, srqn)
-    copy(target, message.data)
-    _complete(hca, qp, cq, wqe, srqn, message, slid, CqeOpcode.RESP_WR_IMM)
-
-
-def _read(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None = None) -> Views:
+    """The bytes that a READ asks for, or some of them."""
+    if length is None:
+        qp.count("rx_read_requests")
     _need(hca, qp, qp.rre)
-    copy(message.reply, _remote(hca, qp, message, REMOTE_READ))
+    size = message.length if length is None else length
+    return _remote(hca, qp, message, offset, size, REMOTE_READ)
 
 
-def _atomic(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
-    """Eight bytes in the host's byte order, replaced at once; the old value is the answer."""
+def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:
+    """The bytes for a READ that was answered before; None, and no consequences, when it may not.
+
+    Its requester may have what it wanted and have taken the key away since.
+    """
+    if not qp.rre:
+        return None
+    try:
+        pd, va = _domain(hca, qp, message), message.va + offset
+        return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE_READ)
+    except AccessError:
+        return None
+
+
+def atomic(hca: Hca, qp: Qp, message: Message) -> int:
+    """Eight bytes, replaced at once; the old value is the answer."""
+    qp.count("rx_atomic_requests")
     _need(hca, qp, qp.rae)
     if message.va % ATOMIC_BYTES:
-        raise _invalid_request(hca, qp, f"atomic at {message.va:#x}")
-    views = _remote(hca, qp, message, REMOTE_ATOMIC)
-    old = _U64.unpack(b"".join(views))[0]
+        raise invalid_request(hca, qp, f"atomic at {message.va:#x}")
+    views = _remote(hca, qp, message, 0, ATOMIC_BYTES, REMOTE_ATOMIC)
+    old: int = atomic_word(hca).unpack(b"".join(views))[0]
     new = _swapped(message, old) if message.op is MsgOp.COMPARE_SWAP else _added(message, old)
     if new != old:
-        copy(views, (memoryview(_U64.pack(new)),))
-    copy(message.reply, (memoryview(_U64.pack(old)),))
+        copy(views, (memoryview(atomic_word(hca).pack(new)),))
+    return old
 
 
 def _swapped(message: Message, old: int) -> int:
@@ -122,22 +182,7 @@ def _added(message: Message, old: int) -> int:
     return result
 
 
-_STEPS = {
-    MsgOp.SEND: _send,
-    MsgOp.WRITE: _write,
-    MsgOp.READ: _read,
-    MsgOp.COMPARE_SWAP: _atomic,
-    MsgOp.FETCH_ADD: _atomic,
-}
-
-
-class _ReceiveError(Exception):
-    """A receive request cannot take the message: what its owner and its sender are told."""
-
-    def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
-        super().__init__(why)
-        self.syndrome = syndrome
-        self.code = code
+# Remote memory.
 
 
 def _need(hca: Hca, qp: Qp, allowed: int) -> None:
@@ -146,22 +191,35 @@ def _need(hca: Hca, qp: Qp, allowed: int) -> None:
         raise _access_violation(hca, qp, "queue pair does not allow it")
 
 
-def _remote(hca: Hca, qp: Qp, message: Message, need: int) -> Views:
-    """The views behind (va, rkey, length)."""
+def _remote(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
+    """The views behind a piece of (va, rkey, length)."""
+    pd, va = _domain(hca, qp, message), message.va + offset
     try:
-        return access(hca, qp.pd, qp.handle, message.rkey, message.va, message.length, need)
+        return access(hca, pd, qp.handle, message.rkey, va, length, need)
     except AccessError as error:
         raise _access_violation(hca, qp, str(error)) from None
 
 
+def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+    """Whose keys a request may use; on XRC they are the named queue's (IBTA annex A14)."""
+    srq = _shared_queue(hca, qp, message) if qp.st is QpType.XRC else None
+    return qp.pd if srq is None else srq.pd
+
+
 def _access_violation(hca: Hca, qp: Qp, why: str) -> Exception:
-    log.warning("%r: remote access refused: %s", qp, why)
+    log.log(_level(qp), "%r: remote access refused: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR)
 
 
-def _invalid_request(hca: Hca, qp: Qp, why: str) -> Exception:
-    log.warning("%r: invalid request: %s", qp, why)
+def invalid_request(hca: Hca, qp: Qp, why: str) -> Exception:
+    """The queue pair stops over a request that makes no sense; what is to be raised."""
+    log.log(_level(qp), "%r: invalid request: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
+
+
+def _level(qp: Qp) -> int:
+    """A reliable queue pair stops over it; an unreliable one may be sent the same for ever."""
+    return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
 
 
 def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
@@ -173,68 +231,86 @@ def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
     return Nak(code)
 
 
-def _receive_queue(hca: Hca, qp: Qp, message: Message) -> tuple[RecvQueue, Cq, int]:
-    """The queue that gives the receive request, its CQ, and the number of a shared one."""
-    srq: Srq | None = qp.srq
-    if qp.st is QpType.XRC:
-        srq = hca.srqs.get(message.srqn)
-        if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
-            raise _invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
-    cq = srq.cq if srq is not None and srq.cq is not None else qp.rcq
-    queue = srq.queue if srq is not None else qp.rq
+# Receive requests.
+
+
+class _ReceiveError(Exception):
+    """A receive request cannot take the message: what its owner and its sender are told."""
+
+    def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
+        super().__init__(why)
+        self.syndrome = syndrome
+        self.code = code
+
+
+def _take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
+    """The next receive request of the queue pair, or of the shared queue that the message names."""
+    srq = _shared_queue(hca, qp, message)
+    queue = qp.rq if srq is None else srq.queue
+    cq = qp.rcq if srq is None or srq.cq is None else srq.cq
     if queue is None or cq is None:
-        raise _invalid_request(hca, qp, "no receive queue")
-    return queue, cq, srq.handle if srq is not None else 0
-
-
-def _take(hca: Hca, qp: Qp, queue: RecvQueue, srqn: int) -> RecvWqe:
+        raise invalid_request(hca, qp, "no receive queue")
+    srqn = srq.handle if srq is not None else 0
     try:
         wqe = queue.take()
     except (DmaError, ListBrokenError) as error:
-        log.warning("%r: receive queue is broken: %s", qp, error)
-        if srqn:
-            qp_life.raise_srq_event(hca, srqn, EventType.SRQ_CATAS_ERROR)
-        raise _refuse(hca, qp, EventType.WQ_CATAS_ERROR, NakCode.REMOTE_OPERATIONAL_ERROR) from None
+        qp_life.break_receives(hca, qp, srq, error)
+        if qp.st is QpType.UC:
+            raise Dropped("UC has no NAK") from None
+        raise Nak(NakCode.REMOTE_OPERATIONAL_ERROR) from None
     if wqe is None:
         qp.count("out_of_buffer")
-        raise (
-            Dropped("UC without a receive request")
-            if qp.st is QpType.UC
-            else RnrNak(qp.min_rnr_nak)
-        )
+        if qp.st is QpType.UC:
+            raise Dropped("UC without a receive request")
+        raise RnrNak(qp.min_rnr_nak)
     if srqn:
         qp_life.check_srq_limit(hca, srqn)
-    return wqe
+    arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
 
 
-def _scatter_to(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views:
-    """As much of the receive request's scatter list as the message fills."""
+def _shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    if qp.st is not QpType.XRC:
+        return qp.srq
+    srq = hca.srqs.get(message.srqn)
+    if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
+        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
+    return srq
+
+
+def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> Views:
+    """Where a piece of the message goes in the receive request's scatter list."""
     views: list[memoryview] = []
-    left = length
+    wqe, skip, left = arrival.wqe, offset, length
+    assert wqe is not None
     for byte_count, lkey, address in wqe.segments:
         if not left:
             break
-        size = min(byte_count or LIST_LENGTH_2GIB, left)
+        room = byte_count or LIST_LENGTH_2GIB
+        if skip >= room:
+            skip -= room
+            continue
+        size = min(room - skip, left)
         try:
-            views += access(hca, wqe.pd, qp.handle, lkey, address, size, LOCAL_WRITE)
+            views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
         except AccessError as error:
             raise _ReceiveError(
                 CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
             ) from None
         left -= size
+        skip = 0
     if left:
         raise _ReceiveError(
             CqeSyndrome.LOCAL_LENGTH_ERR,
             NakCode.INVALID_REQUEST,
-            f"message of {length} bytes is {left} too long",
+            f"message of {offset + length} bytes or more is {left} too long",
         )
     return views
 
 
-def _invalidate(hca: Hca, qp: Qp, rkey: int) -> None:
+def _invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
     """SEND with invalidate: the key must allow it and belong here (IBTA 9.4.1.1.3)."""
     mkey = hca.mkeys.get(rkey >> 8)
-    if mkey is None or mkey.variant != rkey & 0xFF or mkey.pd is not qp.pd:
+    if mkey is None or mkey.variant != rkey & 0xFF or mkey.pd is not pd:
         why = "no such key"
     elif mkey.free or not mkey.en_rinval or not mkey.bound_to(qp.handle):
         why = "key is not open to invalidation from here"
@@ -246,32 +322,48 @@ def _invalidate(hca: Hca, qp: Qp, rkey: int) -> None:
     )
 
 
-def _fail_receive(hca: Hca, qp: Qp, cq: Cq, wqe: RecvWqe, srqn: int, error: _ReceiveError) -> None:
-    log.warning("%r: receive request %d fails: %s", qp, wqe.index, error)
-    cq_engine.fail(
-        hca, cq, qp, CqeOpcode.RESP_ERR, error.syndrome, wqe_counter=wqe.index, srqn=srqn
-    )
+def _fail_receive(hca: Hca, qp: Qp, arrival: Arrival, error: _ReceiveError) -> NoReturn:
+    index = arrival.wqe.index if arrival.wqe is not None else -1
+    log.warning("%r: receive request %d fails: %s", qp, index, error)
+    fail_receive(hca, qp, arrival, error.syndrome)
     qp_life.to_error(hca, qp)
     if qp.st is QpType.UC:
         raise Dropped("UC has no NAK")
     raise Nak(error.code, str(error))
 
 
-def _complete(
-    hca: Hca, qp: Qp, cq: Cq, wqe: RecvWqe, srqn: int, message: Message, slid: int,
-    opcode: CqeOpcode,
-) -> None:  # fmt: skip
+def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
+    """Complete a message's receive request in error, if it has one."""
+    wqe, arrival.wqe = arrival.wqe, None
+    if wqe is not None:
+        cq_engine.fail(
+            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
+            wqe_counter=wqe.index, srqn=arrival.srqn,
+        )  # fmt: skip
+
+
+def _complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:
+    wqe, arrival.wqe = arrival.wqe, None
+    assert wqe is not None
     immediate = message.inv_rkey if message.immediate is None else message.immediate
     cq_engine.complete(
         hca,
-        cq,
+        arrival.cq,
         qp,
-        opcode,
+        _opcode(message),
         wqe_counter=wqe.index,
         byte_cnt=message.length,
-        srqn=srqn,
+        srqn=arrival.srqn,
         immediate=immediate or 0,
         flags_rqpn=qp.remote_qpn,
         slid=slid,
         solicited=message.solicited,
     )
+
+
+def _opcode(message: Message) -> CqeOpcode:
+    if message.op is MsgOp.WRITE:
+        return CqeOpcode.RESP_WR_IMM
+    if message.inv_rkey is not None:
+        return CqeOpcode.RESP_SEND_INV
+    return CqeOpcode.RESP_SEND if message.immediate is None else CqeOpcode.RESP_SEND_IMM

@@ -9,6 +9,7 @@ counter in the doorbell record, which is read when a message wants a WQE.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -40,7 +41,7 @@ class RecvWqe:
 
 
 class ListBrokenError(Exception):
-    """A shared receive queue's links lead out of the queue."""
+    """A shared receive queue's links lead out of the queue, or in a circle."""
 
 
 class RecvQueue:
@@ -67,7 +68,7 @@ class RecvQueue:
     def take(self) -> RecvWqe | None:
         """The next request, consumed; None when the driver has posted none.
 
-        Raises DmaError, and ListBrokenError for a link that leads out of a shared queue.
+        Raises DmaError, and ListBrokenError for a link that cannot be.
         """
         raise NotImplementedError
 
@@ -89,18 +90,33 @@ class RecvRing(RecvQueue):
 
 
 class SharedRecvList(RecvQueue):
-    """The linked WQEs of an SRQ, XRC SRQ or RMP."""
+    """The linked WQEs of an SRQ, XRC SRQ or RMP.
 
-    _head = 0
+    The requests that wait are different ones: none comes back before its completion is written. So
+    a link to a request that was counted as waiting when it was taken closes a loop.
+    """
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self.is_broken = False
+        """A link could not be followed: no more requests come from here."""
+        self._head = 0
+        self._turns = 0
+        self._not_before = array("Q", bytes(8 * self._size))
+        """By index: how many turns have to pass before the request can be there again."""
 
     def take(self) -> RecvWqe | None:
-        if not self.posted():
+        posted = self.posted()
+        if not posted:
             return None
         index = self._head
         wqe = self._buffer.read(index * self._stride, self._stride)
         (following,) = NEXT.unpack_from(wqe)
-        if following >= self._size:
-            raise ListBrokenError(f"wqe {index}: next_wqe_index {following} of {self._size}")
+        self.is_broken |= following >= self._size or self._turns < self._not_before[index]
+        if self.is_broken:
+            raise ListBrokenError(f"wqe {index} of {self._size}, next_wqe_index {following}")
+        self._not_before[index] = self._turns + posted
+        self._turns += 1
         self._head = following
         self._taken = (self._taken + 1) & _COUNTER_MASK
         return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)

@@ -74,16 +74,20 @@ class SendRing:
             )
         return count
 
-    def fetch(self, waiting: int) -> Wqe:
-        """The request at ``ci``, not consumed yet. Raises DmaError or BadWqeError."""
-        buf = self._read(self.ci, 1)
+    def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
+        """The request ``ahead`` blocks behind ``ci``, not consumed yet. Raises DmaError.
+
+        A length that cannot be true - none, or more than is posted - leaves a request of ``ds`` 0,
+        which fails; it takes up a block, or all that is posted.
+        """
+        at = self.ci + ahead
+        buf = self._read(at, 1)
         wqe = Wqe(buf, CTRL.unpack_from(buf))
-        if wqe.blocks > 1:
-            if wqe.blocks > waiting:
-                raise BadWqeError(f"ds {wqe.ds} is longer than what is posted")
-            wqe.buf = buf + self._read(self.ci + 1, wqe.blocks - 1)
-        if not wqe.ds:
-            raise BadWqeError("ds is 0")
+        if 1 < wqe.blocks <= waiting:
+            wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
+        elif wqe.blocks != 1:
+            wqe.blocks = min(max(wqe.blocks, 1), waiting)
+            wqe.ds = 0
         return wqe
 
     def consume(self, blocks: int) -> None:

@@ -57,6 +57,8 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
     while at < end:
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         if byte_count & INLINE:
+            if need & LOCAL_WRITE:
+                raise BadWqeError("an answer cannot go into the WQE")
             length = byte_count & INLINE_LENGTH
             if at + 4 + length > end:
                 raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
@@ -66,6 +68,27 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
             continue
         views += access(hca, qp.pd, qp.handle, lkey, address, byte_count or SEGMENT_2GIB, need)
         at += DS
+    return views
+
+
+def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
+    """``length`` bytes of what the data segments from byte ``at`` on name, from ``offset`` on."""
+    views: list[memoryview] = []
+    while length:
+        byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
+        is_inline = byte_count & INLINE
+        room = byte_count & INLINE_LENGTH if is_inline else byte_count or SEGMENT_2GIB
+        size = min(room - offset, length)
+        if size <= 0:
+            offset -= room
+        elif is_inline:
+            views.append(memoryview(wqe.buf)[at + 4 + offset : at + 4 + offset + size])
+        else:
+            views += access(hca, qp.pd, qp.handle, lkey, address + offset, size, need)
+        if size > 0:
+            length -= size
+            offset = 0
+        at += (4 + room + DS - 1) & ~(DS - 1) if is_inline else DS
     return views
 
 
@@ -91,6 +114,7 @@ def _remote_address(wqe: Wqe, message: Message, at: int) -> int:
 
 def _outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
     """Fill in what SEND and WRITE have in common."""
+    message.data_at = at
     message.data = gather(hca, qp, wqe, at, LOCAL_READ)
     message.length = length_of(message.data)
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
@@ -148,6 +172,7 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], raddr, data: where the answer goes."""
     message = Message(MsgOp.READ, 0)
     at = _remote_address(wqe, message, _after_xrc(qp, wqe, message, DS))
+    message.data_at = at
     message.reply = gather(hca, qp, wqe, at, LOCAL_WRITE)
     message.length = length_of(message.reply)
     return message
@@ -164,7 +189,8 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
         message.swap_add_mask, message.compare_mask = masks
     if op is MsgOp.FETCH_ADD and not masked:
         message.compare = 0
-    message.reply = gather(hca, qp, wqe, at + layout.size, LOCAL_WRITE)
+    message.data_at = at + layout.size
+    message.reply = gather(hca, qp, wqe, message.data_at, LOCAL_WRITE)
     if length_of(message.reply) != ATOMIC_BYTES:
         raise BadWqeError("the answer to an atomic takes 8 bytes")
     return message

@@ -1,57 +1,79 @@
-"""The fabric inside one process: functions by LID, and datagrams from one to another.
+"""The fabric inside one process: functions by LID, datagrams from one to another, the manager.
 
 Connected queue pairs of functions in the same process find each other through ``node`` and exchange
-whole messages; only datagrams are carried here.
+whole messages; only datagrams are carried here. A multicast packet goes to every queue pair that is
+attached to its GID. The subnet's administrator answers at a LID of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from emu.endport import EndPort, end_port
 from emu.engine import datagram as ud
+from emu.engine.arrivals import QP1, arrive
 from emu.engine.datagram import Datagram, Origin
-from layouts.enums import QpType
+from emu.fabric.sa import SubnetAdministrator
+from emu.port import SM_LID
+from emu.ports import Clock
 
 if TYPE_CHECKING:
     from emu.hca import Hca
-    from emu.objects import Qp
 
 
 class LocalFabric:
     """Implements :class:`emu.ports.Wire` for the functions of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
+        self.sa = SubnetAdministrator(self.end_ports, self._carry, clock)
 
     def attach(self, hca: Hca) -> None:
         """The function is reachable under its port's LID; after a reset its new self is."""
+        if self._nodes.pop(hca.port.lid, None) is not None:
+            self.sa.sweep()
         self._nodes[hca.port.lid] = hca
+        self.sa.sweep()
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        self.sa.sweep()
 
     def node(self, lid: int) -> Hca | None:
         """The function with this LID, when it is in this process."""
         return self._nodes.get(lid)
 
+    def reaches(self, lid: int) -> bool:
+        """Nothing lies outside this process."""
+        return False
+
+    def transmit(self, source: Hca, frame: bytes) -> bool:
+        """Nobody is there to hear a packet."""
+        return True
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """There is always room for packets that nobody hears."""
+        callback()
+
+    def end_ports(self) -> Iterator[EndPort]:
+        """The ports that are up, as the administrator sees them."""
+        return (end_port(hca) for hca in self._nodes.values() if hca.port.is_up)
+
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram to whoever it is for; nobody hears when there is none."""
-        for hca, qp in list(self._receivers(source, packet)):
-            if hca.port.is_up and ud.receive(hca, qp, packet, origin):
-                hca.port.count_received(1, packet.length)
+        if packet.to.lid == ud.PERMISSIVE_LID:
+            arrive(source, packet, origin)
+        else:
+            self._carry(packet, origin)
 
-    def _receivers(self, source: Hca, packet: Datagram) -> Iterator[tuple[Hca, Qp]]:
-        to = packet.to
-        if ud.MULTICAST_LID <= to.lid < ud.PERMISSIVE_LID:
-            yield from self._group(to.gid)
-            return
-        hca = source if to.lid == ud.PERMISSIVE_LID else self._nodes.get(to.lid)
-        if hca is None:
-            return
-        qp = hca.special_qps.get(to.qpn) if to.qpn in (0, 1) else hca.qps.get(to.qpn)
-        if qp is not None and (to.qpn in (0, 1) or qp.st is QpType.UD):
-            yield hca, qp
-
-    def _group(self, gid: bytes | None) -> Iterator[tuple[Hca, Qp]]:
-        """Everyone attached, the sender's own queue pair too: the stack sorts that out."""
-        for hca in self._nodes.values():
-            for qp in hca.mcgs.get(gid or b"", ()):
-                yield hca, qp
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        lid = packet.to.lid
+        if packet.is_multicast:
+            for hca in list(self._nodes.values()):
+                arrive(hca, packet, origin)
+        elif lid == SM_LID:
+            if packet.to.qpn == QP1:
+                self.sa.receive(b"".join(packet.data), packet.to, origin)
+        elif (node := self._nodes.get(lid)) is not None:
+            arrive(node, packet, origin)

@@ -1,7 +1,7 @@
 # Run by mmdebstrap on the finished tree ($1), before it is packed: makes a guest that boots fast
 # and puts all that the host needs of it in usr/lib/mlx5emu. @IMAGE@ is the file to write.
 set -eu
-root=$1
+root=${1:?}
 
 # One place for the kernel: in /boot up to trixie, in the module tree in sid.
 release=$(ls "$root/usr/lib/modules")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -82,8 +81,11 @@ class Boot:
 
 def _terminal() -> Terminal:
     """The user's terminal, which the guest cannot ask about itself."""
-    size = shutil.get_terminal_size()
-    return Terminal(os.environ.get("TERM", "dumb"), size.lines, size.columns)
+    try:
+        columns, lines = os.get_terminal_size(sys.stdin.fileno())
+    except OSError:  # commands from a file
+        columns, lines = 80, 24
+    return Terminal(os.environ.get("TERM", "dumb"), lines, columns)
 
 
 @contextlib.contextmanager

@@ -116,5 +116,5 @@ class Server:
         lines = []
         if self._log is not None:
             lines = self._log.read_text(errors="replace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
+        said = f": {lines[-1].removeprefix('Error: ')}" if lines else ""
         return f"the device server ended with status {status}{said}"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.driver import Driver, FunctionBar
+from helpers.packet_wire import PacketWire
 from helpers.snapshot import snapshot
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
@@ -108,3 +109,45 @@ def qps(node):
     pair = node.queue_pair(), node.queue_pair()
     connect(*pair)
     return pair
+
+
+def two_nodes(model, clock, wire, *carriers):
+    """Two functions, each with a guest of its own; ``carriers`` run when the functions do."""
+    functions = []
+    for number in (1, 2):
+        options = HcaOptions(guid=GUID + number, lid=number)
+        functions.append(Function(model, options, TABLE, Memory(), IrqList(), clock, wire))
+    nodes = []
+    for function, other in (functions, functions[::-1]):
+        bar = FunctionBar(function, other, *carriers)
+        driver = Driver(bar, function.hca.memory, function.hca.interrupts)
+        nodes.append(Node(function, driver.probe()))
+    return nodes
+
+
+@pytest.fixture
+def pair(model, clock, wire):
+    """Two functions on one fabric, each with a guest of its own."""
+    return two_nodes(model, clock, wire)
+
+
+@pytest.fixture
+def packet_wire():
+    """A wire that carries packets, and nothing else, between all functions."""
+    return PacketWire()
+
+
+@pytest.fixture
+def packet_pair(model, clock, packet_wire):
+    """Two functions that reach each other by packets only."""
+    return two_nodes(model, clock, packet_wire, packet_wire)
+
+
+@pytest.fixture(params=["one function", "two functions", "packets"])
+def ends(request):
+    """Where the two ends of a test's traffic are: (left node, right node)."""
+    if request.param == "two functions":
+        return tuple(request.getfixturevalue("pair"))
+    if request.param == "packets":
+        return tuple(request.getfixturevalue("packet_pair"))
+    return (request.getfixturevalue("node"),) * 2

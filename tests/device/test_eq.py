@@ -56,6 +56,13 @@ def test_overrun_loses_and_counts(port_events, driver, function):
     assert port_events.raise_one()
 
 
+def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog):
+    driver.memory.revoke(port_events.addresses[0])
+    assert not port_events.raise_one()
+    assert "PORT_CHANGE event lost" in caplog.text
+    assert irqs.fired == []
+
+
 def test_doorbell_past_the_producer_is_ignored(port_events, function, caplog):
     port_events.ci = 3
     port_events.arm()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -92,7 +98,7 @@ def test_a_command_that_takes_too_long_is_killed(bare_guest):
     with pytest.raises(CommandTimeoutError) as caught:
         bare_guest.run("echo begun; sleep 1000", timeout=2)
     assert caught.value.stdout == b"begun\n"
-    bare_guest.run("while pgrep -x sleep; do :; done", timeout=60).check()
+    bare_guest.run("while pgrep -x -f 'sleep 1000'; do :; done", timeout=60).check()
 
 
 @any_suite
@@ -217,6 +223,37 @@ def test_the_command_line_ends_what_takes_too_long(lab, suite):
     result = mlx5emu("run", "--suite", suite, "--no-device", "--timeout", "1", "sleep", "100")
     assert result.returncode == 124
     assert "still running after 1 s" in result.stderr
+
+
+@any_suite
+def test_a_shell_on_the_console(lab, suite):
+    """A terminal of 33 lines: its size reaches the guest, the interrupt key too, exit ends it."""
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 33, 101, 0, 0))
+    command = [sys.executable, "-m", "emu", "boot", "--suite", suite, "--no-device"]
+    shell = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    seen = bytearray()
+
+    def expect(text):
+        while text not in seen:
+            assert select.select([master], [], [], 120)[0], f"no {text!r} in {seen!r}"
+            seen.extend(os.read(master, 4096))
+        del seen[: seen.index(text) + len(text)]
+
+    try:
+        expect(b"guest:~# ")
+        os.write(master, b"sh -c 'stty size; exec sleep 1000'\n")
+        expect(b"33 101\r")
+        os.write(master, b"\x03")
+        expect(b"guest:~# ")
+        os.write(master, b"echo $((6*7)); exit\n")
+        expect(b"42\r")
+        assert shell.wait(60) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
 
 
 @any_suite

@@ -341,10 +341,11 @@ class EventQueue:
 
 
 class FunctionBar:
-    """BAR 0 of a function in this process."""
+    """BAR 0 of a function in this process; what it sends, the ``others`` have to take."""
 
-    def __init__(self, function):
+    def __init__(self, function, *others):
         self.function = function
+        self.functions = (function, *others)
 
     def read(self, offset, length):
         return self.function.bar_read(0, offset, length)
@@ -354,7 +355,7 @@ class FunctionBar:
 
     def settle(self):
         for _ in range(POLL_ROUNDS):
-            if not self.function.run():
+            if not any(function.run() for function in self.functions):
                 return
         raise AssertionError("the device never runs out of work")
 

@@ -35,10 +35,10 @@ STEPS = {
 class Parts:
     """A protection domain, an EQ and a CQ, and the queue pairs that use them."""
 
-    def __init__(self, driver):
+    def __init__(self, driver, **cq_context):
         self.driver = driver
         self.pdn = driver.alloc_pd()
-        self.cqn = driver.create_cq(driver.create_eq())
+        self.cqn = driver.create_cq(driver.create_eq(), **cq_context)
 
     def fields(self, **context):
         return self.driver.qp_fields(self.pdn, self.cqn, **context)

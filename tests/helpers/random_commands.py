@@ -170,6 +170,17 @@ def _create_cq(draw):
     )
 
 
+def _modify_cq(draw):
+    resize = draw(st.booleans())
+    fields = draw.driver.cq_fields(draw(EQ), log_size=draw(st.integers(0, 4)))
+    fields["cq_context"] |= {"cq_period": draw(st.integers(0, 9)), "cq_max_count": draw(SELDOM)}
+    return fields | {
+        "op_mod": int(resize),
+        "cqn": draw(CQ),
+        "modify_field_select_resize_field_select": draw(st.integers(0, 8)),
+    }
+
+
 def _create_qp(draw):
     context = {
         "st": draw(st.sampled_from([*QpType, QpType.RC, QpType.UC, QpType.UD])),
@@ -244,6 +255,7 @@ _MODIFIES = sorted(TRANSITIONS.keys() - {Op._2ERR_QP, Op._2RST_QP})
 _BUILT = {
     Op.CREATE_EQ: _create_eq,
     Op.CREATE_CQ: _create_cq,
+    Op.MODIFY_CQ: _modify_cq,
     Op.CREATE_QP: _create_qp,
     Op.CREATE_MKEY: _create_mkey,
     Op.CREATE_RMP: lambda draw: draw.driver.rmp_fields(draw(PD)),

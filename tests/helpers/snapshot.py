@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from emu.caps import GROUPS
-from emu.objects import Eq
+from emu.objects import Eq, Qp
 from emu.resources import Object
 from layouts.codec import View
 from layouts.enums import CapMode
@@ -37,6 +37,8 @@ def _table(table):
 
 
 def _attributes(item):
+    if isinstance(item, Qp):
+        item.encode()  # the context as a query would show it
     names = [name for cls in type(item).__mro__ for name in getattr(cls, "__slots__", ())]
     changing = _REPORTS if isinstance(item, Eq) else set()
     return {

@@ -6,23 +6,21 @@ is up, with one protection domain; nothing here knows which wire lies between tw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from helpers.completions import CompletionQueue
 from helpers.driver import pack64, unpack64
-from layouts.cqe import cqe64, err_cqe
-from layouts.enums import AccessMode, CqeOpcode, Op, Opcode, QpState, QpType, RqType
+from helpers.shared_queue import SharedQueue
+from layouts.enums import AccessMode, EventType, Op, Opcode, QpState, QpType, RqType
+from layouts.eqe import eqe_cq_err, eqe_qp_srq
 from layouts.wqe import (
     ATOMIC,
     CTRL,
     DATA,
     DS,
     MASKED_ATOMIC,
-    NEXT,
     RADDR,
     WQEBB,
     XRC,
     av,
-    wqe_srq_next_seg,
 )
 
 PAGE = 4096
@@ -30,24 +28,12 @@ SIGNALED = 0b10 << 2
 SOLICITED = 1 << 1
 FENCE = 2 << 5
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
+ASYNC_EVENTS = (
+    EventType.SQ_DRAINED, EventType.CQ_ERROR, EventType.WQ_CATAS_ERROR,
+    EventType.WQ_INVAL_REQ_ERROR, EventType.WQ_ACCESS_ERROR, EventType.SRQ_CATAS_ERROR,
+    EventType.SRQ_LAST_WQE, EventType.SRQ_RQ_LIMIT,
+)  # fmt: skip
 _END_OF_LIST = DATA.pack(0, 0x100, 0)
-
-
-@dataclass
-class Completion:
-    """A CQE, as far as a test looks at it."""
-
-    opcode: CqeOpcode
-    qpn: int
-    wqe_counter: int
-    byte_cnt: int = 0
-    wqe_opcode: int = 0
-    syndrome: int = 0
-    immediate: int = 0
-    srqn: int = 0
-    slid: int = 0
-    flags_rqpn: int = 0
-    solicited: bool = False
 
 
 class Region:
@@ -92,96 +78,18 @@ class Region:
         return (self.size - at if length is None else length, self.key, self.va + at)
 
 
-class CompletionQueue:
-    """A CQ of the driver's."""
-
-    def __init__(self, node, log_size=8):
-        fields = node.driver.cq_fields(node.eqn, log_size=log_size)
-        self.node, self.log_size, self.ci = node, log_size, 0
-        self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
-        self.cqn = node.driver.must(Op.CREATE_CQ, **fields).cqn
-
-    def poll(self):
-        """The next completion, or None."""
-        at = (self.ci & (1 << self.log_size) - 1) * 64
-        raw = self.node.memory.read(self.pages[at // PAGE] + at % PAGE, 64)
-        opcode, owner = raw[63] >> 4, raw[63] & 1
-        if opcode == CqeOpcode.INVALID or owner != self.ci >> self.log_size & 1:
-            return None
-        self.ci += 1
-        self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
-        return _completion(raw)
-
-    def drain(self):
-        """All completions that wait."""
-        found = []
-        while completion := self.poll():
-            found.append(completion)
-        return found
-
-
-def _completion(raw):
-    opcode = CqeOpcode(raw[63] >> 4)
-    if opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR):
-        entry = err_cqe.view(raw)
-        word = entry.s_wqe_opcode_qpn
-        return Completion(
-            opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
-            syndrome=entry.syndrome, srqn=entry.srqn,
-        )  # fmt: skip
-    entry = cqe64.view(raw)
-    word = entry.sop_drop_qpn
-    return Completion(
-        opcode, word & 0xFFFFFF, entry.wqe_counter, entry.byte_cnt, word >> 24,
-        immediate=entry.immediate, srqn=entry.srqn, slid=entry.slid,
-        flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
-    )  # fmt: skip
-
-
-class SharedQueue:
-    """A shared receive queue: RMP, or XRC SRQ with an XRC domain."""
-
-    def __init__(self, node, log_size=6, log_stride=6, xrcd=None, cq=None):
-        self.node, self.log_stride, self.head, self.posted = node, log_stride, 0, 0
-        driver = node.driver
-        if xrcd is None:
-            fields = driver.rmp_fields(node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride)
-            self.record = fields["ctx"]["wq"]["dbr_addr"]
-            self.srqn = driver.must(Op.CREATE_RMP, **fields).rmpn
-        else:
-            fields = driver.xrc_srq_fields(
-                node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=log_stride - 4
-            )
-            entry = fields["xrc_srq_context_entry"]
-            self.record = entry["db_record_addr_h"] << 32 | entry["db_record_addr_l"] << 2
-            self.srqn = driver.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
-        self.pages = unpack64(fields["extra"])
-        self.size = 1 << log_size
-        assert wqe_srq_next_seg.size == DS
-        for index in range(self.size):
-            self._write(index, 0, NEXT.pack((index + 1) % self.size))
-
-    def _write(self, index, at, data):
-        at += index << self.log_stride
-        self.node.memory.write(self.pages[at // PAGE] + at % PAGE, data)
-
-    def post(self, *sges):
-        """The next request of the list."""
-        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
-        self._write(self.posted % self.size, DS, body[: (1 << self.log_stride) - DS])
-        self.posted += 1
-        self.node.memory.write(self.record, (self.posted & 0xFFFF).to_bytes(4, "big"))
-
-
 class QueuePair:
     """A queue pair of the driver's, with its rings."""
 
     def __init__(
         self, node, st=QpType.RC, *, log_sq_size=6, log_rq_size=6, log_rq_stride=2, srq=None,
-        cq=None, log_cq_size=8, **context,
+        cq=None, rcq=None, log_cq_size=8, **context,
     ):  # fmt: skip
+        """One CQ takes all completions, unless ``rcq`` takes those of receives."""
         self.node, self.st, self.srq = node, st, srq
         self.cq = cq or CompletionQueue(node, log_cq_size)
+        if rcq is not None:
+            context["cqn_rcv"] = rcq.cqn
         if srq is not None:
             context |= {"rq_type": RqType.SRQ, "srqn_rmpn_xrqn": srq.srqn, "log_rq_size": 0}
             context |= {"log_rq_stride": 0}
@@ -222,6 +130,18 @@ class QueuePair:
         self.node.driver.must(Op.RTR2RTS_QP, qpn=self.qpn, qpc=qpc)
         return self
 
+    def to_error(self):
+        self.node.driver.must(Op._2ERR_QP, qpn=self.qpn)
+
+    def to_reset(self):
+        """As the driver does: its own counters and the doorbell record start over, too."""
+        self.node.driver.must(Op._2RST_QP, qpn=self.qpn)
+        self.sent = self.received = 0
+        self.node.memory.write(self.record, bytes(8))
+
+    def destroy(self):
+        self.node.driver.must(Op.DESTROY_QP, qpn=self.qpn)
+
     @property
     def state(self):
         return QpState(self.node.driver.must(Op.QUERY_QP, qpn=self.qpn).qpc.state)
@@ -236,7 +156,7 @@ class QueuePair:
             at, data = at + room, data[room:]
 
     def post_recv(self, *sges):
-        body = b"".join(DATA.pack(*sge) for sge in sges)
+        body = b"".join(_data(sges))
         if len(body) < self.rq_stride:
             body += _END_OF_LIST
         self._ring((self.received % self.rq_size) * self.rq_stride, body)
@@ -309,8 +229,19 @@ class QueuePair:
         return self.post(opcode, bytes(av.new(**fields).buf), *_data(sges), **options)
 
 
+def inline(data):
+    """An inline data segment: its header, the bytes, padding."""
+    segment = (1 << 31 | len(data)).to_bytes(4, "big") + data
+    return segment.ljust(-(-len(segment) // DS) * DS, b"\0")
+
+
 def _data(sges):
-    return [DATA.pack(*sge) for sge in sges]
+    """Data segments; bytes go inline. A provider leaves out empty ones, for 0 means 2 GiB."""
+    return [
+        inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge)
+        for sge in sges
+        if isinstance(sge, bytes) or sge[0]
+    ]
 
 
 def _xrc(srqn):
@@ -326,20 +257,42 @@ class Node:
         self.hca = function.hca
         self.pdn = driver.alloc_pd()
         self.eqn = driver.create_eq(log_size=8)
+        self.driver.eqs[self.eqn].arm()
+        self.async_eqn = driver.create_eq(log_size=8, events=ASYNC_EVENTS)
 
     @property
     def lid(self):
         return self.hca.port.lid
 
+    def settle(self):
+        """Let the device do all its work."""
+        self.driver.bar.settle()
+
+    def events(self):
+        """The asynchronous events since the last look: (type, number of what they are about)."""
+        found = []
+        for entry in self.driver.eqs[self.async_eqn].drain():
+            event = EventType(entry.type)
+            about = eqe_cq_err if event is EventType.CQ_ERROR else eqe_qp_srq
+            view = about.view(entry.data)
+            found.append((event, view.cqn if about is eqe_cq_err else view.qp_srq_n))
+        return found
+
     def region(self, size, **context):
         return Region(self, size, **context)
+
+    def completion_queue(self, log_size=8, **context):
+        return CompletionQueue(self, log_size, **context)
+
+    def shared_queue(self, **options):
+        return SharedQueue(self, **options)
 
     def queue_pair(self, st=QpType.RC, **context):
         return QueuePair(self, st, **context)
 
 
 def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
-    """Two queue pairs to RTS, with each other. ``options`` go to both, by the step that knows them."""
+    """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step."""
     steps = _by_step(options)
     for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
         qp.init(**steps["init"])

@@ -20,6 +20,7 @@ class Memory:
         self._view = memoryview(self.ram)
         self._next = base
         self._freed = {}
+        self._revoked = set()
 
     def alloc(self, size, align=PAGE):
         """IOVA of ``size`` zeroed bytes."""
@@ -43,9 +44,18 @@ class Memory:
         pages = [self.alloc(self.PAGE) for _ in range(total)]
         return pages[::-1]
 
+    def revoke(self, page):
+        """The guest unmaps a page."""
+        self._revoked.add(page // self.PAGE)
+        self.generation += 1
+
     def _offset(self, iova, length):
         at = iova - self.base
         if length < 0 or at < 0 or at + length > len(self.ram):
+            raise DmaError(iova, length)
+        if self._revoked and not self._revoked.isdisjoint(
+            range(iova // self.PAGE, (iova + max(length, 1) - 1) // self.PAGE + 1)
+        ):
             raise DmaError(iova, length)
         return at
 

@@ -1,0 +1,56 @@
+"""Where packets come into a function: from bytes off the wire to the machine they are for.
+
+The checks are those of IBTA 9.6.1 in their order; a packet that fails one is dropped in silence.
+Nothing that a wire can carry raises here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.engine.link import link_of
+from emu.engine.packet import SERVICES, Packet
+from emu.engine.responder import RECEIVING
+from layouts.bth import RESPONSES, Service
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+    from emu.objects import Qp
+
+log = logging.getLogger(__name__)
+
+PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
+
+
+def receive(hca: Hca, packet: Packet, length: int) -> None:
+    """Take a packet of a connected service, ``length`` bytes in all, for this function's LID."""
+    if not hca.port.is_up:
+        return
+    hca.port.count_received(1, length)
+    qp = hca.qps.get(packet.qpn)
+    why = _objection(hca, qp, packet)
+    if why or qp is None:
+        log.debug("%r dropped: %s", packet, why)
+        return
+    link = link_of(hca, qp)
+    if packet.op.kind in RESPONSES:
+        link.requester.answer(packet)
+    else:
+        link.responder.request(packet)
+
+
+def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
+    """Why the queue pair does not take the packet; empty when it does."""
+    if qp is None:
+        return "no such queue pair"
+    if packet.op.service is Service.UD or SERVICES.get(qp.st) is not packet.op.service:
+        return "not its transport service"
+    if qp.state not in RECEIVING:
+        return f"in state {qp.state.name}"
+    if packet.slid != qp.rlid:
+        return f"from LID {packet.slid:#x}, which is not its peer's"
+    mine = hca.port.pkey(qp.pkey_index)
+    if (mine ^ packet.pkey) & PKEY_NUMBER or not (mine | packet.pkey) & PKEY_FULL_MEMBER:
+        return f"P_Key {packet.pkey:#x}"
+    return ""

@@ -1,0 +1,232 @@
+"""What the processes of a fabric say to each other: frames of a length, a kind and a body.
+
+A process that connects says HELLO: the protocol's version, and a LID and a GUID for each of its
+functions, 0 where any will do. The listener answers WELCOME, with the numbers they have got, or
+REFUSED with the reason. From then on members report their own ports (PORT), the listener tells
+everyone about all ports but the member's own (PORTS), and PACKETs go both ways, from the local
+route header to the invariant CRC.
+
+Everything from a socket is checked here before anybody acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from emu.endport import EndPort
+from emu.engine import packet
+from emu.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
+from layouts.enums import PhysState, PortState
+
+VERSION = 1
+MAGIC = b"mlx5fab\n"
+MAX_PORTS = 1024
+"""Functions in one fabric."""
+MAX_REASON = 400
+
+HEADER = Struct(">IB3x")
+_HELLO = Struct(">8sHH")
+_WELCOME = Struct(">HH")
+_IDENTITY = Struct(">HQ")
+_PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
+_PKEY = Struct(">H")
+_MTUS = (256, 512, 1024, 2048, 4096)
+_MAX_TIMEOUT = 31
+
+
+class Kind(IntEnum):
+    """What a frame is."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    PORTS = 4
+    PORT = 5
+    PACKET = 6
+
+
+_MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
+MAX_BODY = {
+    Kind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
+    Kind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
+    Kind.REFUSED: MAX_REASON,
+    Kind.PORTS: MAX_PORTS * _MOST_PORT,
+    Kind.PORT: _MOST_PORT,
+    Kind.PACKET: packet.MAX_BYTES,
+}
+
+
+class ProtocolError(Exception):
+    """The other side does not keep to the protocol; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The numbers of one function; 0 in a request is "any"."""
+
+    lid: int = 0
+    guid: int = 0
+
+
+def frame(kind: Kind, body: bytes) -> bytes:
+    """The bytes of a frame."""
+    return HEADER.pack(len(body), kind) + body
+
+
+def frames(buffer: memoryview) -> Iterator[tuple[Kind, memoryview, int]]:
+    """The whole frames in ``buffer``: kind, body, and the offset behind each.
+
+    Raises :class:`ProtocolError` for a header that cannot be.
+    """
+    at = 0
+    while len(buffer) - at >= HEADER.size:
+        length, code = HEADER.unpack_from(buffer, at)
+        limit = MAX_BODY.get(code)
+        if limit is None or length > limit:
+            raise ProtocolError(f"frame of kind {code} with {length} bytes")
+        end = at + HEADER.size + length
+        if end > len(buffer):
+            return
+        yield Kind(code), buffer[at + HEADER.size : end], end
+        at = end
+
+
+def hello(wanted: Sequence[Identity]) -> bytes:
+    """The body of a HELLO."""
+    return _HELLO.pack(MAGIC, VERSION, len(wanted)) + _identities(wanted)
+
+
+def read_hello(body: memoryview) -> list[Identity]:
+    """What a HELLO asks for. Raises :class:`ProtocolError`, in words that a REFUSED can carry."""
+    if len(body) < _HELLO.size:
+        raise ProtocolError("HELLO is too short")
+    magic, version, count = _HELLO.unpack_from(body)
+    if magic != MAGIC:
+        raise ProtocolError("no greeting of a fabric's member")
+    if version != VERSION:
+        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+    return _read_identities(body[_HELLO.size :], count)
+
+
+def welcome(given: Sequence[Identity]) -> bytes:
+    """The body of a WELCOME."""
+    return _WELCOME.pack(VERSION, len(given)) + _identities(given)
+
+
+def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]:
+    """The numbers that a WELCOME gives for what was wanted. Raises :class:`ProtocolError`."""
+    if len(body) < _WELCOME.size:
+        raise ProtocolError("WELCOME is too short")
+    version, count = _WELCOME.unpack_from(body)
+    if version != VERSION:
+        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+    given = _read_identities(body[_WELCOME.size :], count)
+    if len(given) != len(wanted) or any(
+        not got.lid
+        or not got.guid
+        or want.lid not in (0, got.lid)
+        or want.guid not in (0, got.guid)
+        for got, want in zip(given, wanted)
+    ):
+        raise ProtocolError("WELCOME does not answer our HELLO")
+    return given
+
+
+def _identities(identities: Iterable[Identity]) -> bytes:
+    return b"".join(_IDENTITY.pack(identity.lid, identity.guid) for identity in identities)
+
+
+def _read_identities(body: memoryview, count: int) -> list[Identity]:
+    if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
+        raise ProtocolError(f"{count} functions in {len(body)} bytes")
+    found = [Identity(lid, guid) for lid, guid in _IDENTITY.iter_unpack(body)]
+    if any(identity.lid >= SM_LID for identity in found):
+        raise ProtocolError("a LID is too high")
+    return found
+
+
+def reason(text: str) -> bytes:
+    """The body of a REFUSED."""
+    return text.encode()[:MAX_REASON]
+
+
+def read_reason(body: memoryview) -> str:
+    """The text of a REFUSED, fit for a log."""
+    text = bytes(body).decode(errors="replace")
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def port(end_port: EndPort) -> bytes:
+    """A port as the others shall see it: a PORT's body, or a part of a PORTS'."""
+    return _PORT.pack(
+        end_port.lid,
+        end_port.port_guid,
+        end_port.node_guid,
+        end_port.mtu,
+        end_port.width,
+        end_port.speed,
+        end_port.state,
+        end_port.phys_state,
+        end_port.cap_mask,
+        end_port.device_id,
+        end_port.subnet_timeout,
+        end_port.node_description,
+        len(end_port.pkeys),
+    ) + b"".join(map(_PKEY.pack, end_port.pkeys))
+
+
+def read_ports(body: memoryview) -> list[EndPort]:
+    """All ports of a PORTS' body. Raises :class:`ProtocolError`."""
+    found: list[EndPort] = []
+    at = 0
+    while at < len(body):
+        if len(found) >= MAX_PORTS:
+            raise ProtocolError(f"more than {MAX_PORTS} ports")
+        one, at = _read_port(body, at)
+        found.append(one)
+    return found
+
+
+def read_port(body: memoryview) -> EndPort:
+    """The port of a PORT's body. Raises :class:`ProtocolError`."""
+    one, end = _read_port(body, 0)
+    if end != len(body):
+        raise ProtocolError("something stands behind the port")
+    return one
+
+
+def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
+    if len(body) - at < _PORT.size:
+        raise ProtocolError("a port is cut off")
+    (
+        lid, guid, node_guid, mtu, width, speed, state, phys_state, cap_mask, device_id,
+        subnet_timeout, description, pkey_count,
+    ) = _PORT.unpack_from(body, at)  # fmt: skip
+    at += _PORT.size
+    end = at + pkey_count * _PKEY.size
+    if pkey_count > PKEY_TABLE_ENTRIES or end > len(body):
+        raise ProtocolError(f"a port with {pkey_count} P_Keys is cut off")
+    if not 0 < lid < SM_LID or not guid or mtu not in _MTUS or subnet_timeout > _MAX_TIMEOUT:
+        raise ProtocolError(f"a port with LID {lid:#x}, GUID {guid:#x}, MTU {mtu}")
+    try:
+        end_port = EndPort(
+            lid=lid,
+            port_guid=guid,
+            node_guid=node_guid,
+            pkeys=tuple(pkey for (pkey,) in _PKEY.iter_unpack(body[at:end])),
+            node_description=description,
+            mtu=mtu,
+            width=width,
+            speed=speed,
+            state=PortState(state),
+            phys_state=PhysState(phys_state),
+            cap_mask=cap_mask,
+            device_id=device_id,
+            subnet_timeout=subnet_timeout,
+        )
+    except ValueError as error:
+        raise ProtocolError(f"LID {lid:#x}: {error}") from None
+    return end_port, end

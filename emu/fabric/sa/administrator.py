@@ -1,0 +1,278 @@
+"""The subnet administrator: what arrives at QP1 of the subnet manager's LID, and the answers.
+
+Source: IBTA volume 1, 13.4 (MADs, their checks and statuses), 13.5.3 (the general service
+interface), chapter 15 (subnet administration). What is malformed, or asks for no answer, is dropped
+with a line in the debug log; everything else is answered, if only with a status.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from emu.endport import EndPort
+from emu.engine.datagram import (
+    GSI_QKEY,
+    PKEY_NUMBER,
+    Datagram,
+    Destination,
+    Origin,
+    answer_to,
+)
+from emu.fabric.sa.events import Subscriptions
+from emu.fabric.sa.multicast import MulticastGroups
+from emu.fabric.sa.paths import path_records
+from emu.fabric.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
+from emu.fabric.sa.records import class_port_infos, node_records, portinfo_records
+from emu.fabric.sa.rmpp import Key, RmppSender, abort
+from emu.fabric.sa.services import Services
+from emu.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
+from emu.ports import Clock
+from layouts.enums import CapMask1
+from layouts.mads import (
+    BASE_VERSION,
+    MAD_BYTES,
+    RESPONSE,
+    MadStatus,
+    Method,
+    MgmtClass,
+    class_port_info,
+)
+from layouts.prm import Prm
+from layouts.sa import (
+    CLASS_VERSION,
+    DATA_BYTES,
+    RMPP_VERSION,
+    Components,
+    RmppFlags,
+    RmppStatus,
+    RmppType,
+    SaAttr,
+    SaStatus,
+    SmTrap,
+    inform_info,
+    inform_info_rec,
+    mcmember_rec,
+    node_rec,
+    path_rec,
+    portinfo_rec,
+    sa_mad,
+    service_rec,
+)
+
+log = logging.getLogger(__name__)
+
+SM_GUID = 0x0002_C903_00E4_0000
+MAX_RECORDS = 4096
+"""In one answer."""
+
+_GSI_QPN = 1
+_NO_ANSWER = (Method.SEND, Method.TRAP, Method.REPORT, Method.TRAP_REPRESS)
+_METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
+_ONE_OF_MANY = SaAttr.PATH_REC
+"""SubnAdmGet takes any one of several paths; several of anything else are an error."""
+
+Handler = Callable[[Query], Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A record and what can be done with it."""
+
+    components: Components
+    handlers: dict[Method, Handler]
+
+    @property
+    def prm(self) -> Prm:
+        return self.components.prm
+
+
+class SubnetAdministrator:
+    """Knows the subnet's ports from ``ports``, and reaches them by ``send``."""
+
+    def __init__(
+        self,
+        ports: Callable[[], Iterable[EndPort]],
+        send: Callable[[Datagram, Origin], None],
+        clock: Clock,
+    ) -> None:
+        """``ports`` gives the ports that are up, this administrator's own not among them."""
+        self.port = EndPort(
+            lid=SM_LID,
+            port_guid=SM_GUID,
+            node_guid=SM_GUID,
+            pkeys=(DEFAULT_PKEY,),
+            node_description=b"mlx5emu subnet manager".ljust(NODE_DESCRIPTION_BYTES, b"\0"),
+            cap_mask=CapMask1.SM,
+        )
+        self._ports = ports
+        self._send = send
+        self._known: dict[bytes, EndPort] = {}
+        """The ports of the latest sweep, by GID."""
+        self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock)
+        self.groups = MulticastGroups(self.subscriptions.notify)
+        self.services = Services(clock)
+        self.transfers = RmppSender(clock)
+        self._kinds = self._make_kinds()
+
+    def _make_kinds(self) -> dict[int, _Kind]:
+        groups, services = self.groups, self.services
+        table: dict[SaAttr, tuple[Prm, dict[Method, Handler]]] = {
+            SaAttr.CLASS_PORTINFO: (class_port_info, {Method.GET: class_port_infos}),
+            SaAttr.INFORM_INFO: (inform_info, {Method.SET: self.subscriptions.change}),
+            SaAttr.INFORM_INFO_REC: (inform_info_rec, _reads(self.subscriptions.records)),
+            SaAttr.NODE_REC: (node_rec, _reads(node_records)),
+            SaAttr.PORT_INFO_REC: (portinfo_rec, _reads(portinfo_records)),
+            SaAttr.PATH_REC: (path_rec, _reads(path_records)),
+            SaAttr.MC_MEMBER_REC: (
+                mcmember_rec,
+                _reads(groups.records) | {Method.SET: groups.join, Method.DELETE: groups.leave},
+            ),
+            SaAttr.SERVICE_REC: (
+                service_rec,
+                _reads(services.records)
+                | {Method.SET: services.announce, Method.DELETE: services.withdraw},
+            ),
+        }
+        return {attr: _Kind(Components(prm), handlers) for attr, (prm, handlers) in table.items()}
+
+    def sweep(self) -> None:
+        """Look which ports have come and gone: those that left lose what they had here."""
+        now = {port.gid: port for port in self._ports()}
+        before, self._known = self._known, now
+        for gid in before.keys() - now.keys():
+            log.info("LID %#x has left the subnet", before[gid].lid)
+            self.subscriptions.drop_port(before[gid].lid)
+            self.groups.drop_port(gid)
+            self.services.drop_port(gid)
+            self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
+        for gid in now.keys() - before.keys():
+            for pkey in now[gid].pkeys:
+                self.groups.open_partition(pkey)
+            self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
+
+    def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
+        """Take a datagram for QP1 at our LID; ``data`` is its payload."""
+        subnet = Subnet((*self._ports(), self.port))
+        requester = subnet.by_lid.get(origin.lid)
+        wrong = _envelope_fault(data, origin)
+        if wrong or requester is None:
+            log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong or "unknown LID")
+            return
+        mad = sa_mad.view(data)
+        hdr, key = mad.mad_hdr, (origin.lid, origin.qpn, mad.mad_hdr.tid)
+        if hdr.method & RESPONSE or hdr.method in _NO_ANSWER:
+            if hdr.method == Method.REPORT | RESPONSE:
+                self.subscriptions.answered(origin.lid, hdr.tid)
+            log.debug("LID %#x: method %#x is not for us", origin.lid, hdr.method)
+        elif hdr.mgmt_class == MgmtClass.SUBN_ADM and mad.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
+            self._take_rmpp(key, mad, answer_to(to, origin))
+        elif not self.transfers.has(key):
+            self._answer(mad, requester, subnet, to, origin)
+
+    def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
+        """Requests fit into one MAD, so nobody has data to send in several."""
+        kind = mad.rmpp_hdr.rmpp_type
+        if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
+            self._send_mad(abort(_answer_head(mad), RmppStatus.UNV), to)
+        elif kind == RmppType.DATA:
+            self._send_mad(abort(_answer_head(mad), RmppStatus.UNSPEC), to)
+        else:
+            self.transfers.receive(key, mad)
+
+    def _answer(
+        self, mad: Any, requester: EndPort, subnet: Subnet, to: Destination, origin: Origin
+    ) -> None:
+        if mad.sm_key not in (0, TRUSTED_SM_KEY):
+            log.info("LID %#x: wrong SM_Key %#x, no answer", origin.lid, mad.sm_key)
+            return
+        back = answer_to(to, origin)
+        try:
+            kind, method = self._kind_of(mad)
+            query = Query(
+                method=method,
+                attr_mod=mad.mad_hdr.attr_mod,
+                components=kind.components,
+                comp_mask=mad.comp_mask,
+                wanted=kind.prm.view(mad.data),
+                requester=requester,
+                is_trusted=mad.sm_key == TRUSTED_SM_KEY,
+                subnet=subnet,
+                back=back,
+            )
+            records = list(islice(kind.handlers[method](query), MAX_RECORDS + 1))
+            self._send_records(mad, kind, method, records, back)
+        except SaError as error:
+            log.debug("LID %#x: %s: %s", origin.lid, error.status.name, error)
+            answer = _answer_head(mad, error.status)
+            answer.data = mad.data
+            self._send_mad(bytes(answer), back)
+
+    def _kind_of(self, mad: Any) -> tuple[_Kind, Method]:
+        """What is asked for, and how. Raises SaError."""
+        hdr = mad.mad_hdr
+        version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
+        if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
+            raise SaError(MadStatus.BAD_VERSION, f"versions and class {version}")
+        if hdr.method not in _METHODS:
+            raise SaError(MadStatus.UNSUPPORTED_METHOD, f"method {hdr.method:#x}")
+        kind, method = self._kinds.get(hdr.attr_id), Method(hdr.method)
+        if kind is None or method not in kind.handlers:
+            raise SaError(MadStatus.UNSUPPORTED_METHOD_ATTRIB, f"{method.name} of {hdr.attr_id:#x}")
+        return kind, method
+
+    def _send_records(
+        self, mad: Any, kind: _Kind, method: Method, records: list[Any], back: Destination
+    ) -> None:
+        """One record as it is, a table by RMPP, each record a multiple of eight bytes (15.3.1)."""
+        answer = _answer_head(mad)
+        answer.attr_offset = -(-kind.prm.size // 8)
+        if method is Method.GET_TABLE:
+            key = (back.lid, back.qpn, mad.mad_hdr.tid)
+            if len(records) > MAX_RECORDS:
+                raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
+            if not self.transfers.has_room(key):
+                raise SaError(MadStatus.BUSY, "too many tables on their way")
+            size = answer.attr_offset * 8
+            table = b"".join(bytes(record).ljust(size, b"\0") for record in records)
+            if not records:
+                answer.attr_offset = 0
+            self.transfers.start(key, answer, table, lambda data: self._send_mad(data, back))
+            return
+        if not records:
+            raise SaError(SaStatus.NO_RECORDS, "no such record")
+        if len(records) > 1 and mad.mad_hdr.attr_id != _ONE_OF_MANY:
+            raise SaError(SaStatus.TOO_MANY_RECORDS, f"{len(records)} records")
+        answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
+        self._send_mad(bytes(answer), back)
+
+    def _send_mad(self, mad: bytes, to: Destination) -> None:
+        origin = Origin(SM_LID, _GSI_QPN, DEFAULT_PKEY, GSI_QKEY, self.port.gid)
+        self._send(Datagram(to, [memoryview(mad)], len(mad), None, False), origin)
+
+
+def _reads(handler: Handler) -> dict[Method, Handler]:
+    return {Method.GET: handler, Method.GET_TABLE: handler}
+
+
+def _envelope_fault(data: bytes, origin: Origin) -> str:
+    """What is wrong with a datagram before its MAD is looked at; empty when nothing is."""
+    if len(data) != MAD_BYTES:
+        return f"{len(data)} bytes are no MAD"
+    if origin.qkey != GSI_QKEY:
+        return f"Q_Key {origin.qkey:#x}"
+    if (origin.pkey ^ DEFAULT_PKEY) & PKEY_NUMBER:
+        return f"P_Key {origin.pkey:#x}"
+    return ""
+
+
+def _answer_head(mad: Any, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> Any:
+    """An answer without records. SubnAdmSet is answered by GetResp (15.2.2)."""
+    answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
+    method = mad.mad_hdr.method
+    answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)
+    answer.mad_hdr.status = status
+    return answer

@@ -1,0 +1,269 @@
+"""Multicast groups and who belongs to them: MCMemberRecord (IBTA volume 1, 15.2.5.17).
+
+A group comes into being when a full member joins it and names what every member has to agree on,
+and ends with its last full member; only the broadcast groups of IPoIB are always there (RFC 4391,
+chapter 5). These records decide what a port is told. What it receives is decided by the queue pairs
+that it attaches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from emu.endport import EndPort, mtu_code
+from emu.engine.datagram import MULTICAST_LID, PKEY_FULL_MEMBER, PKEY_NUMBER
+from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
+from emu.fabric.sa.query import Query, SaError
+from layouts.sa import JoinState, SaStatus, Selector, SmTrap, mcmember_rec
+
+log = logging.getLogger(__name__)
+
+MAX_GROUPS = 1024
+
+BROADCAST_MTU = 4096
+BROADCAST_QKEY = 0x0B1B
+BROADCAST_RATE = 3
+"""10 Gb/s, so that any link is fast enough to join."""
+
+_LINK_LOCAL = 2
+_IPOIB_SIGNATURE = 0x401B
+_ASSIGNED_SIGNATURE = 0xA01B
+"""Marks a multicast GID that the administrator has chosen."""
+_SCOPES = range(1, 15)
+_RESERVED_FLAGS = 0xE0
+_FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
+"""Members that create a group and keep it alive."""
+
+_CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
+"""What a join must name to create a group, beside those of every join."""
+_JOINS = ("port_gid", "join_state")
+_MUST_MATCH = ("qkey", "traffic_class", "sl", "flow_label", "scope", "mlid")
+_SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
+
+
+@dataclass(slots=True)
+class Member:
+    """A port's membership."""
+
+    join_state: int
+    proxy_join: int
+    """Whether another port has joined in its name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """A multicast group; all names but the last two are those of its record."""
+
+    mgid: bytes
+    mlid: int
+    qkey: int
+    pkey: int
+    mtu: int
+    rate: int
+    packet_life_time: int = SHORTEST_LIFE
+    sl: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
+    traffic_class: int = 0
+    members: dict[bytes, Member] = field(default_factory=dict)
+    is_permanent: bool = False
+
+    def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
+        """The group's record, for one of its members or for none."""
+        return mcmember_rec.new(
+            mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
+            mtu_selector=Selector.EQ, mtu=self.mtu, traffic_class=self.traffic_class,
+            pkey=self.pkey, rate_selector=Selector.EQ, rate=self.rate,
+            packet_life_time_selector=Selector.EQ, packet_life_time=self.packet_life_time,
+            sl=self.sl, flow_label=self.flow_label, hop_limit=self.hop_limit,
+            scope=self.mgid[1] & 0xF, join_state=join_state, proxy_join=proxy_join,
+        )  # fmt: skip
+
+    def fits(self, query: Query) -> bool:
+        """Whether MTU, rate and life time are as a query wants them."""
+        return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
+
+    def is_open_to(self, port: EndPort) -> bool:
+        """Whether a port is in the group's partition, one of the two a full member."""
+        return any(
+            not (pkey ^ self.pkey) & PKEY_NUMBER and (pkey | self.pkey) & PKEY_FULL_MEMBER
+            for pkey in port.pkeys
+        )
+
+
+class MulticastGroups:
+    """All groups of the subnet. ``notify`` hears of those that come and go."""
+
+    def __init__(self, notify: Callable[[SmTrap, bytes], None]) -> None:
+        self._groups: dict[bytes, Group] = {}
+        self._notify = notify
+        self._next_mgid = 1
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def open_partition(self, pkey: int) -> None:
+        """Make the IPoIB broadcast group of a partition, unless it is there."""
+        pkey |= PKEY_FULL_MEMBER
+        mgid = _ipoib_broadcast(pkey)
+        if mgid not in self._groups and len(self._groups) < MAX_GROUPS:
+            self._groups[mgid] = Group(
+                mgid=mgid, mlid=self._free_mlid(), qkey=BROADCAST_QKEY, pkey=pkey,
+                mtu=mtu_code(BROADCAST_MTU), rate=BROADCAST_RATE, is_permanent=True,
+            )  # fmt: skip
+
+    def drop_port(self, gid: bytes) -> None:
+        """A port has left the subnet, and with it all groups."""
+        for group in list(self._groups.values()):
+            if group.members.pop(gid, None):
+                self._end_if_empty(group)
+
+    def join(self, query: Query) -> list[Any]:
+        """SubnAdmSet: the port is a member in the given ways from now on."""
+        query.need(*_JOINS)
+        wanted, port = query.wanted, query.port_of_gid(query.wanted.port_gid)
+        if not wanted.join_state:
+            raise SaError(SaStatus.REQ_INVALID, "no join state")
+        if not query.sees(port):
+            raise SaError(SaStatus.REQ_DENIED, "port is in another partition")
+        group = self._groups.get(wanted.mgid) if query.has("mgid") else None
+        if group is None:
+            group = self._create(query, port)
+        else:
+            _check_joinable(query, group, port)
+        by_proxy = int(port.lid != query.requester.lid)
+        member = group.members.setdefault(port.gid, Member(0, by_proxy))
+        member.join_state |= wanted.join_state
+        log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
+        return [group.record(port.gid, member.join_state, member.proxy_join)]
+
+    def leave(self, query: Query) -> list[Any]:
+        """SubnAdmDelete: the port is no longer a member in the given ways."""
+        query.need("mgid", *_JOINS)
+        wanted = query.wanted
+        group = self._groups.get(wanted.mgid)
+        member = group.members.get(wanted.port_gid) if group else None
+        if group is None or member is None or not member.join_state & wanted.join_state:
+            raise SaError(SaStatus.REQ_INVALID, "no such membership")
+        if wanted.port_gid != query.requester.gid and not member.proxy_join:
+            raise SaError(SaStatus.REQ_DENIED, "membership is another port's")
+        member.join_state &= ~wanted.join_state
+        log.info("%s leaves %s as %#x", wanted.port_gid.hex(), group.mgid.hex(), wanted.join_state)
+        if not member.join_state:
+            del group.members[wanted.port_gid]
+        self._end_if_empty(group)
+        return [group.record(wanted.port_gid, member.join_state, member.proxy_join)]
+
+    def records(self, query: Query) -> Iterator[Any]:
+        """SubnAdmGet and GetTable: groups, and for who is trusted also their members."""
+        for group in self._groups.values():
+            if not (query.is_trusted or group.is_open_to(query.requester)):
+                continue
+            if not group.fits(query):
+                continue
+            for record in _visible(query, group):
+                if query.selects(record, but=_SELECTED):
+                    yield record
+
+    def _create(self, query: Query, port: EndPort) -> Group:
+        query.need(*_CREATES)
+        wanted = query.wanted
+        if not wanted.join_state & _FULL:
+            raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
+        if len(self._groups) >= MAX_GROUPS:
+            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_GROUPS} groups are all")
+        mtu = MTU.choose(query, port.mtu_code)
+        rate = RATE.choose(query, port.rate)
+        life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
+        if mtu is None or rate is None or life_time is None:
+            raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
+        has_mgid = query.has("mgid") and any(wanted.mgid)
+        group = Group(
+            mgid=_checked(wanted.mgid) if has_mgid else self._new_mgid(query),
+            mlid=self._free_mlid(),
+            **{name: getattr(wanted, name) for name in _CREATES},
+            mtu=mtu,
+            rate=rate,
+            packet_life_time=life_time,
+            hop_limit=wanted.hop_limit if query.has("hop_limit") else 0,
+        )
+        if not group.is_open_to(port):
+            raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
+        self._groups[group.mgid] = group
+        log.info("multicast group %s, MLID %#x", group.mgid.hex(), group.mlid)
+        self._notify(SmTrap.MGID_CREATED, group.mgid)
+        return group
+
+    def _new_mgid(self, query: Query) -> bytes:
+        scope = query.wanted.scope if query.has("scope") else _LINK_LOCAL
+        if scope not in _SCOPES:
+            raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
+        while True:
+            head = bytes((0xFF, 0x10 | scope)) + _ASSIGNED_SIGNATURE.to_bytes(2, "big")
+            mgid = head + self._next_mgid.to_bytes(12, "big")
+            self._next_mgid += 1
+            if mgid not in self._groups:
+                return mgid
+
+    def _free_mlid(self) -> int:
+        taken = {group.mlid for group in self._groups.values()}
+        return next(mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
+
+    def _end_if_empty(self, group: Group) -> None:
+        if group.is_permanent or any(m.join_state & _FULL for m in group.members.values()):
+            return
+        del self._groups[group.mgid]
+        log.info("multicast group %s has ended", group.mgid.hex())
+        self._notify(SmTrap.MGID_DELETED, group.mgid)
+
+
+def _ipoib_broadcast(pkey: int) -> bytes:
+    """RFC 4391, chapter 4: link-local scope, the P_Key, and 255.255.255.255."""
+    return (
+        bytes((0xFF, 0x10 | _LINK_LOCAL))
+        + _IPOIB_SIGNATURE.to_bytes(2, "big")
+        + pkey.to_bytes(2, "big")
+        + bytes(6)
+        + b"\xff" * 4
+    )
+
+
+def _checked(mgid: bytes) -> bytes:
+    """A multicast GID with known flags and a scope (IBTA 4.1.1)."""
+    if mgid[0] != 0xFF or mgid[1] & _RESERVED_FLAGS or mgid[1] & 0xF not in _SCOPES:
+        raise SaError(SaStatus.REQ_INVALID, f"MGID {mgid.hex()}")
+    return mgid
+
+
+def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
+    """What the join says of the group is so, and the port can keep up (15.2.5.17.2)."""
+    record, wanted = group.record(), query.wanted
+    for name in _MUST_MATCH:
+        if query.has(name) and getattr(wanted, name) != getattr(record, name):
+            raise SaError(SaStatus.REQ_INVALID, f"group has another {name}")
+    if query.has("pkey") and (wanted.pkey ^ group.pkey) & PKEY_NUMBER:
+        raise SaError(SaStatus.REQ_INVALID, "group is in another partition")
+    if not group.fits(query):
+        raise SaError(SaStatus.REQ_INVALID, "group has another MTU, rate or life time")
+    if MTU.is_worse(port.mtu_code, group.mtu) or RATE.is_worse(port.rate, group.rate):
+        raise SaError(SaStatus.REQ_INVALID, "port cannot keep up with the group")
+    if not group.is_open_to(port):
+        raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
+
+
+def _visible(query: Query, group: Group) -> Iterator[Any]:
+    """Members are for the trusted, and for a port that asks for itself (15.4.1.2)."""
+    if query.is_trusted:
+        for gid, member in group.members.items():
+            yield group.record(gid, member.join_state, member.proxy_join)
+        if not group.members and not query.has("port_gid"):
+            yield group.record()
+        return
+    own = group.members.get(query.requester.gid)
+    if query.has("port_gid") and own is not None:
+        yield group.record(query.requester.gid, own.join_state, own.proxy_join)
+    else:
+        yield group.record()

@@ -1,0 +1,92 @@
+"""A question to the subnet administrator, checked as far as every question is.
+
+Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (who may see what), 15.4.4 (component mask).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from emu.endport import EndPort
+from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER, Destination
+from layouts.mads import MadStatus, Method
+from layouts.sa import Components, SaStatus
+
+TRUSTED_SM_KEY = 1
+"""Who knows it sees other ports' memberships and service keys; the usual default of OpenSM."""
+
+
+class SaError(Exception):
+    """The question is answered with a status and no record."""
+
+    def __init__(self, status: SaStatus | MadStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Subnet:
+    """The ports that can be reached, as of one moment."""
+
+    def __init__(self, ports: Iterable[EndPort]) -> None:
+        self.ports = tuple(ports)
+        self.by_lid = {port.lid: port for port in self.ports}
+        self.by_gid = {port.gid: port for port in self.ports}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request for records of one kind. ``wanted`` is a view of the record that it carries."""
+
+    method: Method
+    attr_mod: int
+    components: Components
+    comp_mask: int
+    wanted: Any
+    requester: EndPort
+    is_trusted: bool
+    subnet: Subnet
+    back: Destination
+    """Where the answer goes."""
+
+    def has(self, *names: str) -> bool:
+        """Whether the component mask selects all of these fields."""
+        need = self.components.mask_of(*names)
+        return self.comp_mask & need == need
+
+    def need(self, *names: str) -> None:
+        """Refuse a question that leaves one of these fields open."""
+        if not self.has(*names):
+            raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
+
+    def selects(self, record: Any, *, but: Collection[str] = ()) -> bool:
+        """Whether a record (a view) has what is wanted in each selected field, some left out."""
+        bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
+        wanted, found = (int.from_bytes(bytes(view), "big") for view in (self.wanted, record))
+        return not (wanted ^ found) & bits
+
+    def sees(self, port: EndPort) -> bool:
+        """Whether the requester may know of a port: they are in one partition."""
+        return self.is_trusted or shares_partition(self.requester, port)
+
+    def port_of_gid(self, gid: bytes) -> EndPort:
+        """The port with a GID. Raises SaError."""
+        port = self.subnet.by_gid.get(gid)
+        if port is None:
+            raise SaError(SaStatus.REQ_INVALID_GID, f"no port has GID {gid.hex()}")
+        return port
+
+
+def shared_pkeys(one: EndPort, other: EndPort) -> Iterator[int]:
+    """P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
+    for pkey in one.pkeys:
+        for theirs in other.pkeys:
+            if not (pkey ^ theirs) & PKEY_NUMBER and (pkey | theirs) & PKEY_FULL_MEMBER:
+                yield pkey
+                break
+
+
+def shares_partition(one: EndPort, other: EndPort) -> bool:
+    """Whether there is a P_Key over which two ports can talk."""
+    return one.lid == other.lid or any(True for _ in shared_pkeys(one, other))

@@ -1,0 +1,149 @@
+"""rdma-core's conformance tests in a guest, module by module.
+
+Debian's python3-pyverbs brings the tests; the image keeps them under ``DIRECTORY``. Most of them
+need a capability and skip themselves without it, and say so: the reasons are part of the result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from importlib import resources
+from typing import Any
+
+from emu.guest import frames
+from emu.guest.errors import LabError
+from emu.guest.guest import Guest
+
+DIRECTORY = "/usr/share/rdma-core-tests"
+HUGE_PAGES = 64
+"""Huge pages that the tests of huge pages want."""
+
+DEFAULT_TIMEOUT = 60.0
+_LIST_SECONDS = 60.0
+
+
+class Outcome(Enum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    ERROR = "error"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+
+
+BROKEN = (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT)
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """One test: its full name, how it ended, why, and how long it took."""
+
+    test: str
+    outcome: Outcome
+    detail: str
+    seconds: float
+
+
+@dataclass
+class ModuleRun:
+    """What one module's tests did."""
+
+    module: str
+    tests: list[TestRun] = field(default_factory=list)
+
+    def count(self, *outcomes: Outcome) -> int:
+        """Tests that ended in one of these ways."""
+        return sum(test.outcome in outcomes for test in self.tests)
+
+    def skip_reasons(self) -> list[tuple[str, int]]:
+        """Why tests were skipped, the most frequent reason first."""
+        reasons = Counter(test.detail for test in self.tests if test.outcome is Outcome.SKIPPED)
+        return reasons.most_common()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: counts and every test."""
+        tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
+        counts = {outcome.value: self.count(outcome) for outcome in Outcome}
+        return {"module": self.module, "counts": counts, "tests": tests}
+
+
+Watcher = Callable[[str, int, int], None]
+"""Called with the module's name, how many of its tests are finished, and how many there are."""
+
+
+def list_modules(guest: Guest) -> list[str]:
+    """Names of the test modules in the guest's image, sorted."""
+    found = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
+    return sorted(
+        name.removesuffix(".py")
+        for name in found
+        if name.startswith("test_") and name.endswith(".py")
+    )
+
+
+def choose(modules: list[str], wanted: tuple[str, ...]) -> list[str]:
+    """The wanted ones of the image's modules, all without a wish. LabError for an unknown name."""
+    unknown = sorted(set(wanted) - set(modules))
+    if unknown:
+        raise LabError(f"no test module {', '.join(unknown)}; there are {', '.join(modules)}")
+    return [name for name in modules if name in wanted] if wanted else modules
+
+
+def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> ModuleRun:
+    """Run one module; a test may take ``timeout`` seconds.
+
+    Crashes and hangs of tests are outcomes; errors that are raised are the guest's.
+    """
+    collector = _Collector(module, watch)
+    program = resources.files("emu.guest").joinpath("suite_inside.py").read_bytes()
+    words = ["python3", "-", module, "--directory", DIRECTORY, "--timeout", str(timeout)]
+    job = guest.popen(words, has_input=True, sink=collector.take)
+    job.write(program)
+    job.close_input()
+    guest.wait(job, None)
+    return collector.finish()
+
+
+class _Collector:
+    """Makes results of the lines that the program inside writes."""
+
+    def __init__(self, module: str, watch: Watcher) -> None:
+        self._run = ModuleRun(module)
+        self._watch = watch
+        self._count = 0
+        self._pending = b""
+        self._stderr = bytearray()
+
+    def take(self, kind: int, data: bytes) -> None:
+        if kind != frames.STDOUT:
+            self._stderr += data
+            return
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for line in lines:
+            self._event(json.loads(line))
+
+    def _event(self, event: dict[str, Any]) -> None:
+        if "count" in event:
+            self._count = event["count"]
+            return
+        outcome = Outcome(event["outcome"])
+        detail = event["detail"]
+        if outcome in (Outcome.CRASHED, Outcome.TIMEOUT):
+            detail = f"{detail}\n{self._last_words()}".strip()
+        self._run.tests.append(TestRun(event["test"], outcome, detail, event["seconds"]))
+        self._watch(self._run.module, len(self._run.tests), self._count)
+
+    def finish(self) -> ModuleRun:
+        if not self._run.tests and not self._count:
+            name = f"tests.{self._run.module}"
+            self._run.tests.append(TestRun(name, Outcome.CRASHED, self._last_words(), 0.0))
+        return self._run
+
+    def _last_words(self, lines: int = 20) -> str:
+        return "\n".join(self._stderr.decode(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,262 @@
+"""The program inside the guest that runs one module of rdma-core's tests.
+
+The host feeds it to the guest's interpreter on standard input. A supervisor starts the module in a
+process of its own, so a test that crashes or hangs costs one test: the rest run in a new process.
+What happens goes to standard output as JSON, one object a line: ``{"count": n}`` first, then for
+each test its name, outcome, detail and seconds. What tests print goes to standard error.
+
+Standard library only, and nothing of this package: the guest does not have it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import types
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+PACKAGE = "tests"
+IMPORT_SECONDS = 120.0
+"""An emulated processor takes its time over the imports."""
+
+REAP_TENTHS = 50
+"""How long a process may take to die, in tenths of a second."""
+
+LAST_WORDS = 4000
+"""Characters of a traceback that are kept."""
+
+Event = dict[str, Any]
+
+
+class Reporter(unittest.TestResult):
+    """Writes an event when a test starts and one when it ends."""
+
+    def __init__(self, out: int) -> None:
+        super().__init__()
+        self._out = out
+        self._started = 0.0
+        self._outcome = ""
+        self._detail = ""
+
+    def _say(self, **event: Any) -> None:
+        os.write(self._out, json.dumps(event).encode() + b"\n")
+
+    def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802  # unittest's name
+        super().startTest(test)
+        self._started = time.monotonic()
+        self._outcome, self._detail = "passed", ""
+        self._say(start=test.id())
+
+    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        super().stopTest(test)
+        seconds = round(time.monotonic() - self._started, 3)
+        self._say(test=test.id(), outcome=self._outcome, detail=self._detail, seconds=seconds)
+
+    def _note(self, outcome: str, detail: str) -> None:
+        # A failure counts more than a skipped subtest, and the first one tells most.
+        if self._outcome in ("passed", "skipped"):
+            self._outcome, self._detail = outcome, detail[-LAST_WORDS:]
+
+    def _fixture(self, test: Any, outcome: str, detail: str) -> None:
+        """The set-up of a class or module has no test of its own, and its tests do not run."""
+        if not isinstance(test, unittest.TestCase):
+            self._say(test=test.id(), outcome=outcome, detail=detail[-LAST_WORDS:], seconds=0.0)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
+        self._fixture(test, "skipped", reason)
+        self._note("skipped", reason)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        super().addFailure(test, err)
+        self._note("failed", self.failures[-1][1])
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
+        super().addError(test, err)
+        self._fixture(test, "error", self.errors[-1][1])
+        self._note("error", self.errors[-1][1])
+
+    def addSubTest(self, test: unittest.TestCase, subtest: Any, err: Any) -> None:  # noqa: N802
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            failed = issubclass(err[0], test.failureException)
+            self._note("failed" if failed else "error", str(err[1]))
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+        super().addUnexpectedSuccess(test)
+        self._note("failed", "expected to fail, but passed")
+
+
+def load(directory: str, module: str) -> list[unittest.TestCase]:
+    """The module's tests in unittest's order.
+
+    The package's own ``__init__`` would import every module; a stand-in imports just the one.
+    """
+    sys.path.insert(0, directory)
+    package = types.ModuleType(PACKAGE)
+    package.__path__ = [directory]
+    sys.modules[PACKAGE] = package
+    importlib.import_module("args_parser").parser.parse_args()
+    # Two of the suite's own modules import each other; only this order works.
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(f"{PACKAGE}.utils")
+    loaded = unittest.defaultTestLoader.loadTestsFromModule(
+        importlib.import_module(f"{PACKAGE}.{module}")
+    )
+    return list(_flat(loaded))
+
+
+def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from _flat(item)
+        else:
+            yield item
+
+
+def run_tests(out: int, directory: str, module: str, done: int) -> None:
+    """The child's part: all tests but the first ``done``."""
+    os.dup2(2, 1)
+    sys.argv[1:] = []
+    try:
+        tests = load(directory, module)
+    except Exception:
+        name, why = f"{PACKAGE}.{module}", traceback.format_exc()
+        event = {"test": name, "outcome": "error", "detail": why, "seconds": 0.0}
+        os.write(out, json.dumps(event).encode() + b"\n")
+        return
+    os.write(out, json.dumps({"count": len(tests)}).encode() + b"\n")
+    unittest.TestSuite(tests[done:]).run(Reporter(out))
+    os.write(out, json.dumps({"finished": True}).encode() + b"\n")
+
+
+class Supervisor:
+    """Runs a module in one process after another until every test has had its turn."""
+
+    def __init__(self, directory: str, module: str, timeout: float) -> None:
+        self._directory = directory
+        self._module = module
+        self._timeout = timeout
+        self._done = 0
+        self._count: int | None = None
+        self._current = ""
+        self._finished = False
+
+    def run(self) -> Iterator[Event]:
+        """The events for the host."""
+        while not self._finished:
+            before = self._done
+            yield from self._process()
+            if self._done == before or self._done == self._count:
+                return
+
+    def _process(self) -> Iterator[Event]:
+        """The events of one child, and what has become of the test that ended it."""
+        reader, pid = self._start()
+        self._current = ""
+        since = time.monotonic()
+        late = ""
+        for event in self._events(reader):
+            if event is not None:
+                since = time.monotonic()
+                yield from self._follow(event)
+                continue
+            limit = self._timeout if self._current else IMPORT_SECONDS
+            if time.monotonic() - since >= limit:
+                late = f"no end after {limit:g} s"
+                break
+        os.close(reader)
+        end = self._reap(pid, forced=bool(late))
+        if late or self._current or end:
+            self._done += 1
+            yield {
+                "test": self._current or f"{PACKAGE}.{self._module}",
+                "outcome": "timeout" if late else "crashed",
+                "detail": ", ".join(filter(None, (late, end))),
+                "seconds": round(time.monotonic() - since, 3),
+            }
+
+    def _follow(self, event: Event) -> Iterator[Event]:
+        """Note what an event of the child says; the host gets the first count, and every end."""
+        if "count" in event:
+            if self._count is None:
+                yield event
+            self._count = event["count"]
+        elif "finished" in event:
+            self._finished = True
+        elif "start" in event:
+            self._current = event["start"]
+        else:
+            self._done += event["test"] == self._current
+            self._current = ""
+            yield event
+
+    def _start(self) -> tuple[int, int]:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(writer)
+            return reader, pid
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            os.close(reader)
+            run_tests(writer, self._directory, self._module, self._done)
+            status = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    @staticmethod
+    def _events(reader: int) -> Iterator[Event | None]:
+        """Events until the child's end of the pipe closes; None for each second of silence."""
+        pending = b""
+        while True:
+            if not select.select([reader], [], [], 1.0)[0]:
+                yield None
+                continue
+            data = os.read(reader, 65536)
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            yield from map(json.loads, lines)
+
+    @staticmethod
+    def _reap(pid: int, *, forced: bool) -> str:
+        """How the child ended; one that the kernel does not let go is left behind."""
+        if forced:
+            os.killpg(pid, signal.SIGKILL)
+        for _ in range(REAP_TENTHS):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                code = os.waitstatus_to_exitcode(status)
+                if forced or not code:
+                    return ""
+                return f"killed by signal {-code}" if code < 0 else f"exit {code}"
+            time.sleep(0.1)
+        return "and it does not die: hung in the kernel"
+
+
+def main() -> None:
+    """Run the module that the arguments name."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("module")
+    parser.add_argument("--directory", required=True)
+    parser.add_argument("--timeout", type=float, required=True)
+    options = parser.parse_args()
+    for event in Supervisor(options.directory, options.module, options.timeout).run():
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The port's performance management agent: traffic and error counters by MAD.
+
+Source: IBTA volume 1, 16.1. The adapter answers these MADs itself, those that arrive at QP1 as well
+as those that the driver hands over with MAD_IFC: what hw/mad.c:process_pma_cmd answers on its own
+is fit for sysfs only, as it has no MAD header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from layouts.mads import (
+    BASE_VERSION,
+    RESPONSE,
+    MadStatus,
+    Method,
+    PmaAttr,
+    PmaCap,
+    class_port_info,
+    pma_mad,
+    pma_portcounters,
+    pma_portcounters_ext,
+)
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+    from emu.port import Port
+
+CLASS_VERSION = 1
+RESP_TIME = 18
+ALL_PORTS = 0xFF
+_UNICAST, _MULTICAST = (False,), (True,)
+_ALL = (False, True)
+_OCTETS_PER_WORD = 4
+
+_Value = Callable[["Port"], int]
+
+
+def _packets(direction: str, casts: tuple[bool, ...]) -> _Value:
+    return lambda port: port.traffic(direction, casts)[0]
+
+
+def _words(direction: str) -> _Value:
+    return lambda port: port.traffic(direction, _ALL)[1] // _OCTETS_PER_WORD
+
+
+_SENT, _RECEIVED = "transmitted", "received"
+_VALUES: dict[str, _Value] = {
+    "link_downed_counter": lambda port: port.link_downed,
+    "port_xmit_data": _words(_SENT),
+    "port_rcv_data": _words(_RECEIVED),
+    "port_xmit_packets": _packets(_SENT, _ALL),
+    "port_rcv_packets": _packets(_RECEIVED, _ALL),
+    "port_unicast_xmit_packets": _packets(_SENT, _UNICAST),
+    "port_unicast_rcv_packets": _packets(_RECEIVED, _UNICAST),
+    "port_multicast_xmit_packets": _packets(_SENT, _MULTICAST),
+    "port_multicast_rcv_packets": _packets(_RECEIVED, _MULTICAST),
+}
+"""Where counters come from; those that are not here count errors that do not happen."""
+
+_SELECT = {
+    PmaAttr.PORT_COUNTERS: {
+        "link_downed_counter": 1 << 2,
+        "port_xmit_data": 1 << 12,
+        "port_rcv_data": 1 << 13,
+        "port_xmit_packets": 1 << 14,
+        "port_rcv_packets": 1 << 15,
+    },
+    PmaAttr.PORT_COUNTERS_EXT: {
+        "port_xmit_data": 1 << 0,
+        "port_rcv_data": 1 << 1,
+        "port_xmit_packets": 1 << 2,
+        "port_rcv_packets": 1 << 3,
+        "port_unicast_xmit_packets": 1 << 4,
+        "port_unicast_rcv_packets": 1 << 5,
+        "port_multicast_xmit_packets": 1 << 6,
+        "port_multicast_rcv_packets": 1 << 7,
+    },
+}
+"""Bits of CounterSelect, which names what a Set changes."""
+_LAYOUTS = {
+    PmaAttr.PORT_COUNTERS: pma_portcounters,
+    PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
+}
+
+
+def answer(hca: Hca, data: bytes) -> bytes | None:
+    """Answer a MAD of 256 bytes; None when it is no request."""
+    mad = pma_mad.view(bytearray(data))
+    if mad.mad_hdr.method not in (Method.GET, Method.SET):
+        return None
+    mad.mad_hdr.status = _act(hca.port, mad)
+    mad.mad_hdr.method = Method.GET | RESPONSE
+    return bytes(mad)
+
+
+def _act(port: Port, mad: Any) -> MadStatus:
+    """Do what the MAD asks for, in place."""
+    hdr = mad.mad_hdr
+    if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
+        return MadStatus.BAD_VERSION
+    if hdr.attr_id == PmaAttr.CLASS_PORT_INFO and hdr.method == Method.GET:
+        info = class_port_info.new(
+            base_version=BASE_VERSION, class_version=CLASS_VERSION,
+            capability_mask=PmaCap.EXT_WIDTH, cap_mask2_resp_time={"resp_time": RESP_TIME},
+        )  # fmt: skip
+        mad.data = bytes(info).ljust(len(mad.data), b"\0")
+        return MadStatus.SUCCESS
+    if hdr.attr_id not in _LAYOUTS:
+        return MadStatus.UNSUPPORTED_METHOD_ATTRIB
+    attr = PmaAttr(hdr.attr_id)
+    given = _LAYOUTS[attr].view(mad.data)
+    if given.port_select not in (1, ALL_PORTS):
+        return MadStatus.INVALID_ATTRIB_VALUE
+    if hdr.method == Method.SET:
+        _set(port, attr, given)
+    mad.data = bytes(_get(port, attr, given)).ljust(len(mad.data), b"\0")
+    return MadStatus.SUCCESS
+
+
+def _get(port: Port, attr: PmaAttr, given: Any) -> Any:
+    """The counters; one that has run out of bits stands still (16.1.3.5)."""
+    layout = _LAYOUTS[attr]
+    counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
+    for field in layout.fields:
+        if field.name in _SELECT[attr]:
+            value = _VALUES[field.name](port) - port.pma_base.get((attr, field.name), 0)
+            setattr(counters, field.name, min(value, (1 << field.width) - 1))
+    return counters
+
+
+def _set(port: Port, attr: PmaAttr, given: Any) -> None:
+    """Counters are kept as they are, with what they counted before they were set beside them."""
+    for name, bit in _SELECT[attr].items():
+        if given.counter_select & bit:
+            port.pma_base[attr, name] = _VALUES[name](port) - getattr(given, name)

@@ -1,0 +1,42 @@
+"""MAD_IFC: the driver hands a management datagram to the port's own agents (hw/mad.c:mlx5_MAD_IFC).
+
+With ``ib_virt`` the driver asks for port data with other commands, and what is left are performance
+MADs that set something, and classes that nobody here answers for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu import pma, sma
+from emu.errors import CmdError
+from emu.registry import command
+from layouts import mad as layout
+from layouts.enums import Op, Status
+from layouts.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+
+@command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out)
+def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
+    """The agent's answer; a refusal is a status inside it, as on the wire."""
+    if cmd.port > 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{cmd.port}")
+    out.response_mad_packet = _answer(hca, cmd.mad)
+
+
+def _answer(hca: Hca, mad: bytes) -> bytes:
+    mgmt_class = pma_mad.view(mad).mad_hdr.mgmt_class
+    if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
+        return sma.answer(hca, mad)
+    answer = pma.answer(hca, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
+    return answer or _unsupported(mad)
+
+
+def _unsupported(mad: bytes) -> bytes:
+    answer = pma_mad.view(bytearray(mad))
+    answer.mad_hdr.method = Method.GET | RESPONSE
+    answer.mad_hdr.status = MadStatus.UNSUPPORTED_METHOD_ATTRIB
+    return bytes(answer)

@@ -1,0 +1,41 @@
+"""This package's README: every command that is answered, from the registry itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+
+from emu.registry import Command
+
+_HEAD = """\
+# Commands that are answered
+
+Written by `scripts/gen-commands-table` from the registry; a test fails when it is stale.
+
+To add a command, declare its structures in `layouts/`, write one decorated function here and its
+tests in `tests/device/`. *State* is the least state of the HCA in which the command is taken.
+
+| Opcode | Command | State | Structures | What it does | Where |
+|---|---|---|---|---|---|
+"""
+
+
+def markdown(commands: Mapping[int, Command]) -> str:
+    """The README's text: one line for each command, by opcode."""
+    return _HEAD + "".join(_rows(commands))
+
+
+def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
+    for opcode, command in sorted(commands.items()):
+        module = command.handler.__module__.rpartition(".")[2]
+        structures = f"`{command.layout_in.prm_name}`, `{command.layout_out.prm_name}`"
+        yield (
+            f"| {opcode:#05x} | {command.name} | {command.needs.name} | {structures}"
+            f" | {_summary(command)} | [{module}.py]({module}.py) |\n"
+        )
+
+
+def _summary(command: Command) -> str:
+    """The first line of the handler's docstring, fit for a cell."""
+    line = (inspect.getdoc(command.handler) or "").partition("\n")[0]
+    return line.replace("``", "`").replace("|", r"\|")

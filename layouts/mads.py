@@ -1,0 +1,194 @@
+"""Management datagrams: headers, and the attributes that every port has.
+
+Source: IBTA volume 1, 13.4 (MAD header), 13.6 (RMPP), 14.2.5 (subnet management attributes), 16.1
+(performance management). Names are those of ib_mad.h, ib_smi.h and ib_pma.h of Linux 6.12; fields
+that the kernel has packed into one byte carry IBTA's names.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+from layouts.prm import Prm, array, bits, octets, rsvd
+
+MAD_BYTES = 256
+BASE_VERSION = 1
+RESPONSE = 0x80
+"""The bit that makes a method an answer (IBTA 13.4.5)."""
+DIRECTION = 0x8000
+"""In the status of a directed-route SMP: it is on its way back (IBTA 14.2.1.2)."""
+
+
+class MgmtClass(IntEnum):
+    """Management classes (IBTA table 102; IB_MGMT_CLASS_*)."""
+
+    SUBN_LID_ROUTED = 0x01
+    SUBN_ADM = 0x03
+    PERF_MGMT = 0x04
+    SUBN_DIRECTED_ROUTE = 0x81
+
+
+class Method(IntEnum):
+    """Methods of requests (IBTA 13.4.5, 15.2.2; IB_MGMT_METHOD_*, IB_SA_METHOD_*)."""
+
+    GET = 0x01
+    SET = 0x02
+    SEND = 0x03
+    TRAP = 0x05
+    REPORT = 0x06
+    TRAP_REPRESS = 0x07
+    GET_TABLE = 0x12
+    GET_TRACE_TBL = 0x13
+    GET_MULTI = 0x14
+    DELETE = 0x15
+
+
+class MadStatus(IntEnum):
+    """Answers of any class (IBTA 13.4.7; IB_MGMT_MAD_STATUS_*)."""
+
+    SUCCESS = 0x0000
+    BUSY = 0x0001
+    BAD_VERSION = 0x0004
+    UNSUPPORTED_METHOD = 0x0008
+    UNSUPPORTED_METHOD_ATTRIB = 0x000C
+    INVALID_ATTRIB_VALUE = 0x001C
+
+
+class SmpAttr(IntEnum):
+    """Subnet management attributes (IBTA 14.2.5; IB_SMP_ATTR_*)."""
+
+    NODE_DESC = 0x0010
+    NODE_INFO = 0x0011
+    GUID_INFO = 0x0014
+    PORT_INFO = 0x0015
+    PKEY_TABLE = 0x0016
+    EXTENDED_PORT_INFO = 0xFF90
+    """NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
+
+
+class PmaAttr(IntEnum):
+    """Performance management attributes (IBTA 16.1.3; IB_PMA_*)."""
+
+    CLASS_PORT_INFO = 0x0001
+    PORT_COUNTERS = 0x0012
+    PORT_COUNTERS_EXT = 0x001D
+
+
+class PmaCap(IntFlag):
+    """ClassPortInfo capabilities of performance management (IB_PMA_CLASS_CAP_*)."""
+
+    EXT_WIDTH = 1 << 9
+    XMIT_WAIT = 1 << 12
+
+
+class NodeType(IntEnum):
+    """NodeInfo.NodeType (IBTA 14.2.5.3)."""
+
+    CHANNEL_ADAPTER = 1
+    SWITCH = 2
+    ROUTER = 3
+
+
+# Fields stand in rows, as in the specification's figures.
+# fmt: off
+
+mad_hdr = Prm(
+    "mad_hdr",
+    "base_version" / bits(8), "mgmt_class" / bits(8), "class_version" / bits(8),
+    "method" / bits(8), "status" / bits(16), "class_specific" / bits(16), "tid" / bits(64),
+    "attr_id" / bits(16), rsvd(16), "attr_mod" / bits(32),
+    c_name="ib_mad_hdr",
+)
+
+rmpp_hdr = Prm(
+    "rmpp_hdr",
+    "rmpp_version" / bits(8), "rmpp_type" / bits(8), "rmpp_rtime" / bits(5),
+    "rmpp_flags" / bits(3), "rmpp_status" / bits(8), "seg_num" / bits(32),
+    "paylen_newwin" / bits(32),
+)
+
+smp = Prm(
+    "smp",
+    "base_version" / bits(8), "mgmt_class" / bits(8), "class_version" / bits(8),
+    "method" / bits(8), "status" / bits(16), "hop_ptr" / bits(8), "hop_cnt" / bits(8),
+    "tid" / bits(64), "attr_id" / bits(16), rsvd(16), "attr_mod" / bits(32), "mkey" / bits(64),
+    "dr_slid" / bits(16), "dr_dlid" / bits(16), rsvd(224), "data" / octets(64),
+    "initial_path" / octets(64), "return_path" / octets(64),
+    c_name="ib_smp",
+)
+
+class_port_info = Prm(
+    "class_port_info",
+    "base_version" / bits(8), "class_version" / bits(8), "capability_mask" / bits(16),
+    "cap_mask2_resp_time" / Prm(
+        "cap_mask2_resp_time", "capability_mask2" / bits(27), "resp_time" / bits(5)
+    ),
+    "redirect_gid" / octets(16), "redirect_tcslfl" / bits(32), "redirect_lid" / bits(16),
+    "redirect_pkey" / bits(16), "redirect_qp" / bits(32), "redirect_qkey" / bits(32),
+    "trap_gid" / octets(16), "trap_tcslfl" / bits(32), "trap_lid" / bits(16),
+    "trap_pkey" / bits(16), "trap_hlqp" / bits(32), "trap_qkey" / bits(32),
+    c_name="ib_class_port_info",
+)
+
+node_info = Prm(
+    "node_info",
+    "base_version" / bits(8), "class_version" / bits(8), "node_type" / bits(8),
+    "num_ports" / bits(8), "sys_guid" / bits(64), "node_guid" / bits(64), "port_guid" / bits(64),
+    "partition_cap" / bits(16), "device_id" / bits(16), "revision" / bits(32),
+    "local_port_num" / bits(8), "vendor_id" / bits(24),
+)
+
+port_info = Prm(
+    "port_info",
+    "mkey" / bits(64), "gid_prefix" / bits(64), "lid" / bits(16), "sm_lid" / bits(16),
+    "cap_mask" / bits(32), "diag_code" / bits(16), "mkey_lease_period" / bits(16),
+    "local_port_num" / bits(8), "link_width_enabled" / bits(8), "link_width_supported" / bits(8),
+    "link_width_active" / bits(8), "link_speed_supported" / bits(4), "port_state" / bits(4),
+    "port_physical_state" / bits(4), "link_down_default_state" / bits(4),
+    "mkey_protect_bits" / bits(2), rsvd(3), "lmc" / bits(3), "link_speed_active" / bits(4),
+    "link_speed_enabled" / bits(4), "neighbor_mtu" / bits(4), "master_sm_sl" / bits(4),
+    "vl_cap" / bits(4), "init_type" / bits(4), "vl_high_limit" / bits(8),
+    "vl_arb_high_cap" / bits(8), "vl_arb_low_cap" / bits(8), "init_type_reply" / bits(4),
+    "mtu_cap" / bits(4), "vl_stall_count" / bits(3), "hoq_life" / bits(5),
+    "operational_vls" / bits(4), "partition_enforcement_inbound" / bits(1),
+    "partition_enforcement_outbound" / bits(1), "filter_raw_inbound" / bits(1),
+    "filter_raw_outbound" / bits(1), "mkey_violations" / bits(16), "pkey_violations" / bits(16),
+    "qkey_violations" / bits(16), "guid_cap" / bits(8), "client_reregister" / bits(1),
+    "multicast_pkey_trap_suppression" / bits(2), "subnet_timeout" / bits(5), rsvd(3),
+    "resp_time_value" / bits(5), "local_phy_errors" / bits(4), "overrun_errors" / bits(4),
+    "max_credit_hint" / bits(16), rsvd(8), "link_roundtrip_latency" / bits(24),
+    "cap_mask2" / bits(16), "link_speed_ext_active" / bits(4),
+    "link_speed_ext_supported" / bits(4), rsvd(3), "link_speed_ext_enabled" / bits(5),
+)
+
+guid_info = Prm("guid_info", "guid" / array(8, bits(64)))
+
+pkey_table = Prm("pkey_table", "pkey" / array(32, bits(16)))
+
+pma_mad = Prm(
+    "pma_mad",
+    "mad_hdr" / mad_hdr, rsvd(320), "data" / octets(192),
+)
+
+pma_portcounters = Prm(
+    "pma_portcounters",
+    rsvd(8), "port_select" / bits(8), "counter_select" / bits(16),
+    "symbol_error_counter" / bits(16), "link_error_recovery_counter" / bits(8),
+    "link_downed_counter" / bits(8), "port_rcv_errors" / bits(16),
+    "port_rcv_remphys_errors" / bits(16), "port_rcv_switch_relay_errors" / bits(16),
+    "port_xmit_discards" / bits(16), "port_xmit_constraint_errors" / bits(8),
+    "port_rcv_constraint_errors" / bits(8), rsvd(8), "link_overrun_errors" / bits(8), rsvd(16),
+    "vl15_dropped" / bits(16), "port_xmit_data" / bits(32), "port_rcv_data" / bits(32),
+    "port_xmit_packets" / bits(32), "port_rcv_packets" / bits(32), "port_xmit_wait" / bits(32),
+    c_name="ib_pma_portcounters",
+)
+
+pma_portcounters_ext = Prm(
+    "pma_portcounters_ext",
+    rsvd(8), "port_select" / bits(8), "counter_select" / bits(16), rsvd(32),
+    "port_xmit_data" / bits(64), "port_rcv_data" / bits(64), "port_xmit_packets" / bits(64),
+    "port_rcv_packets" / bits(64), "port_unicast_xmit_packets" / bits(64),
+    "port_unicast_rcv_packets" / bits(64), "port_multicast_xmit_packets" / bits(64),
+    "port_multicast_rcv_packets" / bits(64),
+    c_name="ib_pma_portcounters_ext",
+)

@@ -1,0 +1,96 @@
+"""The benchmarks behind ``scripts/bench``: what is measured, and where the results go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import machine
+import mmio
+import probe
+import tables
+import verbs
+from figures import Report, Section
+from machine import Quiet
+from rich.console import Console
+
+from emu.guest.recipe import DEFAULT_SUITE, SUITES
+from emu.user_error import UserError
+
+PARTS: dict[str, Callable[[str, int | None, Quiet], list[Section]]] = {
+    "probe": probe.measure,
+    "mmio": mmio.measure,
+    "verbs": verbs.measure,
+}
+ALL = "all"
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice([*PARTS, ALL]))
+@click.option("--json", "json_file", type=_FILE, help="Write the results to this file.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, as the README shows it.")
+@click.option("--from", "stored", type=_FILE, help="Show a file of --json; measure nothing.")
+@click.option("--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True)
+@click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
+@click.option(
+    "--quiet",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Wait for other processes to use no more of the machine than this.",
+)
+@click.option(
+    "--patience", default=300.0, show_default=True, metavar="S", help="How long, for each sample."
+)
+def main(
+    parts: tuple[str, ...],
+    json_file: Path | None,
+    markdown: bool,
+    stored: Path | None,
+    suite: str,
+    repeat: int | None,
+    quiet: float | None,
+    patience: float,
+) -> None:
+    """Measure PARTS (default: all of them), and hold them against their goals."""
+    if stored is not None:
+        report = load(stored)
+    else:
+        samples = Quiet() if quiet is None else Quiet(quiet / 100, patience)
+        report = run([*PARTS] if not parts or ALL in parts else parts, suite, repeat, samples)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    if markdown:
+        click.echo(tables.markdown(report), nl=False)
+    else:
+        for line in report.conditions:
+            click.echo(line)
+        for section in report.sections:
+            tables.print_section(Console(), section)
+
+
+def run(parts: list[str] | tuple[str, ...], suite: str, repeat: int | None, quiet: Quiet) -> Report:
+    """Measure, and note under which conditions."""
+    report = Report([machine.conditions()])
+    for part in parts:
+        click.echo(f"bench: {part}", err=True)
+        try:
+            report.sections += PARTS[part](suite, repeat, quiet)
+        except UserError as error:
+            raise click.ClickException(f"{part}: {error}\n{error.detail()}") from error
+    report.conditions.append(quiet.summary())
+    return report
+
+
+def load(path: Path) -> Report:
+    """What ``--json`` has written."""
+    try:
+        return Report.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(f"{path} holds no results: {error!r}") from error
+
+
+if __name__ == "__main__":
+    main(prog_name="scripts/bench")

@@ -1,0 +1,135 @@
+"""What a benchmark says: samples, their medians, ratios to something else, and goals.
+
+Everything here is a value that turns into JSON and back, so a table can be made from a stored run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on a row's value, or on the ratio of its value to the other side's."""
+
+    bound: float
+    at_least: bool = False
+    of_ratio: bool = False
+
+    def is_met(self, row: Row) -> bool | None:
+        """None when there is nothing to judge."""
+        judged = row.ratio if self.of_ratio else row.value
+        if judged is None:
+            return None
+        return judged >= self.bound if self.at_least else judged <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        return f"{sign} {self.bound:g}{' x' if self.of_ratio else ''}"
+
+
+def ratio_at_least(bound: float) -> Goal:
+    """Ours is to be so many times the other's, or more."""
+    return Goal(bound, at_least=True, of_ratio=True)
+
+
+def ratio_at_most(bound: float) -> Goal:
+    """Ours is to be so many times the other's, or less."""
+    return Goal(bound, of_ratio=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing measured: our samples, perhaps another's, perhaps a goal."""
+
+    name: str
+    unit: str
+    samples: Sequence[float]
+    others: Sequence[float] = ()
+    goal: Goal | None = None
+
+    @property
+    def value(self) -> float | None:
+        """Median of ours; None without a sample."""
+        return median(self.samples)
+
+    @property
+    def other(self) -> float | None:
+        """Median of the other's."""
+        return median(self.others)
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours to the other's."""
+        value, other = self.value, self.other
+        return None if value is None or not other else value / other
+
+    @property
+    def verdict(self) -> str:
+        """``met``, ``missed``, ``not measured``, or nothing without a goal."""
+        if self.goal is None:
+            return ""
+        return {True: "met", False: "missed", None: "not measured"}[self.goal.is_met(self)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table: its rows, what its two sides are called, and remarks to stand below."""
+
+    key: str
+    title: str
+    rows: Sequence[Row]
+    ours: str = "median"
+    theirs: str = ""
+    remarks: Sequence[str] = ()
+
+
+@dataclass
+class Report:
+    """Everything from one run."""
+
+    conditions: list[str]
+    sections: list[Section] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Samples as they were, and medians and ratios for whoever reads the file."""
+        sections = []
+        for section in self.sections:
+            entry = asdict(section)
+            for row, stored in zip(section.rows, entry["rows"]):
+                stored |= {
+                    "median": row.value,
+                    "median_of_others": row.other,
+                    "ratio": row.ratio,
+                    "verdict": row.verdict,
+                }
+            sections.append(entry)
+        return {"conditions": self.conditions, "sections": sections}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Report:
+        """What :meth:`to_json` has written. Raises KeyError or TypeError for anything else."""
+        return cls(list(stored["conditions"]), [_section(entry) for entry in stored["sections"]])
+
+
+def _section(entry: dict[str, Any]) -> Section:
+    return Section(**{**entry, "rows": [_row(row) for row in entry["rows"]]})
+
+
+def _row(stored: dict[str, Any]) -> Row:
+    goal = stored["goal"]
+    return Row(
+        stored["name"],
+        stored["unit"],
+        stored["samples"],
+        stored["others"],
+        None if goal is None else Goal(**goal),
+    )
+
+
+def median(samples: Sequence[float]) -> float | None:
+    """The median; None of nothing."""
+    return statistics.median(samples) if samples else None

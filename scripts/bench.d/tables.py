@@ -1,0 +1,68 @@
+"""A report as tables on a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from figures import Report, Row, Section
+from rich.console import Console
+from rich.table import Table
+
+_COLOURS = {"met": "green", "missed": "red", "not measured": "yellow"}
+_NOTHING = "-"
+
+
+def print_section(console: Console, section: Section) -> None:
+    """One table, with its remarks below."""
+    table = Table(title=section.title, title_justify="left")
+    header, *lines = cells(section)
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number == 0 else "right")
+    for row, line in zip(section.rows, lines):
+        table.add_row(*line, style=_COLOURS.get(row.verdict) if row.verdict == "missed" else None)
+    console.print(table)
+    for remark in section.remarks:
+        console.print(remark, highlight=False)
+    console.print()
+
+
+def markdown(report: Report) -> str:
+    """The whole report as a README shows it."""
+    parts = ["\n".join(report.conditions)]
+    for section in report.sections:
+        parts.append(f"**{section.title}**")
+        parts.append(_markdown_table(cells(section)))
+        parts += section.remarks
+    return "\n\n".join(parts) + "\n"
+
+
+def cells(section: Section) -> list[list[str]]:
+    """A table as text: its header, then a line for each row, without columns nobody fills."""
+    compared = any(row.others for row in section.rows)
+    judged = any(row.goal for row in section.rows)
+    header = ["", "unit", section.ours]
+    header += [section.theirs, "ratio"] if compared else []
+    header += ["goal", ""] if judged else []
+    return [header, *(_line(row, compared, judged) for row in section.rows)]
+
+
+def _line(row: Row, compared: bool, judged: bool) -> list[str]:
+    line = [row.name, row.unit, figure(row.value)]
+    line += [figure(row.other), figure(row.ratio)] if compared else []
+    line += [str(row.goal) if row.goal else "", row.verdict] if judged else []
+    return line
+
+
+def figure(value: float | None) -> str:
+    """Three digits, and never more precision than that; a dash for nothing."""
+    if value is None:
+        return _NOTHING
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    header, *rest = lines
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *rest))

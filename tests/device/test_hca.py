@@ -1,0 +1,213 @@
+"""Bringing the function up and down: states, ISSI, capabilities, adapter, teardown."""
+
+import pytest
+from helpers.parts import Parts
+
+from emu.registry import COMMANDS, HcaState
+from layouts import caps
+from layouts.enums import CapMode, CapType, Delivery, Op, QpState, Status, TeardownProfile
+
+GENERAL = CapType.GENERAL << 1
+
+
+def general(driver, mode=CapMode.CUR):
+    """The general capabilities as the driver reads them."""
+    answer = driver.must(Op.QUERY_HCA_CAP, op_mod=GENERAL | mode)
+    return caps.cmd_hca_cap.view(bytearray(answer.capability))
+
+
+def state(driver):
+    return driver.bar.function.hca.state
+
+
+@pytest.fixture
+def enabled(cold):
+    """A driver that has enabled the function and not initialized it."""
+    cold.attach()
+    cold.must(Op.ENABLE_HCA)
+    return cold
+
+
+@pytest.mark.parametrize(
+    ("reached", "command"),
+    [
+        pytest.param(reached, command, id=f"{command.name}-while-{reached.name}")
+        for command in COMMANDS.values()
+        for reached in HcaState
+        if reached < command.needs
+    ],
+)
+def test_command_before_its_time(cold, reached, command):
+    """A command is refused as BAD_SYS_STATE until the function is far enough."""
+    cold.attach()
+    if reached >= HcaState.ENABLED:
+        cold.must(Op.ENABLE_HCA)
+    assert cold.command(command.op).status == Status.BAD_SYS_STATE_ERR
+    assert state(cold) is reached
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
+def test_command_shorter_than_its_layout(driver, command):
+    """A truncated input and a truncated output are told apart, and neither command runs."""
+    data = bytes(command.layout_in.new(opcode=command.op).buf)
+    delivery, raw = driver.execute(data[:-4], command.layout_out.size)
+    assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_INP_LEN_ERR)
+    delivery, raw = driver.execute(data, command.layout_out.size - 4)
+    assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_OUTP_LEN_ERR)
+    assert raw[8:] == bytes(len(raw) - 8)
+    assert state(driver) is HcaState.INITIALIZED
+
+
+def test_enabling_twice_is_what_a_crash_kernel_does(enabled):
+    enabled.must(Op.ENABLE_HCA)
+    enabled.must(Op.INIT_HCA)
+    enabled.must(Op.ENABLE_HCA)
+    assert state(enabled) is HcaState.INITIALIZED
+
+
+def test_initializing_twice_keeps_the_objects(driver, refused):
+    pd = driver.alloc_pd()
+    refused(Status.BAD_SYS_STATE_ERR, Op.INIT_HCA)
+    driver.must(Op.DEALLOC_PD, pd=pd)
+
+
+def test_disable_wants_teardown_first(driver, refused):
+    refused(Status.BAD_SYS_STATE_ERR, Op.DISABLE_HCA)
+    driver.must(Op.TEARDOWN_HCA)
+    refused(Status.BAD_SYS_STATE_ERR, Op.TEARDOWN_HCA)
+    driver.must(Op.DISABLE_HCA)
+    refused(Status.BAD_SYS_STATE_ERR, Op.QUERY_ISSI)
+
+
+@pytest.mark.parametrize("op", [Op.ENABLE_HCA, Op.DISABLE_HCA])
+def test_another_functions_state_is_not_ours(refused, op):
+    refused(Status.BAD_PARAM_ERR, op, function_id=1)
+
+
+@pytest.mark.parametrize(
+    "profile", [TeardownProfile.FORCE_CLOSE, TeardownProfile.PREPARE_FAST_TEARDOWN, 7]
+)
+def test_only_the_graceful_teardown(refused, profile):
+    """The capability bits of the others are 0, so a driver falls back to this one."""
+    refused(Status.BAD_PARAM_ERR, Op.TEARDOWN_HCA, profile=profile)
+
+
+def test_teardown_names_and_frees_what_is_left(driver, function, caplog):
+    for _ in range(10):
+        driver.alloc_pd()
+    driver.use_events()
+    driver.must(Op.TEARDOWN_HCA)
+    assert "10 pd left behind: 0x1, 0x2" in caplog.text
+    assert "0x8, ..." in caplog.text
+    assert "1 eq left behind: 0x1" in caplog.text
+    assert not any(function.hca.tables)
+    assert driver.irqs.fired == []
+    driver.must(Op.DISABLE_HCA)
+
+
+def test_queue_pair_left_behind_touches_nothing_any_more(driver, function, clock):
+    """Neither a doorbell that rang before the teardown nor a timer brings it back."""
+    parts = Parts(driver)
+    ringing = parts.make(QpState.RTS)
+    flushing = parts.make(QpState.ERR)
+    completions = function.hca.cqs.get(parts.cqn).buffer
+    before = completions.read(0, completions.length)
+    for qpn in (ringing, flushing):
+        record = function.hca.qps.get(qpn).ctx.dbr_addr
+        driver.memory.write(record, bytes.fromhex("0000000100000001"))
+    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
+    driver.must(Op.TEARDOWN_HCA)
+    clock.advance(1_000_000_000)
+    driver.bar.settle()
+    assert completions.read(0, completions.length) == before
+
+
+def test_clean_teardown_says_nothing(driver, caplog):
+    driver.remove()
+    assert "left behind" not in caplog.text
+
+
+def test_many_probes_on_one_function(cold, function):
+    """Twenty times modprobe and rmmod, without a reset in between."""
+    for _ in range(20):
+        cold.probe()
+        cold.create_cq(cold.create_eq())
+        cold.must(Op.DESTROY_CQ, cqn=1)
+        cold.remove()
+        assert not any(function.hca.tables)
+        assert len(function.hca.fwpages) == 0
+
+
+@pytest.mark.parametrize("issi", [0, 1])
+def test_interface_step_as_chosen(enabled, issi):
+    enabled.must(Op.SET_ISSI, current_issi=issi)
+    answer = enabled.must(Op.QUERY_ISSI)
+    assert answer.current_issi == issi
+    assert answer.supported_issi_dw0 == 0b11
+
+
+@pytest.mark.parametrize("issi", [2, 31, 32, 0xFFFF])
+def test_unknown_interface_step(refused, issi):
+    refused(Status.BAD_PARAM_ERR, Op.SET_ISSI, current_issi=issi)
+
+
+def test_capabilities_as_set_are_current_and_the_maximum_stays(enabled):
+    """The driver lowers what it does not want and reads its own choice back (handle_hca_cap)."""
+    maximum, chosen = general(enabled, CapMode.MAX), general(enabled)
+    chosen.log_max_qp = 12
+    enabled.must(Op.SET_HCA_CAP, op_mod=GENERAL, capability=bytes(chosen.buf))
+    enabled.must(Op.INIT_HCA)
+    assert general(enabled).log_max_qp == 12
+    assert bytes(general(enabled, CapMode.MAX).buf) == bytes(maximum.buf)
+
+
+def test_chosen_limits_are_enforced(enabled):
+    chosen = general(enabled)
+    chosen.log_max_pd = 2
+    enabled.must(Op.SET_HCA_CAP, op_mod=GENERAL, capability=bytes(chosen.buf))
+    enabled.must(Op.INIT_HCA)
+    assert [enabled.command(Op.ALLOC_PD).status for _ in range(4)] == [Status.OK] * 3 + [
+        Status.NO_RES_ERR
+    ]
+
+
+def test_capability_above_its_maximum(enabled):
+    chosen = general(enabled)
+    chosen.log_max_qp += 1
+    answer = enabled.command(Op.SET_HCA_CAP, op_mod=GENERAL, capability=bytes(chosen.buf))
+    assert answer.status == Status.BAD_PARAM_ERR
+    assert general(enabled).log_max_qp == chosen.log_max_qp - 1
+
+
+def test_capabilities_are_fixed_after_init(driver, refused):
+    page = bytes(general(driver).buf)
+    refused(Status.BAD_SYS_STATE_ERR, Op.SET_HCA_CAP, op_mod=GENERAL, capability=page)
+
+
+@pytest.mark.parametrize("mode", CapMode)
+@pytest.mark.parametrize("group", [CapType.ROCE, CapType.QOS, 0x55, 0x7FFF])
+def test_group_that_the_device_does_not_have(refused, group, mode):
+    refused(Status.BAD_PARAM_ERR, Op.QUERY_HCA_CAP, op_mod=group << 1 | mode)
+
+
+@pytest.mark.parametrize("limits", [{"atomic": 0, "pg": 0, "hca_cap_2": 0}])
+@pytest.mark.parametrize("group", [CapType.ATOMIC, CapType.ODP, CapType.GENERAL_2])
+def test_group_behind_a_closed_gate(enabled, group):
+    for op in (Op.QUERY_HCA_CAP, Op.SET_HCA_CAP):
+        assert enabled.command(op, op_mod=group << 1).status == Status.BAD_PARAM_ERR
+
+
+def test_capabilities_of_another_function(refused):
+    refused(Status.BAD_PARAM_ERR, Op.QUERY_HCA_CAP, other_function=1, function_id=3)
+
+
+def test_signatures_start_switched_off(enabled):
+    """A driver that cannot sign yet must be able to say so."""
+    assert general(enabled).cmdif_checksum == 0
+    assert general(enabled, CapMode.MAX).cmdif_checksum == 3
+
+
+def test_adapter_names_vendor_and_board(driver, model):
+    block = driver.must(Op.QUERY_ADAPTER).query_adapter_struct
+    assert block.ieee_vendor_id == 0x0002C9
+    assert block.vsd_contd_psid.rstrip(b"\0").decode() == model.psid

@@ -1,0 +1,196 @@
+"""A driver that does anything at all: random commands, doorbells, BAR and configuration accesses.
+
+Whatever it does, the device answers without an internal error, a refused command changes nothing,
+what was destroyed is gone, references add up, and every ring entry belongs to exactly one side.
+"""
+
+import logging
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from helpers.driver import Driver, FunctionBar
+from helpers.parts import Parts
+from helpers.random_commands import CREATES, DESTROYS, LIMITS, commands
+from helpers.snapshot import snapshot
+from helpers.world import HandClock, IrqList, Memory
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from emu.fabric.local import LocalFabric
+from emu.function import Function
+from emu.hca import HcaOptions
+from emu.models import MODELS
+from firmware_cmds import TABLE
+from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
+from layouts.eqe import EQE_BYTES
+
+MODEL = MODELS["connectx6"]
+SMALL = replace(MODEL, general={**MODEL.general, **LIMITS})
+MEMORY = 4 << 20
+DOORBELLS = st.sampled_from([0x20, 0x40, 0x48, 0x800, 0x900, 0xA00, 0x44])
+FRONT = st.one_of(
+    st.integers(0, 0x20), st.integers(0xFF0, 0x1020), st.integers(0x1FF0, 0x3010),
+    st.integers(0x8000, 0xC000), st.sampled_from([0x1FFFFFC, 0x1FFFFFF, 0x2000000]),
+)  # fmt: skip
+CONFIG = st.one_of(st.integers(0, 0x13F), st.integers(0, 0x1010))
+
+
+def check_ring(ring, stride, empty=None):
+    """From the consumer on, the driver owns what was produced and the device all the rest.
+
+    The last byte of an entry says whose it is: its low bit, unless the rest of it is ``empty``.
+    """
+    size = 1 << ring.log_size
+    last_bytes = ring.buffer.read(0, stride * size)[stride - 1 :: stride]
+    for index in range(ring.ci, ring.ci + size):
+        last = last_bytes[index % size]
+        driver_owns = last & 1 == index >> ring.log_size & 1 and last >> 4 != empty
+        assert driver_owns == (index < ring.pi), f"{ring!r} entry {index}"
+
+
+class AnyDriver(RuleBasedStateMachine):
+    """One function with small tables, and a driver without a plan."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory, self.clock, self.irqs = Memory(MEMORY), HandClock(), IrqList()
+        wire = LocalFabric(self.clock)
+        self.function = Function(
+            SMALL, HcaOptions(guid=1), TABLE, self.memory, self.irqs, self.clock, wire
+        )
+        self.probe()
+
+    @property
+    def hca(self):
+        return self.function.hca
+
+    def probe(self):
+        """A new driver, as after a reset."""
+        self.hca_of_driver = self.hca
+        self.driver = Driver(FunctionBar(self.function), self.memory, self.irqs).probe()
+        parts = Parts(self.driver)
+        self.driver.must(Op.ALLOC_XRCD)
+        self.driver.must(Op.ALLOC_Q_COUNTER)
+        parts.make(QpState.RTS)
+        parts.make(QpState.INIT, st=QpType.UD)
+        self.driver.create_rmp(parts.pdn)
+        self.driver.create_mkey(parts.pdn)
+
+    @rule(data=st.data())
+    def one_command(self, data):
+        self.command(data)
+
+    def command(self, data):
+        op, fields = data.draw(commands(self.driver), label="command")
+        before = snapshot(self.hca)
+        answer = self.driver.command(op, **fields)
+        assert answer.delivery == 0
+        if answer.status != Status.OK:
+            assert answer.syndrome
+            assert snapshot(self.hca) == before
+        elif op in CREATES:
+            self.check_created(*CREATES[op], answer, before)
+        elif op in DESTROYS:
+            kind, field = DESTROYS[op]
+            assert getattr(self.hca, kind.table).get(fields[field]) is None
+            assert self.driver.command(op, **fields).status == Status.BAD_RES_ERR
+
+    def check_created(self, kind, field, answer, before):
+        table, handle = getattr(self.hca, kind.table), getattr(answer, field)
+        live_before, *_ = before[table.kind]
+        assert handle not in live_before
+        assert table.get(handle) is not None
+        assert table.first <= handle < table.limit
+
+    @rule(page=st.integers(7, 11), offset=DOORBELLS, number=st.integers(0, 5), data=st.data())
+    def doorbell(self, page, offset, number, data):
+        """Rings at something that may exist, saying something that may be true."""
+        words = {
+            0x20: st.integers(0, 0x0300_00FF).map(lambda ci: ci << 32 | number),
+            0x40: st.integers(0, 20).map(lambda ci: number << 24 | ci),
+        }
+        default = st.just((0x40 + number) << 8)
+        value = data.draw(words.get(offset & ~8, default), label="value")
+        length = 4 if offset in (0x40, 0x44, 0x48) else 8
+        self.function.bar_write(0, page << 12 | offset, value.to_bytes(length, "big"))
+        self.driver.bar.settle()
+
+    @rule(number=st.integers(0, 4), data=st.data())
+    def post(self, number, data):
+        """Writes something into a queue pair's rings and moves the counters of its record."""
+        qp = self.hca.qps.get(0x40 + number)
+        if qp is None or not qp.buffer.length:
+            return
+        at = data.draw(st.integers(0, max(qp.buffer.length - 64, 0) // 16), label="at") * 16
+        opcode = data.draw(
+            st.sampled_from([0, 1, 8, 9, 10, 16, 17, 18, 24, 37, 99]), label="opcode"
+        )
+        ctrl = bytes((0, 0, 0, opcode)) + (qp.handle << 8 | 2).to_bytes(4, "big") + b"\0\0\0\x08"
+        wqe = (ctrl + data.draw(st.binary(max_size=52), label="rest"))[: qp.buffer.length - at]
+        qp.buffer.write(at, wqe)
+        counters = data.draw(st.tuples(st.integers(0, 5), st.integers(0, 5)), label="counters")
+        self.memory.write(qp.ctx.dbr_addr, b"".join(c.to_bytes(4, "big") for c in counters))
+        self.function.bar_write(0, self.driver.uar << 12 | 0x800, ctrl[:8])
+        self.driver.bar.settle()
+
+    @rule(offset=FRONT, data=st.binary(min_size=1, max_size=16))
+    def access_bar(self, offset, data):
+        self.function.bar_write(0, offset, data)
+        read = self.function.bar_read(0, offset, len(data))
+        assert len(read) == len(data)
+        self.driver.bar.settle()
+        self.driver.attach()
+
+    @rule(data=st.data(), count=st.integers(2, 8))
+    def many_commands(self, data, count):
+        for _ in range(count):
+            self.command(data)
+
+    @rule(offset=CONFIG, data=st.binary(min_size=1, max_size=4))
+    def access_config(self, offset, data):
+        self.function.config_write(offset, data)
+        assert len(self.function.config_read(offset, len(data))) == len(data)
+        if self.hca is not self.hca_of_driver:
+            assert not any(self.hca.tables)
+            self.probe()
+
+    @rule(event=st.sampled_from(EventType), count=st.integers(1, 3))
+    def event(self, event, count):
+        for _ in range(count):
+            self.hca.raise_event(event, bytes(28))
+
+    @rule(ms=st.integers(1, 300))
+    def wait(self, ms):
+        self.clock.advance(ms * 1_000_000)
+        self.driver.bar.settle()
+
+    @invariant()
+    def no_internal_error(self):
+        assert self.hca.internal_errors == 0
+
+    @invariant()
+    def references_add_up(self):
+        refs = Counter()
+        for table in self.hca.tables:
+            for item in table:
+                refs.update(item.holds())
+        for table in self.hca.tables:
+            for item in table:
+                assert item.refs == refs.pop(item, 0), item
+        assert not refs, "something dead is still referred to"
+
+    @invariant()
+    def rings_have_one_owner_for_each_entry(self):
+        for eq in self.hca.eqs:
+            check_ring(eq, EQE_BYTES)
+        for cq in self.hca.cqs:
+            check_ring(cq, cq.stride, empty=CqeOpcode.INVALID)
+
+
+@pytest.mark.timeout(600)  # a failure takes minutes to be made small
+def test_any_driver(caplog):
+    caplog.set_level(logging.ERROR)
+    limits = settings(max_examples=150, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(AnyDriver, settings=limits)

@@ -1,0 +1,163 @@
+"""ACCESS_REG: each register that is there, and all that is refused (core/port.c)."""
+
+import pytest
+
+from emu.models import MODELS
+from firmware_cmds.reg import IB_PORT_COUNTERS, READ, REGISTERS, WRITE
+from layouts import reg
+from layouts.enums import CapMask1, Op, PhysState, RegId, Status
+
+DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")
+IB, ETHERNET = 1, 4
+
+
+def test_mtu_is_what_infiniband_allows(driver):
+    pmtu = driver.read_register(RegId.PMTU, reg.pmtu_reg, local_port=1)
+    assert (pmtu.max_mtu, pmtu.admin_mtu, pmtu.oper_mtu) == (4096, 4096, 4096)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_link_is_the_models(cold, function, name):
+    function.hca.model = model = MODELS[name]
+    function.hca.port.proto_oper = model.ib_proto_oper
+    ptys = cold.probe().read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
+    assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (4, model.ib_proto_oper)
+    assert (ptys.ib_link_width_capability, ptys.ib_proto_capability) == (4, model.ib_proto_oper)
+
+
+def test_link_that_is_down_has_no_speed(driver, function):
+    function.hca.port.phys_state = PhysState.POLLING
+    ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
+    assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (0, 0)
+    assert ptys.ib_proto_capability
+    paos = driver.read_register(RegId.PAOS, reg.paos_reg, local_port=1)
+    assert (paos.admin_status, paos.oper_status) == (1, 2)
+
+
+def test_no_ethernet_on_an_infiniband_port(driver):
+    ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=ETHERNET)
+    assert (ptys.eth_proto_oper, ptys.ib_proto_oper) == (0, 0)
+
+
+def test_port_is_up(driver):
+    paos = driver.read_register(RegId.PAOS, reg.paos_reg, local_port=1)
+    assert (paos.admin_status, paos.oper_status) == (1, 1)
+
+
+def test_virtual_lanes_in_a_code_that_the_driver_knows(driver):
+    pvlc = driver.read_register(RegId.PVLC, reg.pvlc_reg, local_port=1)
+    assert pvlc.vl_hw_cap in (1, 2, 4, 8, 15)
+    assert pvlc.vl_operational == pvlc.vl_hw_cap
+
+
+def test_capability_mask_is_the_ports(driver):
+    pcap = driver.read_register(RegId.PCAP, reg.pcap_reg, local_port=1)
+    assert pcap.port_capability_mask[3] & CapMask1.SYS_IMAGE_GUID_SUP
+
+
+def test_capability_bits_of_the_stack_can_be_written(driver, function):
+    """The driver's mask comes in the first word, with the device's own bits in it."""
+    before = function.hca.port.cap_mask1
+    reg_data = reg.pcap_reg.new(port_capability_mask=[CapMask1.CM_SUP | 1 << 27, 0, 0, 0])
+    assert driver.write_register(RegId.PCAP, bytes(reg_data)).status == Status.OK
+    assert function.hca.port.cap_mask1 == before | CapMask1.CM_SUP
+    assert driver.write_register(RegId.PCAP, bytes(reg.pcap_reg.size)).status == Status.OK
+    assert function.hca.port.cap_mask1 == before
+
+
+def link_downed(driver, **fields):
+    ppcnt = driver.read_register(RegId.PPCNT, reg.ppcnt_reg, grp=IB_PORT_COUNTERS, **fields)
+    return reg.ib_port_cntrs_grp_data_layout.view(ppcnt.counter_set).link_downed_counter
+
+
+def test_failures_of_the_link_are_counted_until_they_are_cleared(driver, function):
+    assert link_downed(driver) == 0
+    for up in (False, False, True, False):
+        function.hca.set_link(up=up)
+    assert link_downed(driver, clr=1) == 2
+    assert link_downed(driver) == 0
+    function.hca.set_link(up=True)
+    function.hca.set_link(up=False)
+    assert link_downed(driver) == 1
+
+
+def test_counter_group_that_is_not_there(refused):
+    data = bytes(reg.ppcnt_reg.new(grp=0x12))
+    refused(
+        Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=READ, register_id=RegId.PPCNT,
+        extra=data, out_extra=len(data),
+    )  # fmt: skip
+
+
+def test_node_description_is_kept(driver):
+    assert driver.read_register(RegId.NODE_DESC, reg.node_desc_reg).desc.startswith(b"ConnectX-6, ")
+    assert driver.write_register(RegId.NODE_DESC, DESCRIPTION).status == Status.OK
+    assert driver.read_register(RegId.NODE_DESC, reg.node_desc_reg).desc == DESCRIPTION
+
+
+def test_endianness_can_be_written_only(driver, refused):
+    assert driver.write_register(RegId.HOST_ENDIANNESS, bytes(16)).status == Status.OK
+    refused(
+        Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=READ, register_id=RegId.HOST_ENDIANNESS,
+        extra=bytes(16), out_extra=16,
+    )  # fmt: skip
+
+
+NEEDED = {RegId.PPCNT: {"grp": IB_PORT_COUNTERS}}
+"""Registers that say nothing when they are asked with zeros."""
+
+
+def access(register, op_mod, size, room=None):
+    given = REGISTERS[register].layout.new(**NEEDED[register]).buf if register in NEEDED else b""
+    return {
+        "op_mod": op_mod,
+        "register_id": register,
+        "extra": bytes(given).ljust(size, b"\0")[:size],
+        "out_extra": size if room is None else room,
+    }
+
+
+@pytest.mark.parametrize(
+    "register", [RegId.MFRL, RegId.PPLM, RegId.MCAM, RegId.DTOR, 0, 0xFFFF], ids=hex
+)
+@pytest.mark.parametrize("op_mod", [READ, WRITE])
+def test_register_that_is_not_there(refused, register, op_mod):
+    refused(Status.BAD_PARAM_ERR, Op.ACCESS_REG, **access(register, op_mod, 256))
+
+
+@pytest.mark.parametrize("register", REGISTERS, ids=lambda register: RegId(register).name)
+@pytest.mark.parametrize("op_mod", [READ, WRITE, 2, 0xFFFF])
+def test_access_that_a_register_does_not_allow(driver, refused, register, op_mod):
+    """Everything that is not declared is refused; what is declared works."""
+    known = REGISTERS[register]
+    fields = access(register, op_mod, known.layout.size)
+    if {READ: known.read, WRITE: known.write}.get(op_mod):
+        driver.must(Op.ACCESS_REG, **fields)
+    else:
+        refused(Status.BAD_PARAM_ERR, Op.ACCESS_REG, **fields)
+
+
+@pytest.mark.parametrize("register", REGISTERS, ids=lambda register: RegId(register).name)
+def test_data_shorter_than_the_register(refused, register):
+    known = REGISTERS[register]
+    op_mod = READ if known.read else WRITE
+    size = known.layout.size
+    for given in (0, size - 4):
+        fields = access(register, op_mod, given, room=size)
+        refused(Status.BAD_INP_LEN_ERR, Op.ACCESS_REG, **fields)
+    for room in (0, size - 4):
+        fields = access(register, op_mod, size, room)
+        refused(Status.BAD_OUTP_LEN_ERR, Op.ACCESS_REG, **fields)
+
+
+PORT_REGISTERS = [register for register in REGISTERS if 0x5000 <= register < 0x6000]
+
+
+@pytest.mark.parametrize("register", PORT_REGISTERS, ids=lambda register: RegId(register).name)
+@pytest.mark.parametrize("port", [2, 255])
+def test_port_that_is_not_there(refused, register, port):
+    data = bytes(REGISTERS[register].layout.new(local_port=port).buf)
+    refused(
+        Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=READ, register_id=register,
+        extra=data, out_extra=len(data),
+    )  # fmt: skip

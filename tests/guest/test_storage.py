@@ -1,0 +1,28 @@
+"""The kernel's own storage over the adapter: nvme-rdma and NFS over RDMA, by the examples."""
+
+from pathlib import Path
+
+import pytest
+
+from emu.guest import Guest, GuestOptions
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "storage"
+
+
+@pytest.fixture(scope="module")
+def storage_guest(suite):
+    options = GuestOptions(suite=suite, devices=("connectx6-vf",), share=EXAMPLES)
+    with Guest(options) as guest:
+        yield guest
+
+
+def test_nvme_over_rdma(storage_guest):
+    result = storage_guest.run("sh /mnt/share/nvme-rdma.sh", timeout=240).check()
+    assert "2m in blocks of 4k written and verified" in result.stdout
+    assert "16m in blocks of 256k written and verified" in result.stdout
+    assert result.stdout.endswith("nvme-rdma: unloaded\n")
+
+
+def test_nfs_over_rdma(storage_guest):
+    result = storage_guest.run("sh /mnt/share/nfs-rdma.sh", timeout=240).check()
+    assert "are the same after mounting again" in result.stdout

@@ -1,0 +1,246 @@
+"""What scripts/bench makes of the outputs it reads and of the numbers it has."""
+
+import itertools
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench.d"))
+
+import machine
+import perftest
+import probe
+import tables
+import verbs
+from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
+from machine import Quiet
+
+# As perftest 24.07 prints them.
+BANDWIDTH = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ Number of qps   : 1\t\tTransport type : IB
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]
+ 65536      1000             1658.19            1487.34\t\t     0.023797
+---------------------------------------------------------------------------------------
+"""
+LATENCY = """\
+                    RDMA_Write Latency Test
+---------------------------------------------------------------------------------------
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\
+    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 2       5000          21.85          36927.04      44.24    \t       654.31      \
+\t1537.92\t\t6809.60 \t\t22341.13
+---------------------------------------------------------------------------------------
+"""
+PINGPONG = """\
+  local address:  LID 0x0001, QPN 0x000042, PSN 0x7b2e1f, GID ::
+  remote address: LID 0x0001, QPN 0x000043, PSN 0x5c9a01, GID ::
+8192000 bytes in 0.07 seconds = 906.91 Mbit/sec
+1000 iters in 0.07 seconds = 72.26 usec/iter
+"""
+
+
+class TestPerftest:
+    def test_average_bandwidth(self):
+        assert perftest.bandwidth(BANDWIDTH) == 1487.34
+
+    def test_message_rate_in_thousands(self):
+        assert perftest.message_rate(BANDWIDTH) == pytest.approx(23.797)
+
+    def test_median_latency(self):
+        assert perftest.latency(LATENCY) == 44.24
+
+    def test_pingpong(self):
+        assert perftest.pingpong(PINGPONG) == 72.26
+
+    @pytest.mark.parametrize(
+        ("read", "output"),
+        [
+            (perftest.latency, BANDWIDTH),
+            (perftest.bandwidth, LATENCY),
+            (perftest.pingpong, LATENCY),
+            (perftest.bandwidth, ""),
+        ],
+    )
+    def test_output_of_something_else(self, read, output):
+        with pytest.raises(perftest.OutputError, match="no "):
+            read(output)
+
+    @pytest.mark.parametrize("number", ["inf", "-nan", "0.00", "-1.00", "x"])
+    def test_number_that_cannot_be(self, number):
+        with pytest.raises(perftest.OutputError, match="is no measurement"):
+            perftest.latency(LATENCY.replace("44.24", number))
+
+    def test_line_that_is_cut_off(self):
+        with pytest.raises(perftest.OutputError):
+            perftest.bandwidth(BANDWIDTH.replace("1487.34", ""))
+
+
+class TestRow:
+    def test_medians_and_ratio(self):
+        row = Row("", "us", [3, 1, 2], [8, 4])
+        assert (row.value, row.other, row.ratio) == (2, 6, 2 / 6)
+
+    def test_nothing_measured(self):
+        row = Row("", "us", [], [1.0], Goal(1))
+        assert (row.value, row.ratio, row.verdict) == (None, None, "not measured")
+
+    def test_other_side_of_zero_has_no_ratio(self):
+        assert Row("", "us", [1.0], [0.0]).ratio is None
+
+    @pytest.mark.parametrize(
+        ("goal", "verdict"),
+        [
+            (Goal(2), "met"),
+            (Goal(1.9), "missed"),
+            (Goal(2, at_least=True), "met"),
+            (ratio_at_least(0.5), "met"),
+            (ratio_at_least(0.51), "missed"),
+            (ratio_at_most(0.5), "met"),
+            (ratio_at_most(0.49), "missed"),
+            (None, ""),
+        ],
+    )
+    def test_verdict(self, goal, verdict):
+        assert Row("", "us", [2.0], [4.0], goal).verdict == verdict
+
+    def test_goals_as_text(self):
+        assert [str(goal) for goal in (Goal(2.5), ratio_at_least(20))] == ["<= 2.5", ">= 20 x"]
+
+    @given(st.lists(st.floats(0, 1e9), min_size=1))
+    def test_median_lies_inside(self, samples):
+        assert min(samples) <= median(samples) <= max(samples)
+
+
+@pytest.fixture
+def report():
+    rows = [
+        Row("write", "MiB/s", [1500.0, 1400.0, 1450.0], [70.0], ratio_at_least(20)),
+        Row("send", "us", [52.25], [40.0], ratio_at_most(1.2)),
+        Row("pingpong", "us", [72.26], []),
+    ]
+    section = Section("verbs", "Verbs", rows, "HCA", "rxe", ["A remark."])
+    return Report(["2 processors."], [section])
+
+
+class TestTables:
+    def test_cells(self, report):
+        assert tables.cells(report.sections[0]) == [
+            ["", "unit", "HCA", "rxe", "ratio", "goal", ""],
+            ["write", "MiB/s", "1,450", "70.0", "20.7", ">= 20 x", "met"],
+            ["send", "us", "52.2", "40.0", "1.31", "<= 1.2 x", "missed"],
+            ["pingpong", "us", "72.3", "-", "-", "", ""],
+        ]
+
+    def test_columns_that_nobody_fills_are_left_out(self):
+        section = Section("x", "X", [Row("memory", "MiB", [18.0])])
+        assert tables.cells(section) == [["", "unit", "median"], ["memory", "MiB", "18.0"]]
+
+    def test_markdown(self, report):
+        assert tables.markdown(report).splitlines() == [
+            "2 processors.",
+            "",
+            "**Verbs**",
+            "",
+            "|  | unit | HCA | rxe | ratio | goal |  |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| write | MiB/s | 1,450 | 70.0 | 20.7 | >= 20 x | met |",
+            "| send | us | 52.2 | 40.0 | 1.31 | <= 1.2 x | missed |",
+            "| pingpong | us | 72.3 | - | - |  |  |",
+            "",
+            "A remark.",
+        ]
+
+    def test_stored_report_gives_the_same_tables(self, report):
+        stored = json.loads(json.dumps(report.to_json()))
+        assert tables.markdown(Report.from_json(stored)) == tables.markdown(report)
+
+    def test_json_holds_medians_and_ratios(self, report):
+        row = report.to_json()["sections"][0]["rows"][0]
+        assert (row["median"], row["median_of_others"], row["verdict"]) == (1450, 70, "met")
+        assert row["ratio"] == pytest.approx(20.714, abs=1e-3)
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [(None, "-"), (0.0, "0.00"), (9.994, "9.99"), (12.34, "12.3"), (1234.5, "1,234")],
+    )
+    def test_figure(self, value, text):
+        assert tables.figure(value) == text
+
+
+class TestProbe:
+    SAMPLES = {  # noqa: RUF012  # read only
+        "with": [1.5, 1.25], "without": [1.0, 1.0], "filled": [2.0, 2.25], "mkeys": [6120, 6120],
+    }  # fmt: skip
+
+    def test_modprobe_alone_is_subtracted(self):
+        active, filled, without = probe.probe_rows("PF", self.SAMPLES, Goal(2.5))
+        assert (active.value, filled.value, without.value) == (0.375, 1.125, 1.0)
+        assert active.verdict == "met"
+
+    def test_function_without_a_cache(self):
+        rows = probe.probe_rows("VF", self.SAMPLES | {"mkeys": [0, 0]}, Goal(1))
+        assert [row.name for row in rows] == [
+            "VF: probe until the port is ACTIVE",
+            "VF: modprobe without a function",
+        ]
+
+
+class TestQuiet:
+    @pytest.fixture
+    def shares(self, monkeypatch):
+        """Others' shares from now on, one for each meter that is read; a meter a second."""
+        seconds = itertools.count()
+        clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None)
+        monkeypatch.setattr(machine, "time", clock)
+        readings = []
+        meter = SimpleNamespace(others_share=lambda: readings.pop(0))
+        monkeypatch.setattr(machine, "Meter", lambda: meter)
+        return readings
+
+    def test_without_a_limit_the_first_sample_counts(self, shares):
+        shares += [0.9]
+        quiet = Quiet()
+        assert quiet.take(lambda: "sample") == "sample"
+        assert quiet.shares == [0.9]
+
+    def test_noisy_sample_is_taken_again(self, shares):
+        shares += [0.0, 0.5, 0.0, 0.1]
+        samples = iter("ab")
+        assert Quiet(limit=0.1, patience=60).take(lambda: next(samples)) == "b"
+
+    def test_quietest_sample_counts_when_patience_ends(self, shares):
+        shares += [0.0, 0.3, 0.0, 0.2, 0.0, 0.4]
+        samples = iter("abc")
+        quiet = Quiet(limit=0.1, patience=6)
+        assert quiet.take(lambda: next(samples)) == "b"
+        assert quiet.shares == [0.2]
+
+    def test_waits_for_a_quiet_moment(self, shares):
+        shares += [0.5, 0.5, 0.0, 0.0]
+        assert Quiet(limit=0.1, patience=60).take(lambda: len(shares)) == 1
+
+
+def test_meter_does_not_count_our_own_work():
+    meter, start, busy = machine.Meter(), time.monotonic(), 0.3
+    until = time.process_time() + busy
+    while time.process_time() < until:
+        pass
+    processors = os.cpu_count() or 1
+    ours = busy / (time.monotonic() - start) / processors
+    assert meter.others_share() <= 1.1 - ours
+
+
+def test_every_verbs_test_has_a_name_of_its_own():
+    names = [test.name for test in verbs.TESTS]
+    assert len(set(names)) == len(names)

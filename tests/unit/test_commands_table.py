@@ -1,0 +1,69 @@
+"""The registry of commands: its README, its structures and their names."""
+
+from pathlib import Path
+
+import pytest
+
+import firmware_cmds
+from emu.registry import Command, command
+from firmware_cmds import TABLE
+from firmware_cmds.table import markdown
+from layouts.enums import Op
+from layouts.registry import structures
+
+README = Path(firmware_cmds.__file__).with_name("README.md")
+OTHER_NAMES = {
+    Op.ACCESS_REG: "access_register",
+    Op.SQD_RTS_QP: "sqd2rts_qp",
+    Op._2ERR_QP: "qp_2err",
+    Op._2RST_QP: "qp_2rst",
+}
+"""Where mlx5_ifc.h calls the structures otherwise than the opcode."""
+
+
+@pytest.fixture(params=TABLE.values(), ids=lambda entry: entry.name)
+def entry(request):
+    return request.param
+
+
+def test_readme_is_current():
+    assert README.read_text() == markdown(TABLE), "run scripts/gen-commands-table"
+
+
+def test_readme_has_a_line_for_each_command(entry):
+    (line,) = [line for line in markdown(TABLE).splitlines() if f"| {entry.op:#05x} |" in line]
+    assert f"| {entry.name} |" in line
+    assert entry.layout_in.prm_name in line
+
+
+def test_every_handler_says_what_it_does(entry):
+    assert entry.handler.__doc__
+
+
+def test_structures_carry_the_opcodes_name(entry):
+    name = OTHER_NAMES.get(entry.op, entry.op.name.lower())
+    assert (entry.layout_in.prm_name, entry.layout_out.prm_name) == (f"{name}_in", f"{name}_out")
+
+
+def test_table_is_keyed_by_opcode(entry):
+    assert TABLE[entry.op] is entry
+    assert isinstance(entry, Command)
+
+
+def test_table_is_read_only(entry):
+    with pytest.raises(TypeError):
+        TABLE[entry.op] = entry
+
+
+def test_opcode_has_one_handler(entry):
+    with pytest.raises(ValueError, match="is already answered by"):
+        command(entry.op, entry.layout_in, entry.layout_out)(lambda hca, cmd, out: None)
+
+
+@pytest.mark.parametrize("name", [name for name in structures() if name.endswith("_in")])
+def test_every_input_has_its_output(name):
+    """And both begin as every command does."""
+    given, answered = structures()[name], structures()[name.removesuffix("_in") + "_out"]
+    assert given.fields[0].name == "opcode"
+    assert {"op_mod"} <= {field.name for field in given.fields}
+    assert [field.name for field in answered.fields[:2]] == ["status", "syndrome"]

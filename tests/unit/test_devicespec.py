@@ -1,0 +1,68 @@
+"""Device specifications of the command line."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.devicespec import BASE_GUID, MAX_LID, DeviceSpecError, parse
+from emu.models import DEFAULT_MODEL, MODELS
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_by_its_name(name):
+    assert parse(name).model is MODELS[name]
+
+
+@pytest.mark.parametrize("text", ["", ",lid=9"])
+def test_default_model(text):
+    assert parse(text).model is MODELS[DEFAULT_MODEL]
+
+
+def test_defaults_differ_by_index():
+    first, second = parse("", 0).options, parse("", 1).options
+    assert (first.guid, first.lid, first.boot_pages) == (BASE_GUID, 1, 0)
+    assert (second.guid, second.lid) == (BASE_GUID + 16, 2)
+
+
+def test_settings_in_any_base_and_order():
+    options = parse("connectx7-vf,pages=16,guid=0x1234,lid=0b11", 5).options
+    assert (options.guid, options.lid, options.boot_pages) == (0x1234, 3, 16)
+
+
+@pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
+def test_limits_are_inside(text):
+    parse(f",{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("connectx4", "unknown model 'connectx4'; known are connectx5, "),
+        (",lid", "'lid' is none of guid=N, lid=N, pages=N"),
+        (",", "'' is none of"),
+        (",speed=9", "'speed=9' is none of"),
+        (",LID=9", "'LID=9' is none of"),
+        (",lid=", "lid='' is not a number"),
+        (",lid=ten", "lid='ten' is not a number"),
+        (",lid=1=2", "lid='1=2' is not a number"),
+        (",lid=0", f"lid=0x0 is not between 0x1 and {MAX_LID:#x}"),
+        (f",lid={MAX_LID + 1}", f"lid={MAX_LID + 1:#x} is not between"),
+        (",lid=-1", "lid=-0x1 is not between"),
+        (",guid=0", "guid=0x0 is not between"),
+        (f",guid={1 << 64}", "is not between"),
+        (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
+    ],
+)
+def test_complaint_names_the_wrong_part(text, complaint):
+    with pytest.raises(DeviceSpecError) as caught:
+        parse(text)
+    assert complaint in str(caught.value)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    """With a message, and never with another exception."""
+    with contextlib.suppress(DeviceSpecError):
+        parse(text)

@@ -1,0 +1,29 @@
+"""Refusals: their texts and the syndromes made of them."""
+
+import pytest
+
+import emu
+import firmware_cmds
+from emu.errors import CmdError, syndrome_of
+from emu.reasons import collect
+from layouts.enums import Status
+
+
+def test_detail_stays_out_of_the_syndrome():
+    first = CmdError(Status.BAD_RES_ERR, "no such pd", "0x1")
+    second = CmdError(Status.BAD_RES_ERR, "no such pd", "0x2")
+    assert first.syndrome == second.syndrome == syndrome_of("no such pd")
+    assert str(first) == "no such pd (0x1)"
+    assert str(CmdError(Status.BAD_RES_ERR, "no such pd")) == "no such pd"
+
+
+@pytest.mark.parametrize("reason", ["", "no such pd", "x" * 1000])
+def test_syndrome_has_24_bits_and_is_never_zero(reason):
+    assert 0 < syndrome_of(reason) < 1 << 24
+
+
+def test_each_reason_has_a_syndrome_of_its_own():
+    """A number in dmesg must lead back to one sentence."""
+    texts = {reason.text for reason in collect([emu, firmware_cmds])}
+    assert len(texts) > 50
+    assert len({syndrome_of(text) for text in texts}) == len(texts)

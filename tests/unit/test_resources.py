@@ -1,0 +1,139 @@
+"""Tables of objects: handles, bounds, references."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import CmdError
+from emu.resources import Object, Table
+from layouts.enums import Status
+
+
+class Thing(Object):
+    """Holds whatever it is given."""
+
+    __slots__ = ("_held",)
+    kind = "thing"
+
+    def __init__(self, *held):
+        super().__init__()
+        self._held = held
+
+    def holds(self):
+        return self._held
+
+
+def refused(status, call, *arguments):
+    with pytest.raises(CmdError) as caught:
+        call(*arguments)
+    assert caught.value.status == status
+    return str(caught.value)
+
+
+@pytest.fixture
+def table():
+    return Table("thing", 3, 6)
+
+
+def test_handles_count_up_from_the_first(table):
+    things = [Thing() for _ in range(3)]
+    assert [table.add(thing) for thing in things] == [3, 4, 5]
+    assert [thing.handle for thing in things] == [3, 4, 5]
+    assert list(table) == things
+    assert len(table) == 3
+
+
+def test_empty_table_is_false(table):
+    assert not table
+    table.add(Thing())
+    assert table
+
+
+def test_full_table(table):
+    for _ in range(3):
+        table.check_room()
+        table.add(Thing())
+    assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (3 live)"
+    refused(Status.NO_RES_ERR, table.add, Thing())
+    assert len(table) == 3
+
+
+@pytest.mark.parametrize(("first", "limit"), [(3, 3), (3, 0)])
+def test_table_without_room(first, limit):
+    refused(Status.NO_RES_ERR, Table("thing", first, limit).add, Thing())
+
+
+def test_lookup(table):
+    thing = Thing()
+    handle = table.add(thing)
+    assert table.get(handle) is thing
+    assert table.need(handle) is thing
+    assert table.get(handle + 1) is None
+    assert refused(Status.BAD_RES_ERR, table.need, 0x77) == "no such thing (0x77)"
+
+
+def test_removed_object_is_gone(table):
+    thing = Thing()
+    handle = table.add(thing)
+    assert table.remove(handle) is thing
+    assert table.get(handle) is None
+    refused(Status.BAD_RES_ERR, table.remove, handle)
+
+
+def test_freed_handle_comes_back_last(table):
+    """A stale handle stays invalid for as long as possible."""
+    for _ in range(2):
+        table.add(Thing())
+    for handle in (4, 3):
+        table.remove(handle)
+    assert [table.add(Thing()) for _ in range(3)] == [5, 4, 3]
+
+
+def test_object_that_is_referred_to_stays(table):
+    thing = Thing()
+    handle = table.add(thing)
+    others = Table("other", 1, 10)
+    first, second = Thing(thing), Thing(thing)
+    others.add(first)
+    others.add(second)
+    assert thing.refs == 2
+    said = refused(Status.RES_BUSY, table.remove, handle)
+    assert said == "thing is still in use (thing 0x3: 2 references)"
+    assert table.get(handle) is thing
+    others.remove(first.handle)
+    others.remove(second.handle)
+    assert thing.refs == 0
+    table.remove(handle)
+
+
+def test_refused_add_counts_no_reference():
+    held, full = Thing(), Table("other", 1, 1)
+    refused(Status.NO_RES_ERR, full.add, Thing(held))
+    assert held.refs == 0
+
+
+def test_object_holds_nothing_and_says_what_it_is():
+    thing = Object()
+    assert thing.holds() == ()
+    thing.handle = 0x12
+    assert repr(thing) == "object 0x12"
+
+
+@given(steps=st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=60))
+def test_any_sequence(steps):
+    """None adds, a number removes; a plain dictionary says what has to come out."""
+    table, model = Table("thing", 2, 8), {}
+    for step in steps:
+        if step is None and len(model) < 6:
+            thing = Thing()
+            handle = table.add(thing)
+            assert handle not in model
+            assert 2 <= handle < 8
+            model[handle] = thing
+        elif step is None:
+            refused(Status.NO_RES_ERR, table.add, Thing())
+        elif step in model:
+            assert table.remove(step) is model.pop(step)
+        else:
+            refused(Status.BAD_RES_ERR, table.remove, step)
+        assert {item.handle: item for item in table} == model
