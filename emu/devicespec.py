@@ -1,12 +1,12 @@
 """How the command line names a device: ``MODEL[,KEY=VALUE]...``.
 
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
-of the function.
+of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emu.hca import HcaOptions
 from emu.models import DEFAULT_MODEL, MODELS, Model
@@ -30,6 +30,8 @@ class DeviceSpec:
 
     model: Model
     options: HcaOptions
+    chosen: frozenset[str] = frozenset()
+    """The settings that were named; the others are defaults."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
@@ -41,16 +43,26 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     model = MODELS.get(name or DEFAULT_MODEL)
     if model is None:
         raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
-    values = {"guid": BASE_GUID + 16 * index, "lid": 1 + index, "pages": 0}
+    chosen: set[str] = set()
+    values = {"guid": BASE_GUID + 16 * index, "lid": 1 + index, "pages": 0, "ib_virt": 1}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key not in values:
             raise DeviceSpecError(f"{setting!r} is none of {', '.join(f'{k}=N' for k in values)}")
         values[key] = _number(key, value)
-    return DeviceSpec(model, HcaOptions(values["guid"], values["lid"], values["pages"]))
+        chosen.add(key)
+    options = HcaOptions(values["guid"], values["lid"], values["pages"])
+    if not values["ib_virt"]:
+        model = replace(model, general={**model.general, "ib_virt": 0})
+    return DeviceSpec(model, options, frozenset(chosen))
 
 
-_LIMITS = {"guid": (1, (1 << 64) - 1), "lid": (1, MAX_LID), "pages": (0, MAX_BOOT_PAGES)}
+_LIMITS = {
+    "guid": (1, (1 << 64) - 1),
+    "lid": (1, MAX_LID),
+    "pages": (0, MAX_BOOT_PAGES),
+    "ib_virt": (0, 1),
+}
 
 
 def _number(key: str, text: str) -> int:

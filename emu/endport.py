@@ -48,6 +48,11 @@ def mtu_code(mtu: int) -> int:
     return mtu.bit_length() - 8
 
 
+def _up_to(bit: int) -> int:
+    """A speed or width and all that are slower, in a field with a bit for each."""
+    return max(bit * 2 - 1, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPort:
     """One port of the subnet. Speed and width are in PTYS encoding, GUIDs numbers."""
@@ -105,14 +110,15 @@ class EndPort:
         cap_mask = self.cap_mask | (_EXTENDED_SPEEDS_SUP | _CAP_MASK2_SUP if extended else 0)
         info = port_info.new(
             gid_prefix=LINK_LOCAL_PREFIX, lid=self.lid, sm_lid=self.sm_lid, cap_mask=cap_mask,
-            local_port_num=self.port_num, link_width_enabled=width, link_width_supported=width,
-            link_width_active=width, link_speed_supported=speed, port_state=self.state,
+            local_port_num=self.port_num, link_width_enabled=_up_to(width),
+            link_width_supported=_up_to(width), link_width_active=width,
+            link_speed_supported=_up_to(speed), port_state=self.state,
             port_physical_state=self.phys_state, link_down_default_state=PhysState.POLLING,
-            link_speed_active=speed, link_speed_enabled=speed, neighbor_mtu=self.mtu_code,
+            link_speed_active=speed, link_speed_enabled=_up_to(speed), neighbor_mtu=self.mtu_code,
             mtu_cap=self.mtu_code, vl_cap=VL0_TO_VL7, operational_vls=VL0_TO_VL7,
             guid_cap=GID_TABLE_ENTRIES, subnet_timeout=self.subnet_timeout,
             cap_mask2=_CAP_MASK2.get(self.speed, 0), link_speed_ext_active=extended,
-            link_speed_ext_supported=extended, link_speed_ext_enabled=extended,
+            link_speed_ext_supported=_up_to(extended), link_speed_ext_enabled=_up_to(extended),
         )  # fmt: skip
         return bytes(info)
 

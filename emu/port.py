@@ -104,10 +104,13 @@ class Port:
         return self.phys_state is PhysState.LINK_UP
 
     def gid(self, index: int) -> bytes:
-        """Entry of the GID table: the link-local GID at 0, zero elsewhere."""
-        if index:
-            return bytes(16)
-        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + self.guid.to_bytes(8, "big")
+        """Entry of the GID table: the subnet's prefix, and our GUID at 0, none elsewhere.
+
+        Linux takes the prefix from whichever entry it reads last (cache.c:
+        config_non_roce_gid_cache), so the unused ones need it as well.
+        """
+        guid = self.guid if index == 0 else 0
+        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + guid.to_bytes(8, "big")
 
     def pkey(self, index: int) -> int:
         """Entry of the P_Key table, 0 where it is empty."""

@@ -11,11 +11,13 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.devicespec import DeviceSpec
 from emu.fabric.local import LocalFabric
+from emu.fabric.protocol import Identity
+from emu.fabric.sockets import SocketFabric
 from emu.function import Function
 from emu.ports import Clock
 from emu.trace import Tracer
@@ -50,21 +52,32 @@ class Server:
         endpoints: Sequence[Endpoint],
         transport: str = DEFAULT_TRANSPORT,
         tracer: Callable[[int, Clock], Tracer] | None = None,
+        fabric: str | None = None,
     ) -> None:
-        """``tracer`` makes the tracer of the function with a given index, on its clock."""
+        """``tracer`` makes the tracer of the function with a given index, on its clock.
+
+        ``fabric`` names one that other processes have functions on as well; a LID or a GUID that a
+        specification leaves open is then chosen there. Raises :class:`FabricError` when it cannot
+        be joined.
+        """
         self.loop = Loop()
         self.functions: list[Function] = []
-        fabric = LocalFabric(self.loop)
-        for index, endpoint in enumerate(endpoints):
+        specs = [endpoint.spec for endpoint in endpoints]
+        self._sockets: SocketFabric | None = None
+        if fabric is not None:
+            self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)])
+            specs = [*map(_with_identity, specs, self._sockets.join())]
+        wire = self._sockets or LocalFabric(self.loop)
+        for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
             way = TRANSPORTS[transport](endpoint.socket)
             function = Function(
-                endpoint.spec.model,
-                endpoint.spec.options,
+                spec.model,
+                spec.options,
                 TABLE,
                 way.memory,
                 way.interrupts,
                 self.loop,
-                fabric,
+                wire,
                 tracer(index, self.loop) if tracer else None,
             )
             way.listen(function)
@@ -80,7 +93,19 @@ class Server:
 
     def close(self) -> None:
         """Close the sockets and say what was missing."""
+        if self._sockets is not None:
+            self._sockets.close()
         self.loop.close()
         for function in self.functions:
             for line in function.missing.lines():
                 log.warning("%s: touched but not modelled: %s", function.model.name, line)
+
+
+def _wanted(spec: DeviceSpec) -> Identity:
+    """What a specification wants to be called on a fabric."""
+    options, chosen = spec.options, spec.chosen
+    return Identity(options.lid if "lid" in chosen else 0, options.guid if "guid" in chosen else 0)
+
+
+def _with_identity(spec: DeviceSpec, given: Identity) -> DeviceSpec:
+    return replace(spec, options=replace(spec.options, lid=given.lid, guid=given.guid))

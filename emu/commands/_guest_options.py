@@ -40,6 +40,11 @@ _OPTIONS = (
     click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
     click.option("--transport", metavar="NAME", help="How the functions are served."),
     click.option(
+        "--fabric",
+        metavar="NAME",
+        help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
+    ),
+    click.option(
         "--memory",
         "memory_mib",
         type=int,
@@ -84,10 +89,14 @@ def guest_options(function: F) -> F:
 
 
 def to_options(
-    devices: tuple[str, ...], no_device: bool, transport: str | None, **rest: Any
+    devices: tuple[str, ...],
+    no_device: bool,
+    transport: str | None,
+    fabric: str | None,
+    **rest: Any,
 ) -> GuestOptions:
     """The choices as :class:`GuestOptions`, which checks them."""
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
-    if transport is None:
-        return options
-    return dataclasses.replace(options, server_options=("--transport", transport))
+    chosen = {"--transport": transport, "--fabric": fabric}
+    words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
+    return dataclasses.replace(options, server_options=tuple(words))

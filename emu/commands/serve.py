@@ -42,6 +42,11 @@ REPLY_TIMEOUT_MS = 60_000
     help="Who speaks vfio-user.",
 )
 @click.option(
+    "--fabric",
+    metavar="NAME",
+    help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+)
+@click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Record every command, register access, event and interrupt in this file.",
@@ -58,6 +63,7 @@ def serve(
     sockets: tuple[Path, ...],
     devices: tuple[str, ...],
     transport: str,
+    fabric: str | None,
     trace: Path | None,
     trace_format: str,
     verbose: bool,
@@ -80,7 +86,7 @@ def serve(
                 for index, socket in enumerate(sockets)
             ]
             tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
-            server = Server(endpoints, transport, tracer)
+            server = Server(endpoints, transport, tracer, fabric)
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)

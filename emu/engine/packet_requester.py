@@ -139,7 +139,7 @@ class PacketRequester:
     def _send_share(self) -> bool:
         qp, budget = self._link.qp, PACKETS_PER_TURN
         while budget > 0 and self._pause is None and qp.state is QpState.RTS:
-            if self.next == qp.psn:
+            if not self._window or self.next == qp.psn:
                 if not self._fetch():
                     return False
                 continue
@@ -411,7 +411,7 @@ class PacketRequester:
         self.una = una
         self._is_retrying = False
         qp.retries = qp.rnr_retries = 0
-        self._deadline = self._link.hca.clock.now_ns() + self._timeout_ns()
+        self._restart_clock()
         self._retire()
         if qp.state is QpState.RTS:
             self._link.hca.schedule(qp)
@@ -464,7 +464,7 @@ class PacketRequester:
             return
         self._is_retrying = True
         self._rewind()
-        self._deadline = self._link.hca.clock.now_ns() + self._timeout_ns()
+        self._restart_clock()
         self._link.hca.schedule(qp)
 
     def _rewind(self) -> None:
@@ -484,14 +484,16 @@ class PacketRequester:
             return
         self._rewind()
         self._pause = link.hca.clock.call_later(RNR_NAK_NS[code], self._go_on)
+        self._restart_clock(RNR_NAK_NS[code])
 
     def _go_on(self) -> None:
         self._pause = None
-        self._deadline = self._link.hca.clock.now_ns() + self._timeout_ns()
         self._link.hca.schedule(self._link.qp)
 
-    def _timeout_ns(self) -> int:
-        return TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << self._link.qp.ack_timeout)
+    def _restart_clock(self, pause_ns: int = 0) -> None:
+        """The requester waits for the whole timeout from now on, or from a pause's end."""
+        timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << self._link.qp.ack_timeout)
+        self._deadline = self._link.hca.clock.now_ns() + pause_ns + timeout_ns
 
     def _watch(self) -> None:
         """One timer runs while anything is not acknowledged; it looks at the deadline."""
@@ -499,8 +501,8 @@ class PacketRequester:
         if self._timer is not None or not qp.ack_timeout or self.una == qp.psn:
             return
         if qp.st is not QpType.UC and qp.state is QpState.RTS:
-            self._deadline = self._link.hca.clock.now_ns() + self._timeout_ns()
-            self._timer = self._link.hca.clock.call_later(self._timeout_ns(), self._look)
+            self._restart_clock()
+            self._set_timer()
 
     def _look(self) -> None:
         """The timer: time is up, or progress has moved the deadline."""
@@ -508,13 +510,15 @@ class PacketRequester:
         qp, clock = self._link.qp, self._link.hca.clock
         if self.una == qp.psn or qp.state is not QpState.RTS:
             return
-        left = self._deadline - clock.now_ns()
-        if left <= 0 and self._pause is None:
+        if self._deadline <= clock.now_ns():
             qp.count("local_ack_timeout_err")
             self._retry("no answer")
-            left = self._deadline - clock.now_ns()
         if qp.state is QpState.RTS:
-            self._timer = clock.call_later(max(left, 1), self._look)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        clock = self._link.hca.clock
+        self._timer = clock.call_later(self._deadline - clock.now_ns(), self._look)
 
 
 _ANSWERS: Mapping[Kind, Callable[[PacketRequester, Packet], None]] = {

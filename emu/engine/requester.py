@@ -89,13 +89,16 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     except LocalError as error:
         send_work.fail(hca, qp, wqe, error.syndrome, str(error))
     except Nak as nak:
-        send_work.fail(hca, qp, wqe, send_work.SYNDROMES[nak.code], f"peer: {nak}")
+        if qp.state is QpState.RTS:
+            send_work.fail(hca, qp, wqe, send_work.SYNDROMES[nak.code], f"peer: {nak}")
     except RnrNak as nak:
         _wait_for_receiver(hca, qp, wqe, nak)
     except Dropped as dropped:
         _wait_for_answer(hca, qp, wqe, dropped)
     else:
-        send_work.complete(hca, qp, wqe, length)
+        # A queue pair that has talked to itself and failed has flushed this request, too.
+        if qp.state is QpState.RTS:
+            send_work.complete(hca, qp, wqe, length)
         return length if qp.state is QpState.RTS else None
     return None
 

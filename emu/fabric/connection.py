@@ -28,7 +28,7 @@ MOST_BYTES = 4 * PAUSE_BYTES
 """Packets are dropped above this."""
 HARD_BYTES = 2 * max(MAX_BODY.values())
 """With so many bytes of everything else, the other side is given up."""
-LIFETIME_NS = 500_000_000
+LIFETIME_NS = 2_000_000_000
 _FLUSH_BYTES = 1 << 18
 _BUFFERS_PER_CALL = 256
 _READ_BYTES = 1 << 18

@@ -1,8 +1,8 @@
 """The program inside the guest: runs the host's commands and sends back what they say.
 
 It is the guest's first process, so it also reaps orphans, and its death is a kernel panic, which
-the host notices. Every command is the leader of its own process group and session, with
-pipes for its output: a virtio-serial port cannot be opened twice, so a command that opens
+the host notices. Every command is the leader of its own process group, with pipes for
+its output: a virtio-serial port cannot be opened twice, so a command that opens
 ``/dev/stderr`` could not have one. Output that a background process writes after its command has
 ended is dropped.
 

@@ -1,5 +1,6 @@
 """Gather and scatter lists, inline data, and messages that do not fit."""
 
+import itertools
 import random
 
 import pytest
@@ -74,7 +75,7 @@ def test_many_pieces_to_many_pieces(channel, source, target, gathered, scattered
     (received,) = channel.received()
     assert received.byte_cnt == channel.header + length
     assert read(target, to_parts)[channel.header :] == read(source, from_parts)
-    for (at, size), (following, _) in zip(to_parts, to_parts[1:]):
+    for (at, size), (following, _) in itertools.pairwise(to_parts):
         assert not any(target.read(at + size, following - at - size))
 
 

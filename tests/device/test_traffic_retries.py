@@ -4,7 +4,7 @@ import pytest
 from helpers.channels import Channel
 
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from layouts.enums import CqeSyndrome, Op, QpState, QpType
+from layouts.enums import CqeSyndrome, QpState, QpType
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 INFINITE = 7
@@ -204,7 +204,10 @@ def test_patience_with_silence_ends(ends, clock, how, count):
         clock.advance(TIMEOUT)
         channel.settle()
         assert channel.sender.cq.poll() is None
-    clock.advance(4 * TIMEOUT)
+    # Each attempt may take up to four times the timeout (9.7.6.1.3).
+    for _ in range(count + 1):
+        clock.advance(4 * TIMEOUT)
+        channel.settle()
     assert channel.failure() == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
     assert channel.sender.state == QpState.ERR
 
@@ -294,7 +297,7 @@ def test_gap_is_refused_until_patience_ends(ends, clock):
     channel.post_recv(target.sge())
     channel.send(b"gap")
     channel.settle()
-    clock.advance(8 * TIMEOUT)
+    clock.advance(4 * (2 + 1) * TIMEOUT)
     assert channel.failure() == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
     assert not any(target.read())
 

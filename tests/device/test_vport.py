@@ -7,6 +7,8 @@ from emu.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from layouts.enums import CapMask1, Op, PhysState, PortState, Status
 
 GUID = 0x0002_C903_00AB_CD01
+NO_GUID = bytes.fromhex("fe80000000000000") + bytes(8)
+"""An entry that is not in use has the subnet's prefix all the same."""
 LINK_LOCAL_GID = bytes.fromhex("fe80000000000000") + GUID.to_bytes(8, "big")
 QUERIES = (
     Op.QUERY_HCA_VPORT_CONTEXT,
@@ -79,13 +81,13 @@ def test_there_is_one_vport(refused, op, vport):
 def test_gid_by_index(driver, index):
     answer = driver.must(Op.QUERY_HCA_VPORT_GID, gid_index=index, out_extra=16)
     assert answer.gids_num == 1
-    assert answer.gid[0] == (LINK_LOCAL_GID if index == 0 else bytes(16))
+    assert answer.gid[0] == (LINK_LOCAL_GID if index == 0 else NO_GUID)
 
 
 def test_whole_gid_table(driver):
     answer = driver.must(Op.QUERY_HCA_VPORT_GID, gid_index=0xFFFF, out_extra=16 * GID_TABLE_ENTRIES)
     assert answer.gids_num == GID_TABLE_ENTRIES
-    assert list(answer.gid) == [LINK_LOCAL_GID] + [bytes(16)] * (GID_TABLE_ENTRIES - 1)
+    assert list(answer.gid) == [LINK_LOCAL_GID] + [NO_GUID] * (GID_TABLE_ENTRIES - 1)
 
 
 @pytest.mark.parametrize("index", [0, 1, PKEY_TABLE_ENTRIES - 1])

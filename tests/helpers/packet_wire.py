@@ -74,7 +74,7 @@ class PacketWire:
 
     def run(self):
         """Let everything through that is on its way now; False when nothing was."""
-        return any([self.deliver() for _ in range(len(self.frames))])
+        return any(self.deliver() for _ in range(len(self.frames)))
 
     def settle(self, most=100_000):
         """Run functions and deliver frames until nothing moves any more."""
@@ -83,4 +83,3 @@ class PacketWire:
             if not self.deliver() and not any(busy):
                 return
         raise AssertionError("the wire never falls silent")
-

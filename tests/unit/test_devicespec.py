@@ -31,6 +31,15 @@ def test_settings_in_any_base_and_order():
     assert (options.guid, options.lid, options.boot_pages) == (0x1234, 3, 16)
 
 
+def test_port_data_by_mad():
+    """Of the model, only the one capability differs."""
+    plain, old = parse("connectx6").model, parse("connectx6,ib_virt=0").model
+    assert parse("connectx6,ib_virt=1").model is plain
+    assert {**old.general, "ib_virt": 1} == plain.general
+    assert old.general["ib_virt"] == 0
+    assert (old.name, old.identity) == (plain.name, plain.identity)
+
+
 @pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
 def test_limits_are_inside(text):
     parse(f",{text}")
@@ -53,6 +62,7 @@ def test_limits_are_inside(text):
         (",guid=0", "guid=0x0 is not between"),
         (f",guid={1 << 64}", "is not between"),
         (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
+        (",ib_virt=2", "ib_virt=0x2 is not between 0x0 and 0x1"),
     ],
 )
 def test_complaint_names_the_wrong_part(text, complaint):

@@ -72,7 +72,6 @@ def test_what_the_drivers_insist_on(model):
     assert general["max_qp_cnt"] < 256, "a counter set's number has 8 bits"
 
 
-
 def test_a_vf_gets_no_more_than_its_pf():
     for name, vf in MODELS.items():
         if vf.identity.is_vf:

@@ -114,9 +114,8 @@ def test_group_ends_with_its_last_full_member(subnet):
     assert join(subnet, 1, **CREATE).record.mlid == 0xC001
 
 
-@pytest.mark.parametrize("state", [0])
-def test_a_join_has_a_state(subnet, state):
-    assert join(subnet, 1, BROADCAST, state=state).status == SaStatus.REQ_INVALID
+def test_a_join_has_a_state(subnet):
+    assert join(subnet, 1, BROADCAST, state=0).status == SaStatus.REQ_INVALID
 
 
 @pytest.mark.parametrize(
@@ -159,6 +158,17 @@ def test_a_gid_of_the_administrators_choice(subnet):
     assert first.mgid != second.mgid
     assert first.scope == 5
     assert join(subnet, 1, bytes(16), scope=0, **CREATE).status == SaStatus.REQ_INVALID
+
+
+def test_the_administrators_choice_is_free(subnet):
+    taken = bytes.fromhex("ff12a01b") + (1).to_bytes(12, "big")
+    join(subnet, 1, taken, **CREATE)
+    assert join(subnet, 1, bytes(16), **CREATE).record.mgid not in (taken, bytes(16))
+
+
+def test_a_group_is_created_in_a_partition_of_the_port(subnet):
+    assert join(subnet, 1, **CREATE | {"pkey": 0x8001}).status == SaStatus.REQ_INVALID
+    assert groups(subnet) == [BROADCAST]
 
 
 @pytest.mark.parametrize("head", ["fe80", "ff10", "ff1f", "ff92", "0012"])

@@ -1,4 +1,4 @@
-"""Tables that take several MADs: windows, acknowledgements, losses, and receivers that misbehave."""
+"""Tables that take several MADs: windows, acknowledgements, losses, receivers that misbehave."""
 
 import pytest
 from helpers.subnet import Subnet

@@ -1,0 +1,83 @@
+"""How long a requester waits: for an answer, and for a receiver that is not ready.
+
+One timer runs while anything is not acknowledged; progress only moves the deadline, so it is not
+set anew for every packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.ports import Clock, Timer
+
+TIMEOUT_FACTOR = 4
+"""A requester may wait up to four times the time of the code (IBTA 9.7.6.1.3), and a peer that
+shares a processor with us needs it."""
+
+
+class AckTimer:
+    """The timers of one requester. ``on_timeout`` and ``on_ready`` are called by the clock."""
+
+    __slots__ = (
+        "_clock",
+        "_deadline",
+        "_on_ready",
+        "_on_timeout",
+        "_pause",
+        "_timeout_ns",
+        "_timer",
+    )
+
+    def __init__(
+        self, clock: Clock, on_timeout: Callable[[], bool], on_ready: Callable[[], None]
+    ) -> None:
+        """``on_timeout`` tells whether to go on waiting."""
+        self._clock = clock
+        self._on_timeout = on_timeout
+        self._on_ready = on_ready
+        self._timer: Timer | None = None
+        self._pause: Timer | None = None
+        self._deadline = 0
+        self._timeout_ns = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the receiver has asked for time that is not over."""
+        return self._pause is not None
+
+    def watch(self, code: int) -> None:
+        """Something is not acknowledged; ``code`` is the queue pair's timeout, 0 for none."""
+        if self._timer is None and code:
+            self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
+            self.restart()
+            self._set()
+
+    def restart(self, pause_ns: int = 0) -> None:
+        """The whole timeout from now on, or from the end of a pause."""
+        self._deadline = self._clock.now_ns() + pause_ns + self._timeout_ns
+
+    def pause(self, code: int) -> None:
+        """The receiver names the time that it needs (9.7.5.2.8)."""
+        self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
+        self.restart(RNR_NAK_NS[code])
+
+    def stop(self) -> None:
+        """Wait for nothing."""
+        for timer in (self._pause, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._timer = None
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._on_ready()
+
+    def _set(self) -> None:
+        self._timer = self._clock.call_later(self._deadline - self._clock.now_ns(), self._look)
+
+    def _look(self) -> None:
+        """Time is up, or progress has moved the deadline."""
+        self._timer = None
+        if self._deadline > self._clock.now_ns() or self._on_timeout():
+            self._set()

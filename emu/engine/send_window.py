@@ -1,0 +1,159 @@
+"""The requests of one queue pair that are under way, and the PSNs that say how far they are.
+
+    una    the oldest PSN that is not acknowledged; inside a READ, the response that is expected
+    next   the one that is sent next; it goes back to ``una`` when something was lost
+    sent   the end of what has ever been sent: an answer beyond it is a ghost
+
+``una`` moves by acknowledgement, over READs and atomics only by their own answers; a request is
+complete when ``una`` has passed it. Local requests stand between the others without a PSN, so that
+completions keep the order of the queue (IBTA 9.7.5, 10.8.5.1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from emu.engine.message import Message, MsgOp
+from emu.engine.send_work import LocalError
+from emu.engine.sq import Wqe
+from layouts.bth import PSN_HALF, PSN_MASK
+
+ANSWERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+"""What an acknowledgement alone does not complete."""
+
+
+class Request:
+    """A request in the window."""
+
+    __slots__ = ("end", "failure", "first", "flying", "following", "message", "wqe")
+
+    def __init__(self, wqe: Wqe, psn: int) -> None:
+        self.wqe = wqe
+        self.first = self.end = psn
+        """Its first PSN, and the first one after it."""
+        self.message: Message | None = None
+        """What was asked, without its views of the guest's memory; None: local, and done."""
+        self.failure: LocalError | None = None
+        self.flying = 0
+        """Packets that are on their way: sent and not acknowledged."""
+        self.following: Request | None = None
+
+    @property
+    def op(self) -> MsgOp | None:
+        """What was asked; None for a local request."""
+        return self.message.op if self.message is not None else None
+
+    @property
+    def length(self) -> int:
+        """Bytes of the message."""
+        return self.message.length if self.message is not None else 0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it waits for data, and not for an acknowledgement."""
+        return self.op in ANSWERED
+
+
+class SendWindow:
+    """Requests in the order of the send queue."""
+
+    __slots__ = ("_current", "ahead", "answered", "flying", "next", "requests", "sent", "una")
+
+    def __init__(self, psn: int) -> None:
+        self.requests: deque[Request] = deque()
+        self.restart(psn)
+
+    def restart(self, psn: int) -> None:
+        """Nothing is under way, and ``psn`` comes next."""
+        self.requests.clear()
+        self.ahead = 0
+        """Blocks of the ring that the requests take up."""
+        self.answered = 0
+        """READs and atomics among them."""
+        self.flying = 0
+        """Request packets that are on their way."""
+        self.una = self.next = self.sent = psn
+        self._current: Request | None = None
+        """The request that sends, or one before it; None: look from the start."""
+
+    def distance(self, psn: int) -> int:
+        """How far ``psn`` is ahead of ``una``; at least PSN_HALF when it is behind."""
+        return psn - self.una & PSN_MASK
+
+    def has_unsent(self, end: int) -> bool:
+        """Whether anything waits to be sent, ``end`` being the first PSN that is not given out."""
+        return bool(self.requests) and self.next != end
+
+    def append(self, request: Request) -> None:
+        """One more request, whose PSNs follow the last one's."""
+        if self.requests:
+            self.requests[-1].following = request
+        self.requests.append(request)
+        self.ahead += request.wqe.blocks
+        self.answered += request.is_answered
+
+    # -- sending
+
+    def sending(self) -> Request:
+        """The request that ``next`` belongs to; there is one."""
+        request = self._current or self.requests[0]
+        while request.message is None or request.end == self.next:
+            assert request.following is not None
+            request = request.following
+        self._current = request
+        return request
+
+    def sent_up_to(self, psn: int, request: Request, flying: int) -> None:
+        """Packets of ``request`` have left, which make ``flying`` of it that are on their way."""
+        self.next = psn
+        if self.distance(psn) > self.distance(self.sent):
+            self.sent = psn
+        self._count(request, flying)
+
+    def rewind(self) -> None:
+        """Send from ``una`` again."""
+        self.next, self._current = self.una, None
+        for request in self.requests:
+            self._count(request, 0)
+
+    def _count(self, request: Request, flying: int) -> None:
+        self.flying += flying - request.flying
+        request.flying = flying
+
+    # -- answers
+
+    def reach(self, psn: int) -> int:
+        """Where ``una`` may go when everything before ``psn`` is acknowledged.
+
+        That is ``psn``, or the first READ or atomic before it whose answer is missing.
+        """
+        end, start = self.distance(psn), 0
+        for request in self.requests:
+            if start >= end:
+                break
+            if request.is_answered:
+                return self.una + start & PSN_MASK
+            start = self.distance(request.end)
+        return psn
+
+    def move(self, una: int) -> None:
+        """``una`` is there now; what it has passed is left to ``pop``."""
+        if self.distance(una) > self.distance(self.next):
+            self.next, self._current = una, None
+        self.una = una
+
+    def pop(self) -> Request | None:
+        """The oldest request, if it is complete or has failed: it leaves the window."""
+        if not self.requests:
+            return None
+        request = self.requests[0]
+        left = self.distance(request.end)
+        if 0 < left < PSN_HALF and request.failure is None:
+            if not request.is_answered:
+                self._count(request, min(left, self.distance(self.next)))
+            return None
+        self.requests.popleft()
+        self._count(request, 0)
+        self.ahead -= request.wqe.blocks
+        self.answered -= request.is_answered
+        return request

@@ -1,0 +1,281 @@
+"""Shared receive queues at work: links, limit, users, and lists that are broken (hw/srq.c)."""
+
+import pytest
+from helpers.channels import Channel
+from helpers.verbs import QueuePair, connect
+
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
+
+RC, UC, UD = QpType.RC, QpType.UC, QpType.UD
+FORMS = ("rmp", "srq", "xrc")
+
+
+class Users:
+    """Some queue pairs of one shared queue, each with a sender."""
+
+    def __init__(self, node, form, log_size=4, count=2):
+        self.node, self.form = node, form
+        if form == "xrc":
+            self.channel = Channel(QpType.XRC, node, node)
+            self.srq, self.rcq = self.channel.srq, self.channel.recv_cq
+            self.senders = [self.channel.sender]
+            self.receivers = [self.channel.receiver]
+            return
+        self.channel = None
+        self.srq, self.rcq = (
+            node.shared_queue(form=form, log_size=log_size),
+            node.completion_queue(),
+        )
+        self.senders, self.receivers = [], []
+        for _ in range(count):
+            sender, receiver = node.queue_pair(), QueuePair(node, srq=self.srq, rcq=self.rcq)
+            connect(sender, receiver)
+            self.senders.append(sender)
+            self.receivers.append(receiver)
+
+    def send(self, data, number=0):
+        sender = self.senders[number % len(self.senders)]
+        sender.send(data, xrc_srqn=self.channel.srqn if self.channel else None)
+        self.node.settle()
+
+    def received(self):
+        found = self.rcq.drain()
+        assert {completion.opcode for completion in found} <= {CqeOpcode.RESP_SEND}
+        return [completion.wqe_counter for completion in found]
+
+    def failure(self):
+        return next(
+            found.syndrome
+            for found in self.senders[0].cq.drain()
+            if found.opcode == CqeOpcode.REQ_ERR
+        )
+
+
+@pytest.fixture(params=FORMS)
+def users(node, request):
+    return Users(node, request.param)
+
+
+@pytest.fixture
+def region(node):
+    return node.region(64 * 64)
+
+
+def slot(region, number):
+    return region.sge(64 * number, 64)
+
+
+def test_requests_are_used_in_the_lists_order(users, region):
+    for number in range(8):
+        users.srq.post(slot(region, number))
+    for number in range(8):
+        users.send(bytes([number + 1]) * 4, number)
+    assert users.received() == list(range(8))
+    assert [region.read(64 * number, 1)[0] for number in range(8)] == list(range(1, 9))
+
+
+def test_completion_names_queue_and_request(users, region):
+    index = users.srq.post(slot(region, 0))
+    users.send(b"data")
+    (completion,) = users.rcq.drain()
+    assert (completion.wqe_counter, completion.srqn) == (index, users.srq.srqn)
+    assert completion.qpn == users.receivers[0].qpn
+
+
+def test_list_that_is_relinked_as_it_completes(users, region):
+    """Freed in another order than used: only the links say what comes next."""
+    size = users.srq.size - 1
+    owner = {}
+    for number in range(size):
+        owner[users.srq.post(slot(region, number % 64))] = number % 64
+    for _round in range(6):
+        indices = []
+        for number in range(size):
+            users.send(bytes([number]) * 4, number)
+            indices += users.received()
+        assert sorted(indices) == sorted(owner)
+        for index in indices[::2] + indices[1::2]:
+            users.srq.free(index)
+        owner = {users.srq.post(slot(region, number % 64)): number % 64 for number in range(size)}
+
+
+def test_many_laps_over_sixteen_bits(node, region):
+    users = Users(node, "rmp", log_size=2)
+    queue = node.hca.srqs.get(users.srq.srqn).queue
+    queue._taken = users.srq.posted = 0xFFF0
+    for number in range(64):
+        index = users.srq.post(slot(region, 0))
+        users.send(bytes([number]), number)
+        assert users.received() == [index]
+        users.srq.free(index)
+
+
+def test_empty_queue_makes_the_sender_wait(users, region, clock):
+    users.send(b"data")
+    assert users.received() == []
+    users.srq.post(slot(region, 0))
+    clock.advance(1_000_000_000)
+    users.node.settle()
+    assert users.received() == [0]
+
+
+# Limit (IBTA 10.2.9.1).
+
+
+def limits(node):
+    return [about for event, about in node.events() if event is EventType.SRQ_RQ_LIMIT]
+
+
+def test_limit_event_comes_once(users, region):
+    for number in range(6):
+        users.srq.post(slot(region, number))
+    users.srq.arm(4)
+    users.send(b"x")
+    users.send(b"x")
+    assert limits(users.node) == []
+    users.send(b"x")
+    assert limits(users.node) == [users.srq.srqn]
+    users.send(b"x")
+    assert limits(users.node) == []
+
+
+def test_limit_can_be_armed_again(users, region):
+    for number in range(6):
+        users.srq.post(slot(region, number))
+    for mark in (6, 5):
+        users.srq.arm(mark)
+        users.send(b"x")
+        assert limits(users.node) == [users.srq.srqn]
+
+
+def test_limit_can_be_disarmed(users, region):
+    users.srq.post(slot(region, 0))
+    users.srq.arm(1)
+    users.srq.arm(0)
+    users.send(b"x")
+    assert limits(users.node) == []
+
+
+def test_limit_of_datagrams(node, region):
+    srq = node.shared_queue()
+    channel = Channel(UD, node, node)
+    channel.receiver = node.queue_pair(UD, srq=srq, rcq=channel.recv_cq)
+    channel.receiver.init(q_key=0x1234, mtu=5, log_msg_max=12).to_rtr(mtu=0, log_msg_max=0)
+    for _ in range(2):
+        srq.post(region.sge())
+    srq.arm(2)
+    channel.send(b"data")
+    node.settle()
+    assert channel.received()[0].srqn == srq.srqn
+    assert limits(node) == [srq.srqn]
+
+
+# Lists that cannot be.
+
+
+def broken(users):
+    events = users.node.events()
+    assert events[0] == (EventType.SRQ_CATAS_ERROR, users.srq.srqn)
+    assert events[1] == (EventType.WQ_CATAS_ERROR, users.receivers[0].qpn)
+    assert users.receivers[0].state == QpState.ERR
+    assert users.failure() == CqeSyndrome.REMOTE_OP_ERR
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 0xFFFF])
+def test_link_out_of_the_queue(users, region, beyond):
+    users.srq.post(slot(region, 0))
+    users.srq.link(0, min(users.srq.size + beyond, 0xFFFF))
+    users.send(b"data")
+    broken(users)
+    assert not any(region.read())
+
+
+@pytest.mark.parametrize(("links", "good"), [({0: 0}, 1), ({1: 0}, 2), ({1: 1}, 2), ({2: 1}, 3)])
+def test_links_in_a_circle(users, region, links, good):
+    """The requests that wait are different ones, so the circle shows when it closes."""
+    for number in range(6):
+        users.srq.post(slot(region, number))
+    for index, following in links.items():
+        users.srq.link(index, following)
+    for _ in range(good):
+        users.send(b"good")
+    assert users.received() == list(range(good))
+    users.send(b"bad")
+    broken(users)
+    assert users.rcq.drain() == []
+
+
+def test_broken_queue_stays_broken_and_is_reported_once(node, region):
+    users = Users(node, "rmp", count=2)
+    users.srq.post(slot(region, 0))
+    users.srq.post(slot(region, 1))
+    users.srq.link(0, 0xFFFF)
+    users.send(b"data", 0)
+    broken(users)
+    users.srq.link(0, 1)
+    users.send(b"data", 1)
+    events = node.events()
+    assert events[0] == (EventType.WQ_CATAS_ERROR, users.receivers[1].qpn)
+    assert EventType.SRQ_CATAS_ERROR not in dict(events)
+    assert not any(region.read())
+
+
+def test_query_says_that_the_queue_is_broken(users, region, driver):
+    query = {
+        "rmp": lambda: driver.must(Op.QUERY_RMP, rmpn=users.srq.srqn).rmp_context.state,
+        "xrc": lambda: (
+            driver.must(Op.QUERY_XRC_SRQ, xrc_srqn=users.srq.srqn).xrc_srq_context_entry.state
+        ),
+        "srq": lambda: driver.must(Op.QUERY_SRQ, srqn=users.srq.srqn).srq_context_entry.state,
+    }[users.form]
+    good = query()
+    users.srq.post(slot(region, 0))
+    users.srq.link(0, 0xFFFF)
+    users.send(b"data")
+    assert query() != good
+
+
+def test_other_queues_go_on(users, node, region):
+    other = Users(node, "rmp")
+    users.srq.post(slot(region, 0))
+    users.srq.link(0, 0xFFFF)
+    users.send(b"data")
+    other.srq.post(slot(region, 1))
+    other.send(b"data")
+    assert other.received() == [0]
+
+
+def test_buffer_taken_away(users, region):
+    users.srq.post(slot(region, 0))
+    for page in users.srq.pages:
+        users.node.memory.revoke(page)
+    users.send(b"data")
+    broken(users)
+
+
+# Two queues of one domain, XRC.
+
+
+def test_sender_chooses_the_shared_queue(node, region):
+    channel = Channel(QpType.XRC, node, node)
+    domain = node.hca.srqs.get(channel.srqn).xrcd.handle
+    second = node.shared_queue(xrcd=domain, cq=channel.recv_cq)
+    channel.srq.post(slot(region, 0))
+    second.post(slot(region, 1))
+    for srqn, data in ((second.srqn, b"two"), (channel.srqn, b"one")):
+        channel.srqn = srqn
+        channel.send(data)
+    node.settle()
+    assert [found.srqn for found in channel.received()] == [second.srqn, channel.srq.srqn]
+    assert (region.read(0, 3), region.read(64, 3)) == (b"one", b"two")
+
+
+def test_older_form_serves_xrc_too(node, region):
+    channel = Channel(QpType.XRC, node, node)
+    domain = node.hca.srqs.get(channel.srqn).xrcd.handle
+    old = node.shared_queue(form="srq", xrcd=domain, cq=channel.recv_cq)
+    old.post(slot(region, 0))
+    channel.srqn = old.srqn
+    channel.send(b"data")
+    node.settle()
+    assert channel.received()[0].srqn == old.srqn
