@@ -11,7 +11,7 @@ from emu.guest.mirror import AptSource
 DEB822 = """\
 # a comment
 Types: deb deb-src
-URIs: http://mirror.example/debian
+URIs: http://packages.example/debian
 Suites: bookworm bookworm-updates
 Components: main contrib
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
@@ -48,8 +48,8 @@ def etc(tmp_path):
 def test_deb822_gives_enabled_binary_sources():
     found = list(mirror.parse_deb822(DEB822))
     assert [(source.uri, source.suite) for source in found] == [
-        ("http://mirror.example/debian", "bookworm"),
-        ("http://mirror.example/debian", "bookworm-updates"),
+        ("http://packages.example/debian", "bookworm"),
+        ("http://packages.example/debian", "bookworm-updates"),
         ("http://other.example/debian", "bookworm"),
     ]
     assert found[0].components == ("main", "contrib")
@@ -103,7 +103,7 @@ def test_only_files_that_apt_reads_count(etc):
     (etc / "apt" / "sources.list").write_text("deb http://list.example/debian sid main\n")
     (parts / "a.sources.disabled").write_text(DEB822)
     (parts / "b.sources").write_text(DEB822)
-    assert mirror.debian_mirror(etc, {}) == "http://mirror.example/debian"
+    assert mirror.debian_mirror(etc, {}) == "http://packages.example/debian"
     (parts / "b.sources").unlink()
     assert mirror.debian_mirror(etc, {}) == "http://list.example/debian"
 
