@@ -6,7 +6,7 @@ to four bytes, and the invariant CRC. The CRC is carried as zero and not checked
 packets here does not change them. The variant CRC belongs to a link and is left out.
 
 Fields that share a word stand here as that word, as in the driver's own segments; the masks are
-below. The driver sees none of these structures.
+below. The driver has a type for the global header alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ lrh = Prm(
 
 grh = Prm(
     "grh",
-    "ipver_tclass_flow" / bits(32), "pay_len" / bits(16), "nxt_hdr" / bits(8), "hop_lmt" / bits(8),
-    "sgid" / octets(16), "dgid" / octets(16),
+    "version_tclass_flow" / bits(32), "paylen" / bits(16), "next_hdr" / bits(8),
+    "hop_limit" / bits(8), "sgid" / octets(16), "dgid" / octets(16),
+    c_name="ib_grh",
 )
 
 bth = Prm(
@@ -55,7 +56,7 @@ xrceth = Prm("xrceth", "xrc_srq" / bits(32))
 # fmt: on
 
 LRH = lrh.packer("vl_lver", "sl_lnh", "dlid", "pkt_len", "slid")
-GRH = grh.packer("ipver_tclass_flow", "pay_len", "nxt_hdr", "hop_lmt", "sgid", "dgid")
+GRH = grh.packer("version_tclass_flow", "paylen", "next_hdr", "hop_limit", "sgid", "dgid")
 BTH = bth.packer("opcode", "se_m_pad_tver", "p_key", "dest_qp", "a_psn")
 DETH = deth.packer("q_key", "src_qp")
 RETH = reth.packer("va", "r_key", "dma_len")

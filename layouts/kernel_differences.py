@@ -46,6 +46,12 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
+        "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
+        _names("aeth atomic_ack_eth atomic_eth bth deth ieth imm_dt lrh reth xrceth"),
+    ),
+    Known(
+        (),
+        What.STRUCTURE,
         _NOT_THE_DRIVERS,
         _names(
             """
