@@ -127,6 +127,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cq_moderation": 1,
         "cq_resize": 1,
         "cq_oi": 1,
+        "cqe_128_always": 1,
         "block_lb_mc": 1,
         # Protection and memory. Keys change by UMR; windows and lists of any form with it.
         "log_max_pd": 16,

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from emu.engine.memory import Views
 from emu.engine.packet import Packet, Route, build
+from emu.engine.packet_completer import PacketCompleter
 from emu.engine.packet_requester import PacketRequester
 from emu.engine.packet_responder import PacketResponder
+from emu.engine.send_window import SendWindow
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
@@ -22,35 +24,31 @@ if TYPE_CHECKING:
 class Link:
     """One queue pair's way to its peer in another process."""
 
-    __slots__ = ("_is_waiting", "_route", "hca", "qp", "requester", "responder")
+    __slots__ = ("_route", "completer", "hca", "is_waiting", "qp", "requester", "responder")
 
     def __init__(self, hca: Hca, qp: Qp) -> None:
         self.hca = hca
         self.qp = qp
-        self.requester = PacketRequester(self)
+        self.completer = PacketCompleter(self, SendWindow(qp.psn))
+        self.requester = PacketRequester(self, self.completer)
         self.responder = PacketResponder(self)
         self._route: Route | None = None
-        self._is_waiting = False
+        self.is_waiting = False
+        """The wire wants a pause: nothing is sent until it gives the queue pair a turn."""
 
-    def send(self, packet: Packet, payload: Views = (), length: int = 0) -> bool:
-        """Put a packet on the wire, where it may be lost; False when the next one should wait.
-
-        Then the queue pair gets a turn when there is room again.
-        """
+    def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
+        """Put a packet on the wire, where it may be lost."""
         hca = self.hca
         if self._route is None:
             self._route = Route.of(hca, self.qp)
         frame = build(packet, self._route, payload, length)
         hca.port.count_sent(1, len(frame))
-        if not hca.port.is_up or hca.wire.transmit(hca, frame):
-            return True
-        if not self._is_waiting:
-            self._is_waiting = True
-            hca.wire.when_room(self._route.dlid, self._room)
-        return False
+        if hca.port.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:
+            self.is_waiting = True
+            hca.wire.when_room(self._route.dlid, self._go_on)
 
-    def _room(self) -> None:
-        self._is_waiting = False
+    def _go_on(self) -> None:
+        self.is_waiting = False
         self.hca.schedule(self.qp)
 
     def reload(self) -> None:
@@ -59,14 +57,14 @@ class Link:
 
     def pause(self) -> None:
         """The queue pair changes its state, or it is destroyed: no timer runs."""
-        self.requester.pause()
+        self.completer.timer.stop()
 
     def stop(self) -> None:
         """SQER or ERR: requests that are under way will be flushed from the ring.
 
         In ERR a receive request that a message has begun to fill is flushed here.
         """
-        self.requester.forget()
+        self.completer.restart()
         if self.qp.state is QpState.ERR:
             self.responder.abandon()
 

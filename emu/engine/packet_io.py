@@ -13,6 +13,7 @@ from emu.engine.link import link_of
 from emu.engine.packet import SERVICES, Packet
 from emu.engine.responder import RECEIVING
 from layouts.bth import RESPONSES, Service
+from layouts.enums import QpState
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -35,7 +36,8 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
         return
     link = link_of(hca, qp)
     if packet.op.kind in RESPONSES:
-        link.requester.answer(packet)
+        if qp.state is QpState.RTS:
+            link.completer.answer(packet)
     else:
         link.responder.request(packet)
 

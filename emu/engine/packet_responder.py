@@ -1,9 +1,9 @@
 """The responder of connected services, packet by packet (IBTA 9.7.4, 9.7.5, 9.9.3).
 
-A request packet passes PSN, sequence and length here, then the steps of ``emu.engine.responder``.
-What is owed to the requester waits in a queue in the order of the PSNs and leaves in turns, so that
-an acknowledgement never overtakes the data of a READ before it; acknowledgements that would stand
-next to each other become one.
+A request packet passes PSN, sequence and length here, in this order, then the steps of
+``emu.engine.responder``. A packet from before the expected one is a duplicate: it is answered again
+and nothing else is done. One from behind a gap is refused once. UC has no answers: a message that
+misses a packet is dropped, and the next first packet begins anew.
 """
 
 from __future__ import annotations
@@ -13,20 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import responder
+from emu.engine.answers import AnswerQueue, packets_of
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
-from emu.engine.packet import OPS, SERVICES, Packet
+from emu.engine.packet import Packet
 from emu.engine.responder import Arrival
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.engine.link import Link
-
-PACKETS_PER_TURN = 64
-MOST_ANSWERS = 256
-"""A requester that has not read so many answers is not listened to."""
-_SILENT = (QpState.RST, QpState.INIT)
 
 _OPS = {
     Kind.SEND: MsgOp.SEND,
@@ -37,34 +33,16 @@ _OPS = {
 }
 
 
-class Answer:
-    """What is owed: an acknowledgement, the value of an atomic, or the data of a READ."""
-
-    __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
-
-    def __init__(self, kind: Kind, psn: int, msn: int) -> None:
-        self.kind = kind
-        self.psn = psn
-        """Of a READ, the response that is sent next."""
-        self.end = (psn + 1) & PSN_MASK
-        self.msn = msn
-        self.syndrome = bth.ACK_UNLIMITED
-        self.value = 0
-        self.message: Message | None = None
-        self.is_replay = False
-        """Of a READ that has been answered before: if it cannot be again, nothing happens."""
-
-
 class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_answers", "_arrival", "_atomics", "_has_naked", "_link", "_message", "_msn", "_offset",
-        "_spare",
+        "_arrival", "_atomics", "_has_naked", "_link", "_message", "_offset", "_spare", "answers"
     )  # fmt: skip
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self.answers = AnswerQueue(link)
         self._message: Message | None = None
         """The message whose last packet is still to come."""
         self._arrival = Arrival()
@@ -73,24 +51,20 @@ class PacketResponder:
         """The receive request of a UC message that broke off: the next one gets it."""
         self._has_naked = False
         """The requester has been told once that the expected packet is missing."""
-        self._answers: deque[Answer] = deque()
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
-        self._msn = 0
 
     def abandon(self) -> None:
         """The queue pair stops in the middle of a message: its receive request is flushed."""
-        link, spare = self._link, self._spare
-        responder.fail_receive(link.hca, link.qp, self._arrival, CqeSyndrome.WR_FLUSH_ERR)
-        if spare is not None:
-            responder.fail_receive(link.hca, link.qp, spare, CqeSyndrome.WR_FLUSH_ERR)
+        hca, qp = self._link.hca, self._link.qp
+        for arrival in (self._arrival, self._spare):
+            if arrival is not None:
+                responder.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
-
-    # -- requests
 
     def request(self, packet: Packet) -> None:
         """Take a request packet."""
-        if len(self._answers) >= MOST_ANSWERS:
+        if self.answers.is_full:
             return
         qp = self._link.qp
         ahead = packet.psn - qp.epsn & PSN_MASK
@@ -101,7 +75,10 @@ class PacketResponder:
         elif ahead < PSN_HALF:
             self._gap()
         else:
-            self._duplicate(packet)
+            qp.count("duplicate_request")
+            _DUPLICATES[packet.op.kind](self, packet)
+
+    # -- PSN
 
     def _expected(self, packet: Packet) -> None:
         try:
@@ -109,10 +86,10 @@ class PacketResponder:
             self._check_length(packet)
             _REQUESTS[packet.op.kind](self, packet)
         except Nak as nak:
-            self._refuse(packet.psn, bth.KIND_NAK | nak.code)
+            self.answers.refuse(packet.psn, bth.KIND_NAK | nak.code)
         except RnrNak as nak:
             self._has_naked = True
-            self._refuse(packet.psn, bth.KIND_RNR | nak.timer)
+            self.answers.refuse(packet.psn, bth.KIND_RNR | nak.timer)
         else:
             self._has_naked = False
 
@@ -122,17 +99,15 @@ class PacketResponder:
         qp.count("out_of_sequence")
         if not self._has_naked:
             self._has_naked = True
-            self._refuse(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+            self.answers.refuse(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
     def _unreliable(self, packet: Packet, ahead: int) -> None:
-        """UC: a message that misses a packet is dropped, the next first packet begins anew."""
         op = packet.op
         if op.is_first:
             self._break_off()
         elif ahead or self._message is None or _OPS[op.kind] is not self._message.op:
             self._break_off()
             return
-        self._link.qp.epsn = packet.psn
         try:
             self._check_length(packet)
             _REQUESTS[op.kind](self, packet)
@@ -140,14 +115,15 @@ class PacketResponder:
             self._break_off()
 
     def _break_off(self) -> None:
+        """A UC message ends in the middle; its receive request is not used up."""
         if self._message is not None and self._arrival.wqe is not None:
             self._spare, self._arrival = self._arrival, Arrival()
         self._message = None
 
-    # -- the steps before those of a message (9.7.4.1)
+    # -- sequence and length
 
     def _check_sequence(self, packet: Packet) -> None:
-        """First after last, and nothing of another kind in between."""
+        """First after last, and nothing of another kind in between (9.7.4.1.2)."""
         op, message = packet.op, self._message
         if op.is_first is not (message is None) or (
             message is not None and _OPS[op.kind] is not message.op
@@ -155,30 +131,27 @@ class PacketResponder:
             raise self._invalid(f"{packet!r} does not continue what went before")
 
     def _check_length(self, packet: Packet) -> None:
-        """Full packets but for the last one, and a WRITE as long as it has announced."""
+        """Full packets but for the last one, and an RDMA as long as it says (9.7.4.1.6)."""
         op, qp, size = packet.op, self._link.qp, len(packet.payload)
+        if op.kind is Kind.READ and not self._is_possible(packet.length):
+            raise self._invalid(f"READ of {packet.length} bytes")
         if op.kind not in (Kind.SEND, Kind.WRITE):
-            if op.kind is Kind.READ and not self._is_readable(packet.length):
-                raise self._invalid(f"READ of {packet.length} bytes")
             return
-        if size > qp.mtu_bytes or (not op.is_last and size < qp.mtu_bytes):
+        is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
+        if size > qp.mtu_bytes or is_too_short:
             raise self._invalid(f"{packet!r} has {size} bytes")
-        if op.is_last and not op.is_first and not size:
-            raise self._invalid(f"{packet!r} is empty")
         total = size if op.is_first else self._offset + size
-        limit = 1 << qp.log_msg_max
-        if op.kind is Kind.WRITE:
-            limit = packet.length if op.is_first else self._announced
-        if total > limit or (op.is_last and op.kind is Kind.WRITE and total != limit):
-            raise self._invalid(f"{packet!r} makes {total} bytes of {limit}")
+        if op.kind is Kind.SEND:
+            is_wrong = not self._is_possible(total)
+        else:
+            announced = packet.length if op.is_first or not self._message else self._message.length
+            is_wrong = total != announced if op.is_last else total >= announced
+        if is_wrong:
+            raise self._invalid(f"{packet!r} makes {total} bytes")
 
-    def _is_readable(self, length: int) -> bool:
+    def _is_possible(self, length: int) -> bool:
         qp = self._link.qp
-        return length <= 1 << qp.log_msg_max and _packets(length, qp.mtu_bytes) < PSN_HALF
-
-    @property
-    def _announced(self) -> int:
-        return self._message.length if self._message is not None else 0
+        return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
 
     def _invalid(self, why: str) -> Exception:
         return responder.invalid_request(self._link.hca, self._link.qp, why)
@@ -195,12 +168,8 @@ class PacketResponder:
             self._offset = 0
         size = len(packet.payload)
         if op.is_last:
-            message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
-            message.solicited = packet.solicited
-            if message.op is MsgOp.SEND:
-                message.length = self._offset + size
-            if message.immediate is not None and arrival.wqe is None:
-                self._adopt(arrival)
+            self._finish_reading(message, packet, self._offset + size)
+            self._adopt(message, arrival)
             responder.claim(hca, qp, message, arrival)
         # From here on the message has its receive request, whatever happens to it.
         self._message, self._arrival = message, arrival
@@ -209,56 +178,64 @@ class PacketResponder:
         if op.is_last:
             responder.finish(hca, qp, message, arrival, packet.slid)
             self._message = None
-            self._msn = (self._msn + 1) & MSN_MASK
+            self._count_message()
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
-            self._acknowledge(packet.psn)
+            self.answers.acknowledge(packet.psn)
 
     def _begin(self, message: Message) -> Arrival:
-        if message.op is MsgOp.SEND and self._spare is not None:
-            arrival = Arrival()
-            self._adopt(arrival)
+        arrival = Arrival()
+        if message.op is MsgOp.SEND and self._adopt(message, arrival):
             return arrival
         return responder.begin(self._link.hca, self._link.qp, message)
 
-    def _adopt(self, arrival: Arrival) -> None:
-        """Give the receive request of a message that broke off to the next one that needs one."""
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            arrival.wqe, arrival.cq, arrival.srqn = spare.wqe, spare.cq, spare.srqn
+    def _adopt(self, message: Message, arrival: Arrival) -> bool:
+        """Give the receive request of a message that broke off to one that needs it."""
+        spare = self._spare
+        needs_one = message.op is MsgOp.SEND or message.immediate is not None
+        if spare is None or arrival.wqe is not None or not needs_one:
+            return False
+        arrival.wqe, arrival.cq, arrival.srqn = spare.wqe, spare.cq, spare.srqn
+        self._spare = None
+        return True
+
+    @staticmethod
+    def _finish_reading(message: Message, packet: Packet, length: int) -> None:
+        """Take over what stands in a message's last packet."""
+        message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
+        message.solicited = packet.solicited
+        if message.op is MsgOp.SEND:
+            message.length = length
 
     def read(self, packet: Packet) -> None:
         """A READ request: its range is checked now, its data leave in turns."""
         hca, qp = self._link.hca, self._link.qp
         message = _message_of(packet)
         responder.read(hca, qp, message)
-        if sum(answer.kind is Kind.READ for answer in self._answers) >= 1 << qp.ctx.log_rra_max:
+        if len(self.answers.reads) >= 1 << qp.ctx.log_rra_max:
             raise self._invalid("more READs than the queue pair takes")
-        self._msn = (self._msn + 1) & MSN_MASK
-        answer = self._owe_read(packet.psn, message)
-        qp.epsn = answer.end
+        self._count_message()
+        qp.epsn = self.answers.data(packet.psn, message).end
 
     def atomic(self, packet: Packet) -> None:
         """An atomic; its answer is kept for duplicates, for as many as may be open at once."""
-        hca, qp = self._link.hca, self._link.qp
-        old = responder.atomic(hca, qp, _message_of(packet))
-        self._msn = (self._msn + 1) & MSN_MASK
+        qp = self._link.qp
+        old = responder.atomic(self._link.hca, qp, _message_of(packet))
+        self._count_message()
         qp.epsn = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
         while len(self._atomics) > 1 << qp.ctx.log_rra_max:
             self._atomics.popleft()
-        self._owe_value(packet.psn, old)
+        self.answers.value(packet.psn, old)
+
+    def _count_message(self) -> None:
+        self.answers.msn = (self.answers.msn + 1) & MSN_MASK
 
     # -- duplicates (9.7.5.1.4)
 
-    def _duplicate(self, packet: Packet) -> None:
-        """A packet from before the expected one is answered again, and nothing else is done."""
-        self._link.qp.count("duplicate_request")
-        _DUPLICATES[packet.op.kind](self, packet)
-
     def duplicate_piece(self, packet: Packet) -> None:
         """It has been placed: only the acknowledgement was lost."""
-        self._acknowledge(packet.psn)
+        self.answers.acknowledge(packet.psn)
 
     def duplicate_read(self, packet: Packet) -> None:
         """The data are read again, as long as they may be read and the PSNs were a READ's.
@@ -267,123 +244,26 @@ class PacketResponder:
         """
         hca, qp = self._link.hca, self._link.qp
         message = _message_of(packet)
-        packets = _packets(message.length, qp.mtu_bytes)
-        if packets > (qp.epsn - packet.psn & PSN_MASK) or not self._is_readable(message.length):
+        packets = packets_of(message.length, qp.mtu_bytes)
+        if packets > (qp.epsn - packet.psn & PSN_MASK) or not self._is_possible(message.length):
             return
         if responder.read_again(hca, qp, message, 0, message.length) is None:
             return
-        end = (packet.psn + packets) & PSN_MASK
-        owed = [answer for answer in self._answers if answer.kind is Kind.READ]
-        for answer in owed:
-            if answer.end == end:
-                if packets > (end - answer.psn & PSN_MASK):
+        reads = self.answers.reads
+        for answer in reads:
+            if answer.end == (packet.psn + packets) & PSN_MASK:
+                if packets > (answer.end - answer.psn & PSN_MASK):
                     answer.message, answer.psn = message, packet.psn
                 return
-        if len(owed) <= 1 << qp.ctx.log_rra_max:
-            self._owe_read(packet.psn, message).is_replay = True
+        if len(reads) <= 1 << qp.ctx.log_rra_max:
+            self.answers.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:
         """The kept answer; an atomic that is too old gets none."""
         for psn, old in self._atomics:
             if psn == packet.psn:
-                self._owe_value(psn, old)
+                self.answers.value(psn, old)
                 return
-
-    # -- answers
-
-    def _acknowledge(self, psn: int) -> None:
-        """Everything up to ``psn`` has arrived."""
-        last = self._answers[-1] if self._answers else None
-        if (
-            last is not None
-            and last.kind is Kind.ACKNOWLEDGE
-            and last.syndrome == bth.ACK_UNLIMITED
-        ):
-            if psn - last.psn & PSN_MASK < PSN_HALF:
-                last.psn, last.msn = psn, self._msn
-            return
-        self._owe(Answer(Kind.ACKNOWLEDGE, psn, self._msn))
-
-    def _refuse(self, psn: int, syndrome: int) -> None:
-        answer = Answer(Kind.ACKNOWLEDGE, psn, self._msn)
-        answer.syndrome = syndrome
-        self._owe(answer)
-
-    def _owe_value(self, psn: int, value: int) -> None:
-        answer = Answer(Kind.ATOMIC_ACKNOWLEDGE, psn, self._msn)
-        answer.value = value
-        self._owe(answer)
-
-    def _owe_read(self, psn: int, message: Message) -> Answer:
-        answer = Answer(Kind.READ, psn, self._msn)
-        answer.message = message
-        answer.end = (psn + _packets(message.length, self._link.qp.mtu_bytes)) & PSN_MASK
-        self._owe(answer)
-        return answer
-
-    def _owe(self, answer: Answer) -> None:
-        self._answers.append(answer)
-        self._link.hca.schedule(self._link.qp)
-
-    def turn(self) -> bool:
-        """Send a share of the answers that wait; True when there is more to send at once."""
-        if self._link.qp.state in _SILENT:
-            self._answers.clear()
-        budget = PACKETS_PER_TURN
-        while self._answers and budget:
-            budget -= 1
-            if not self._send_next():
-                return False
-        return bool(self._answers)
-
-    def _send_next(self) -> bool:
-        """Send one packet of the oldest answer; False when the wire wants a pause."""
-        answer = self._answers[0]
-        if answer.kind is Kind.READ:
-            return self._send_data(answer)
-        self._answers.popleft()
-        packet = self._packet(answer.kind, answer)
-        packet.syndrome, packet.original = answer.syndrome, answer.value
-        return self._link.send(packet)
-
-    def _send_data(self, answer: Answer) -> bool:
-        """The next response of a READ; the key may have gone since it was asked for."""
-        hca, qp, message = self._link.hca, self._link.qp, answer.message
-        assert message is not None
-        left = answer.end - answer.psn & PSN_MASK
-        packets = _packets(message.length, qp.mtu_bytes)
-        offset = (packets - left) * qp.mtu_bytes
-        size = min(qp.mtu_bytes, message.length - offset)
-        try:
-            read = responder.read_again if answer.is_replay else responder.read
-            data = read(hca, qp, message, offset, size)
-        except Nak as nak:
-            self._answers.clear()
-            self._refuse(answer.psn, bth.KIND_NAK | nak.code)
-            return True
-        if data is None:
-            self._answers.popleft()
-            return True
-        is_last = left == 1
-        if is_last:
-            self._answers.popleft()
-        packet = self._packet(Kind.READ_RESPONSE, answer, is_first=not offset, is_last=is_last)
-        packet.syndrome = bth.ACK_UNLIMITED
-        answer.psn = (answer.psn + 1) & PSN_MASK
-        return self._link.send(packet, data, size)
-
-    def _packet(
-        self, kind: Kind, answer: Answer, *, is_first: bool = True, is_last: bool = True
-    ) -> Packet:
-        qp = self._link.qp
-        op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
-        packet = Packet(op, qp.remote_qpn, answer.psn)
-        packet.msn = answer.msn
-        return packet
-
-
-def _packets(length: int, mtu_bytes: int) -> int:
-    return -(-length // mtu_bytes) or 1
 
 
 def _message_of(packet: Packet) -> Message:

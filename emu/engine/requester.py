@@ -40,7 +40,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     more = False
     if qp.link is not None:
         # What was asked is answered, even when the queue pair has failed over it.
-        more = qp.link.responder.turn()
+        more = qp.link.responder.answers.turn()
     if qp.sq is None:
         return more
     if qp.state is not QpState.RTS:
@@ -119,9 +119,10 @@ def _exchange(hca: Hca, qp: Qp, message: Message) -> None:
 
 
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
-    """The peer is connected back to us with the same service (IBTA 9.6.1.3)."""
+    """The peer listens, and is connected back to us with the same service (IBTA 9.6.1.3)."""
     return (
-        peer.st is qp.st
+        peer.state in responder.RECEIVING
+        and peer.st is qp.st
         and peer.remote_qpn == qp.handle
         and peer.rlid == hca.port.lid
         and node.port.is_up

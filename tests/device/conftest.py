@@ -7,6 +7,7 @@ import pytest
 from helpers.driver import Driver, FunctionBar
 from helpers.packet_wire import PacketWire
 from helpers.snapshot import snapshot
+from helpers.two_nodes import GUID, two_nodes
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
 
@@ -15,8 +16,6 @@ from emu.function import Function
 from emu.hca import HcaOptions
 from emu.models import MODELS
 from firmware_cmds import TABLE
-
-GUID = 0x0002_C903_00AB_CD01
 
 
 @pytest.fixture
@@ -109,20 +108,6 @@ def qps(node):
     pair = node.queue_pair(), node.queue_pair()
     connect(*pair)
     return pair
-
-
-def two_nodes(model, clock, wire, *carriers):
-    """Two functions, each with a guest of its own; ``carriers`` run when the functions do."""
-    functions = []
-    for number in (1, 2):
-        options = HcaOptions(guid=GUID + number, lid=number)
-        functions.append(Function(model, options, TABLE, Memory(), IrqList(), clock, wire))
-    nodes = []
-    for function, other in (functions, functions[::-1]):
-        bar = FunctionBar(function, other, *carriers)
-        driver = Driver(bar, function.hca.memory, function.hca.interrupts)
-        nodes.append(Node(function, driver.probe()))
-    return nodes
 
 
 @pytest.fixture

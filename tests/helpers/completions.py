@@ -37,12 +37,13 @@ class Completion:
 class CompletionQueue:
     """A CQ of the driver's."""
 
-    def __init__(self, node, log_size=8, cqe_size=64, **context):
-        self.node, self.log_size, self.cqe_size = node, log_size, cqe_size
+    def __init__(self, node, log_size=8, cqe_sz=0, **context):
+        self.node, self.log_size, self.cqe_sz = node, log_size, cqe_sz
+        self.cqe_size = (64, 128, 128)[cqe_sz]
         self.ci = self.arm_sn = 0
         # An entry of 128 bytes takes the room of two.
-        wide = cqe_size // CQE_BYTES - 1
-        fields = node.driver.cq_fields(node.eqn, log_size=log_size + wide, cqe_sz=wide, **context)
+        wide = self.cqe_size // CQE_BYTES - 1
+        fields = node.driver.cq_fields(node.eqn, log_size=log_size + wide, cqe_sz=cqe_sz, **context)
         fields["cq_context"]["log_cq_size"] = log_size
         self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
         self.cqn = node.driver.must(Op.CREATE_CQ, **fields).cqn
@@ -112,7 +113,7 @@ class CompletionQueue:
         answer = self.node.driver.command(
             Op.MODIFY_CQ, op_mod=RESIZE, cqn=self.cqn,
             modify_field_select_resize_field_select=RESIZE_FIELDS,
-            cq_context={"log_cq_size": log_size, "cqe_sz": self.cqe_size // 64 - 1},
+            cq_context={"log_cq_size": log_size, "cqe_sz": self.cqe_sz},
             extra=pack64(pages),
         )  # fmt: skip
         if not answer.status:

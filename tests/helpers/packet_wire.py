@@ -1,4 +1,4 @@
-"""A wire in the test's hand: what functions send waits in a queue until the test lets it through."""
+"""A wire in the test's hand: what functions send waits until the test lets it through."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ class PacketWire:
 
     def run(self):
         """Let everything through that is on its way now; False when nothing was."""
-        return any(self.deliver() for _ in range(len(self.frames)))
+        waiting = len(self.frames)
+        for _ in range(waiting):
+            self.deliver()
+        return waiting > 0
 
     def settle(self, most=100_000):
         """Run functions and deliver frames until nothing moves any more."""

@@ -1,0 +1,218 @@
+"""What a requester makes of the answers: completions, retries, failures (IBTA 9.7.5, 9.7.6).
+
+The kind of a packet, and of an acknowledgement its syndrome, say which step takes it. An answer to
+something that is not under way is ignored. Going back is done once for each thing that was lost: as
+long as it has not helped, further signs of the same loss are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from emu.engine import send_work
+from emu.engine.ack_timer import AckTimer
+from emu.engine.memory import LOCAL_WRITE, AccessError, copy
+from emu.engine.message import MsgOp, NakCode, atomic_word
+from emu.engine.packet import Packet
+from emu.engine.send_window import Request, SendWindow
+from emu.engine.wqe_ops import gather_piece
+from layouts import bth
+from layouts.bth import PSN_MASK, Kind
+from layouts.enums import CqeSyndrome, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.engine.link import Link
+
+
+class PacketCompleter:
+    """The end of every request of one queue pair."""
+
+    __slots__ = ("_is_retrying", "_link", "timer", "window")
+
+    def __init__(self, link: Link, window: SendWindow) -> None:
+        self._link = link
+        self.window = window
+        self.timer = AckTimer(link.hca.clock, self._timed_out, self._schedule)
+        self._is_retrying = False
+
+    def restart(self) -> None:
+        """The queue pair has stopped: nothing is under way any more."""
+        self.window.restart(self._link.qp.psn)
+        self._is_retrying = False
+
+    def watch(self) -> None:
+        """Wait for an answer, if one is due."""
+        qp = self._link.qp
+        if self.window.una != qp.psn and qp.st is not QpType.UC and qp.state is QpState.RTS:
+            self.timer.watch(qp.ack_timeout)
+
+    # -- answers
+
+    def answer(self, packet: Packet) -> None:
+        """Take what the responder says."""
+        window = self.window
+        if window.distance(packet.psn) < window.distance(window.sent):
+            _ANSWERS[packet.op.kind](self, packet)
+
+    def acknowledged(self, packet: Packet) -> None:
+        """ACK, RNR NAK or NAK (table 44). The last two acknowledge what came before them."""
+        kind = packet.syndrome & bth.SYNDROME_KIND
+        psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
+        if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
+            step = _REFUSALS.get(kind, PacketCompleter.refused_wrongly)
+            step(self, packet.syndrome & bth.SYNDROME_VALUE)
+
+    def refused(self, code: int) -> None:
+        """NAK: packets are missing, or the request is not to be carried out."""
+        if code == NakCode.PSN_SEQUENCE_ERROR:
+            self._go_back("packet_seq_err")
+        elif code in send_work.SYNDROMES:
+            nak = NakCode(code)
+            self.fail(send_work.SYNDROMES[nak], f"peer: {nak.name}")
+        else:
+            self.refused_wrongly(code)
+
+    def not_ready(self, code: int) -> None:
+        """RNR NAK: send nothing for the time that the receiver names, then from there again."""
+        qp = self._link.qp
+        if self.timer.is_paused:
+            return
+        qp.count("rnr_nak_retry_err")
+        if send_work.may_wait_for_receiver(qp):
+            self.window.rewind()
+            self.timer.pause(code)
+        else:
+            self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
+
+    def refused_wrongly(self, code: int) -> None:
+        """A syndrome that there is not."""
+        self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
+
+    def read_response(self, packet: Packet) -> None:
+        """A piece of what a READ has asked for, in the order of the PSNs."""
+        if not self.advance(packet.psn) or not self._is_running:
+            return
+        request, mtu, size = self.window.requests[0], self._link.qp.mtu_bytes, len(packet.payload)
+        offset = (packet.psn - request.first & PSN_MASK) * mtu
+        is_last = (packet.psn + 1) & PSN_MASK == request.end
+        if request.op is not MsgOp.READ:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
+        elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
+        else:
+            self._take(request, packet.payload, offset)
+
+    def atomic_response(self, packet: Packet) -> None:
+        """The old value; it goes to the guest in the byte order that the driver has chosen."""
+        if not self.advance(packet.psn) or not self._is_running:
+            return
+        request = self.window.requests[0]
+        if request.op in (MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD):
+            old = atomic_word(self._link.hca).pack(packet.original)
+            self._take(request, memoryview(old), 0)
+        else:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
+
+    def _take(self, request: Request, data: memoryview, offset: int) -> None:
+        """Put data that has come back where the request wants it: the key may have gone."""
+        hca, qp, message = self._link.hca, self._link.qp, request.message
+        assert message is not None
+        try:
+            target = gather_piece(
+                hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
+            )
+        except AccessError as error:
+            self.fail(CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        else:
+            copy(target, (data,))
+            self._progress((self.window.una + 1) & PSN_MASK)
+
+    # -- progress
+
+    def advance(self, psn: int) -> bool:
+        """Everything before ``psn`` has arrived.
+
+        False, and a retry, when an answer on the way there is missing: it was lost (an implied
+        NAK, 9.7.5.1.1).
+        """
+        una = self.window.reach(psn)
+        if una != self.window.una:
+            self._progress(una)
+        if una != psn and self._is_running:
+            self._go_back("implied_nak_seq_err")
+        return una == psn
+
+    def _progress(self, una: int) -> None:
+        """Retries start again from none, and what is complete completes."""
+        qp = self._link.qp
+        self.window.move(una)
+        self._is_retrying = False
+        qp.retries = qp.rnr_retries = 0
+        self.timer.restart()
+        self.retire()
+        if qp.state is QpState.RTS:
+            self._schedule()
+
+    def retire(self) -> None:
+        """Complete the oldest requests, as far as they are complete or have failed."""
+        hca, qp = self._link.hca, self._link.qp
+        while qp.state is QpState.RTS and (request := self.window.pop()) is not None:
+            if request.failure is not None:
+                self._fail(request, request.failure.syndrome, str(request.failure))
+            else:
+                send_work.complete(hca, qp, request.wqe, request.length)
+
+    @property
+    def _is_running(self) -> bool:
+        """False when completing earlier requests has stopped the queue pair."""
+        return self._link.qp.state is QpState.RTS and bool(self.window.requests)
+
+    def fail(self, syndrome: CqeSyndrome, why: str) -> None:
+        """The oldest request fails."""
+        self._fail(self.window.requests[0], syndrome, why)
+
+    def _fail(self, request: Request, syndrome: CqeSyndrome, why: str) -> None:
+        send_work.fail(self._link.hca, self._link.qp, request.wqe, syndrome, why)
+
+    # -- trying again
+
+    def _go_back(self, counter: str) -> None:
+        """Something was lost behind ``una``: send from there again."""
+        if not self._is_retrying:
+            self._link.qp.count(counter)
+            self._retry(counter)
+
+    def _timed_out(self) -> bool:
+        """No answer; False when none is due any more."""
+        qp = self._link.qp
+        if qp.state is not QpState.RTS or self.window.una == qp.psn:
+            return False
+        qp.count("local_ack_timeout_err")
+        self._retry("no answer")
+        return qp.state is QpState.RTS
+
+    def _retry(self, why: str) -> None:
+        qp = self._link.qp
+        if not send_work.may_ask_again(qp):
+            self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
+            return
+        self._is_retrying = True
+        self.window.rewind()
+        self.timer.restart()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        self._link.hca.schedule(self._link.qp)
+
+
+_ANSWERS: Mapping[Kind, Callable[[PacketCompleter, Packet], None]] = {
+    Kind.ACKNOWLEDGE: PacketCompleter.acknowledged,
+    Kind.READ_RESPONSE: PacketCompleter.read_response,
+    Kind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
+}
+
+_REFUSALS: Mapping[int, Callable[[PacketCompleter, int], None]] = {
+    bth.KIND_RNR: PacketCompleter.not_ready,
+    bth.KIND_NAK: PacketCompleter.refused,
+}

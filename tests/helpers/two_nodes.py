@@ -1,0 +1,26 @@
+"""Two functions, each with a guest and a driver of its own."""
+
+from __future__ import annotations
+
+from emu.function import Function
+from emu.hca import HcaOptions
+from firmware_cmds import TABLE
+from helpers.driver import Driver, FunctionBar
+from helpers.verbs import Node
+from helpers.world import IrqList, Memory
+
+GUID = 0x0002_C903_00AB_CD01
+
+
+def two_nodes(model, clock, wire, *carriers):
+    """The functions on a wire; ``carriers`` run when the functions do."""
+    functions = []
+    for number in (1, 2):
+        options = HcaOptions(guid=GUID + number, lid=number)
+        functions.append(Function(model, options, TABLE, Memory(), IrqList(), clock, wire))
+    nodes = []
+    for function, other in (functions, functions[::-1]):
+        bar = FunctionBar(function, other, *carriers)
+        driver = Driver(bar, function.hca.memory, function.hca.interrupts)
+        nodes.append(Node(function, driver.probe()))
+    return nodes
