@@ -4,6 +4,7 @@ import pytest
 from helpers.subnet import GUID, Subnet, end_port
 
 from emu.engine.datagram import GSI_QKEY
+from emu.fabric.sa import paths
 from emu.fabric.sa.administrator import SM_GUID
 from emu.port import SM_LID
 from layouts.enums import CapMask1
@@ -274,3 +275,10 @@ def test_two_limited_members_have_no_path():
     subnet = Subnet(3, pkeys=(LIMITED,))
     assert path(subnet).status == SaStatus.NO_RECORDS
     assert subnet.ask(1, GET, SaAttr.PATH_REC, slid=1, dlid=SM_LID).record.pkey == LIMITED
+
+
+def test_a_path_query_is_bounded(monkeypatch):
+    monkeypatch.setattr(paths, "MAX_PAIRS", 15)
+    subnet = Subnet()
+    assert subnet.ask(1, GET_TABLE, SaAttr.PATH_REC).status == SaStatus.NO_RESOURCES
+    assert len(subnet.ask(1, GET_TABLE, SaAttr.PATH_REC, slid=1).records) == 4

@@ -16,12 +16,12 @@ from typing import Any
 from emu.endport import EndPort
 from emu.engine.datagram import (
     GSI_QKEY,
-    PKEY_NUMBER,
     Datagram,
     Destination,
     Origin,
     answer_to,
 )
+from emu.fabric.sa.envelope import answer_head, envelope_fault
 from emu.fabric.sa.events import Subscriptions
 from emu.fabric.sa.multicast import MulticastGroups
 from emu.fabric.sa.paths import path_records
@@ -34,7 +34,6 @@ from emu.ports import Clock
 from layouts.enums import CapMask1
 from layouts.mads import (
     BASE_VERSION,
-    MAD_BYTES,
     RESPONSE,
     MadStatus,
     Method,
@@ -66,7 +65,7 @@ from layouts.sa import (
 log = logging.getLogger(__name__)
 
 SM_GUID = 0x0002_C903_00E4_0000
-MAX_RECORDS = 4096
+MAX_RECORDS = 2048
 """In one answer."""
 
 _GSI_QPN = 1
@@ -156,11 +155,9 @@ class SubnetAdministrator:
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
         """Take a datagram for QP1 at our LID; ``data`` is its payload."""
-        subnet = Subnet((*self._ports(), self.port))
-        requester = subnet.by_lid.get(origin.lid)
-        wrong = _envelope_fault(data, origin)
-        if wrong or requester is None:
-            log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong or "unknown LID")
+        wrong = envelope_fault(data, origin)
+        if wrong:
+            log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong)
             return
         mad = sa_mad.view(data)
         hdr, key = mad.mad_hdr, (origin.lid, origin.qpn, mad.mad_hdr.tid)
@@ -171,29 +168,27 @@ class SubnetAdministrator:
         elif hdr.mgmt_class == MgmtClass.SUBN_ADM and mad.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
             self._take_rmpp(key, mad, answer_to(to, origin))
         elif not self.transfers.has(key):
-            self._answer(mad, requester, subnet, to, origin)
+            self._answer(mad, answer_to(to, origin))
 
     def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
         """Requests fit into one MAD, so nobody has data to send in several."""
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
-            self._send_mad(abort(_answer_head(mad), RmppStatus.UNV), to)
+            self._send_mad(abort(answer_head(mad), RmppStatus.UNV), to)
         elif kind == RmppType.DATA:
-            self._send_mad(abort(_answer_head(mad), RmppStatus.UNSPEC), to)
+            self._send_mad(abort(answer_head(mad), RmppStatus.UNSPEC), to)
         else:
             self.transfers.receive(key, mad)
 
-    def _answer(
-        self, mad: Any, requester: EndPort, subnet: Subnet, to: Destination, origin: Origin
-    ) -> None:
-        if mad.sm_key not in (0, TRUSTED_SM_KEY):
-            log.info("LID %#x: wrong SM_Key %#x, no answer", origin.lid, mad.sm_key)
+    def _answer(self, mad: Any, back: Destination) -> None:
+        subnet = Subnet((*self._ports(), self.port))
+        requester = subnet.by_lid.get(back.lid)
+        if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
+            log.info("LID %#x, SM_Key %#x: no answer", back.lid, mad.sm_key)
             return
-        back = answer_to(to, origin)
         try:
             kind, method = self._kind_of(mad)
             query = Query(
-                method=method,
                 attr_mod=mad.mad_hdr.attr_mod,
                 components=kind.components,
                 comp_mask=mad.comp_mask,
@@ -206,8 +201,8 @@ class SubnetAdministrator:
             records = list(islice(kind.handlers[method](query), MAX_RECORDS + 1))
             self._send_records(mad, kind, method, records, back)
         except SaError as error:
-            log.debug("LID %#x: %s: %s", origin.lid, error.status.name, error)
-            answer = _answer_head(mad, error.status)
+            log.debug("LID %#x: %s: %s", back.lid, error.status.name, error)
+            answer = answer_head(mad, error.status)
             answer.data = mad.data
             self._send_mad(bytes(answer), back)
 
@@ -228,7 +223,7 @@ class SubnetAdministrator:
         self, mad: Any, kind: _Kind, method: Method, records: list[Any], back: Destination
     ) -> None:
         """One record as it is, a table by RMPP, each record a multiple of eight bytes (15.3.1)."""
-        answer = _answer_head(mad)
+        answer = answer_head(mad)
         answer.attr_offset = -(-kind.prm.size // 8)
         if method is Method.GET_TABLE:
             key = (back.lid, back.qpn, mad.mad_hdr.tid)
@@ -256,23 +251,3 @@ class SubnetAdministrator:
 
 def _reads(handler: Handler) -> dict[Method, Handler]:
     return {Method.GET: handler, Method.GET_TABLE: handler}
-
-
-def _envelope_fault(data: bytes, origin: Origin) -> str:
-    """What is wrong with a datagram before its MAD is looked at; empty when nothing is."""
-    if len(data) != MAD_BYTES:
-        return f"{len(data)} bytes are no MAD"
-    if origin.qkey != GSI_QKEY:
-        return f"Q_Key {origin.qkey:#x}"
-    if (origin.pkey ^ DEFAULT_PKEY) & PKEY_NUMBER:
-        return f"P_Key {origin.pkey:#x}"
-    return ""
-
-
-def _answer_head(mad: Any, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> Any:
-    """An answer without records. SubnAdmSet is answered by GetResp (15.2.2)."""
-    answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
-    method = mad.mad_hdr.method
-    answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)
-    answer.mad_hdr.status = status
-    return answer

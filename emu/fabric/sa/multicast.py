@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from emu.endport import EndPort, mtu_code
 from emu.engine.datagram import MULTICAST_LID, PKEY_FULL_MEMBER, PKEY_NUMBER
+from emu.fabric.sa.group import LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
-from layouts.sa import JoinState, SaStatus, Selector, SmTrap, mcmember_rec
+from layouts.sa import JoinState, SaStatus, SmTrap
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +28,8 @@ BROADCAST_QKEY = 0x0B1B
 BROADCAST_RATE = 3
 """10 Gb/s, so that any link is fast enough to join."""
 
-_LINK_LOCAL = 2
-_IPOIB_SIGNATURE = 0x401B
 _ASSIGNED_SIGNATURE = 0xA01B
 """Marks a multicast GID that the administrator has chosen."""
-_SCOPES = range(1, 15)
-_RESERVED_FLAGS = 0xE0
 _FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
 """Members that create a group and keep it alive."""
 
@@ -42,56 +38,6 @@ _CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
 _JOINS = ("port_gid", "join_state")
 _MUST_MATCH = ("qkey", "traffic_class", "sl", "flow_label", "scope", "mlid")
 _SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
-
-
-@dataclass(slots=True)
-class Member:
-    """A port's membership."""
-
-    join_state: int
-    proxy_join: int
-    """Whether another port has joined in its name."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Group:
-    """A multicast group; all names but the last two are those of its record."""
-
-    mgid: bytes
-    mlid: int
-    qkey: int
-    pkey: int
-    mtu: int
-    rate: int
-    packet_life_time: int = SHORTEST_LIFE
-    sl: int = 0
-    flow_label: int = 0
-    hop_limit: int = 0
-    traffic_class: int = 0
-    members: dict[bytes, Member] = field(default_factory=dict)
-    is_permanent: bool = False
-
-    def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
-        """The group's record, for one of its members or for none."""
-        return mcmember_rec.new(
-            mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
-            mtu_selector=Selector.EQ, mtu=self.mtu, traffic_class=self.traffic_class,
-            pkey=self.pkey, rate_selector=Selector.EQ, rate=self.rate,
-            packet_life_time_selector=Selector.EQ, packet_life_time=self.packet_life_time,
-            sl=self.sl, flow_label=self.flow_label, hop_limit=self.hop_limit,
-            scope=self.mgid[1] & 0xF, join_state=join_state, proxy_join=proxy_join,
-        )  # fmt: skip
-
-    def fits(self, query: Query) -> bool:
-        """Whether MTU, rate and life time are as a query wants them."""
-        return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
-
-    def is_open_to(self, port: EndPort) -> bool:
-        """Whether a port is in the group's partition, one of the two a full member."""
-        return any(
-            not (pkey ^ self.pkey) & PKEY_NUMBER and (pkey | self.pkey) & PKEY_FULL_MEMBER
-            for pkey in port.pkeys
-        )
 
 
 class MulticastGroups:
@@ -108,7 +54,7 @@ class MulticastGroups:
     def open_partition(self, pkey: int) -> None:
         """Make the IPoIB broadcast group of a partition, unless it is there."""
         pkey |= PKEY_FULL_MEMBER
-        mgid = _ipoib_broadcast(pkey)
+        mgid = ipoib_broadcast(pkey)
         if mgid not in self._groups and len(self._groups) < MAX_GROUPS:
             self._groups[mgid] = Group(
                 mgid=mgid, mlid=self._free_mlid(), qkey=BROADCAST_QKEY, pkey=pkey,
@@ -182,7 +128,7 @@ class MulticastGroups:
             raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
         has_mgid = query.has("mgid") and any(wanted.mgid)
         group = Group(
-            mgid=_checked(wanted.mgid) if has_mgid else self._new_mgid(query),
+            mgid=checked(wanted.mgid) if has_mgid else self._new_mgid(query),
             mlid=self._free_mlid(),
             **{name: getattr(wanted, name) for name in _CREATES},
             mtu=mtu,
@@ -198,8 +144,8 @@ class MulticastGroups:
         return group
 
     def _new_mgid(self, query: Query) -> bytes:
-        scope = query.wanted.scope if query.has("scope") else _LINK_LOCAL
-        if scope not in _SCOPES:
+        scope = query.wanted.scope if query.has("scope") else LINK_LOCAL
+        if scope not in SCOPES:
             raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
         while True:
             head = bytes((0xFF, 0x10 | scope)) + _ASSIGNED_SIGNATURE.to_bytes(2, "big")
@@ -218,24 +164,6 @@ class MulticastGroups:
         del self._groups[group.mgid]
         log.info("multicast group %s has ended", group.mgid.hex())
         self._notify(SmTrap.MGID_DELETED, group.mgid)
-
-
-def _ipoib_broadcast(pkey: int) -> bytes:
-    """RFC 4391, chapter 4: link-local scope, the P_Key, and 255.255.255.255."""
-    return (
-        bytes((0xFF, 0x10 | _LINK_LOCAL))
-        + _IPOIB_SIGNATURE.to_bytes(2, "big")
-        + pkey.to_bytes(2, "big")
-        + bytes(6)
-        + b"\xff" * 4
-    )
-
-
-def _checked(mgid: bytes) -> bytes:
-    """A multicast GID with known flags and a scope (IBTA 4.1.1)."""
-    if mgid[0] != 0xFF or mgid[1] & _RESERVED_FLAGS or mgid[1] & 0xF not in _SCOPES:
-        raise SaError(SaStatus.REQ_INVALID, f"MGID {mgid.hex()}")
-    return mgid
 
 
 def _check_joinable(query: Query, group: Group, port: EndPort) -> None:

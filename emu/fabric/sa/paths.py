@@ -13,8 +13,11 @@ from typing import Any
 from emu.endport import EndPort
 from emu.engine.datagram import PKEY_NUMBER
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
-from emu.fabric.sa.query import Query, shared_pkeys
-from layouts.sa import Selector, path_rec
+from emu.fabric.sa.query import Query, SaError, shared_pkeys
+from layouts.sa import SaStatus, Selector, path_rec
+
+MAX_PAIRS = 4096
+"""Ports that one query may combine; a query that names one end stays far below."""
 
 _GRANTED = (
     "service_id_8msb", "service_id_56lsb", "flow_label", "hop_limit", "traffic_class", "qos_class",
@@ -24,8 +27,11 @@ _GRANTED = (
 
 def path_records(query: Query) -> Iterator[Any]:
     """The paths that fit, source by source."""
-    for source in _ends(query, "sgid", "slid"):
-        for destination in _ends(query, "dgid", "dlid"):
+    sources, destinations = _ends(query, "sgid", "slid"), _ends(query, "dgid", "dlid")
+    if len(sources) * len(destinations) > MAX_PAIRS:
+        raise SaError(SaStatus.NO_RESOURCES, "more pairs of ports than one query may ask for")
+    for source in sources:
+        for destination in destinations:
             record = _path(query, source, destination)
             if record is not None:
                 yield record

@@ -11,7 +11,7 @@ from typing import Any
 
 from emu.endport import EndPort
 from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER, Destination
-from layouts.mads import MadStatus, Method
+from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
 
 TRUSTED_SM_KEY = 1
@@ -30,7 +30,7 @@ class Subnet:
     """The ports that can be reached, as of one moment."""
 
     def __init__(self, ports: Iterable[EndPort]) -> None:
-        self.ports = tuple(ports)
+        self.ports = tuple(sorted(ports, key=lambda port: port.lid))
         self.by_lid = {port.lid: port for port in self.ports}
         self.by_gid = {port.gid: port for port in self.ports}
 
@@ -39,7 +39,6 @@ class Subnet:
 class Query:
     """A request for records of one kind. ``wanted`` is a view of the record that it carries."""
 
-    method: Method
     attr_mod: int
     components: Components
     comp_mask: int

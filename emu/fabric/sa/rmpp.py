@@ -25,7 +25,7 @@ from layouts.sa import (
 
 log = logging.getLogger(__name__)
 
-MAX_TRANSFERS = 256
+MAX_TRANSFERS = 64
 MAX_TRANSFERS_OF_A_PORT = 8
 ACK_TIMEOUT_NS = 2_000_000_000
 MAX_TRIES = 4
