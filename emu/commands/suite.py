@@ -60,7 +60,7 @@ def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choi
     console = Console()
     console.print(_table(runs))
     _print_broken(console, runs)
-    sys.exit(any(run.count(*BROKEN) for run in runs))
+    sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
 
 
 def _table(runs: list[ModuleRun]) -> Table:

@@ -116,7 +116,7 @@ class _Collector:
     def __init__(self, module: str, watch: Watcher) -> None:
         self._run = ModuleRun(module)
         self._watch = watch
-        self._count = 0
+        self._count: int | None = None
         self._pending = b""
         self._stderr = bytearray()
 
@@ -137,10 +137,11 @@ class _Collector:
         if outcome in (Outcome.CRASHED, Outcome.TIMEOUT):
             detail = f"{detail}\n{self._last_words()}".strip()
         self._run.tests.append(TestRun(event["test"], outcome, detail, event["seconds"]))
-        self._watch(self._run.module, len(self._run.tests), self._count)
+        self._watch(self._run.module, len(self._run.tests), self._count or 0)
 
     def finish(self) -> ModuleRun:
-        if not self._run.tests and not self._count:
+        """The results, after the program's end."""
+        if not self._run.tests and self._count is None:
             name = f"tests.{self._run.module}"
             self._run.tests.append(TestRun(name, Outcome.CRASHED, self._last_words(), 0.0))
         return self._run

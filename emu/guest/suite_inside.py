@@ -123,8 +123,8 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield item
 
 
-def run_tests(out: int, directory: str, module: str, done: int) -> None:
-    """The child's part: all tests but the first ``done``."""
+def run_tests(out: int, directory: str, module: str, last: str) -> None:
+    """The child's part: all tests, or those behind the ``last`` that was started before."""
     os.dup2(2, 1)
     sys.argv[1:] = []
     try:
@@ -135,7 +135,9 @@ def run_tests(out: int, directory: str, module: str, done: int) -> None:
         os.write(out, json.dumps(event).encode() + b"\n")
         return
     os.write(out, json.dumps({"count": len(tests)}).encode() + b"\n")
-    unittest.TestSuite(tests[done:]).run(Reporter(out))
+    names = [test.id() for test in tests]
+    start = names.index(last) + 1 if last in names else 0
+    unittest.TestSuite(tests[start:]).run(Reporter(out))
     os.write(out, json.dumps({"finished": True}).encode() + b"\n")
 
 
@@ -146,40 +148,46 @@ class Supervisor:
         self._directory = directory
         self._module = module
         self._timeout = timeout
-        self._done = 0
-        self._count: int | None = None
-        self._current = ""
+        self._is_counted = False
+        self._last = ""
+        """The test that was started last."""
+        self._is_running = False
         self._finished = False
 
     def run(self) -> Iterator[Event]:
         """The events for the host."""
         while not self._finished:
-            before = self._done
+            before = self._last
             yield from self._process()
-            if self._done == before or self._done == self._count:
+            if self._last == before:
                 return
 
     def _process(self) -> Iterator[Event]:
         """The events of one child, and what has become of the test that ended it."""
         reader, pid = self._start()
-        self._current = ""
+        self._is_running = False
         since = time.monotonic()
         late = ""
         for event in self._events(reader):
             if event is not None:
                 since = time.monotonic()
                 yield from self._follow(event)
+                if self._finished:
+                    break
                 continue
-            limit = self._timeout if self._current else IMPORT_SECONDS
+            if _has_ended(pid):  # a process that it has left behind keeps the pipe open
+                break
+            limit = self._timeout if self._is_running else IMPORT_SECONDS
             if time.monotonic() - since >= limit:
                 late = f"no end after {limit:g} s"
                 break
         os.close(reader)
         end = self._reap(pid, forced=bool(late))
-        if late or self._current or end:
-            self._done += 1
+        with contextlib.suppress(ProcessLookupError):  # what the tests have left behind
+            os.killpg(pid, signal.SIGKILL)
+        if late or self._is_running or end:
             yield {
-                "test": self._current or f"{PACKAGE}.{self._module}",
+                "test": self._last if self._is_running else f"{PACKAGE}.{self._module}",
                 "outcome": "timeout" if late else "crashed",
                 "detail": ", ".join(filter(None, (late, end))),
                 "seconds": round(time.monotonic() - since, 3),
@@ -188,16 +196,15 @@ class Supervisor:
     def _follow(self, event: Event) -> Iterator[Event]:
         """Note what an event of the child says; the host gets the first count, and every end."""
         if "count" in event:
-            if self._count is None:
+            if not self._is_counted:
                 yield event
-            self._count = event["count"]
+            self._is_counted = True
         elif "finished" in event:
             self._finished = True
         elif "start" in event:
-            self._current = event["start"]
+            self._last, self._is_running = event["start"], True
         else:
-            self._done += event["test"] == self._current
-            self._current = ""
+            self._is_running = False
             yield event
 
     def _start(self) -> tuple[int, int]:
@@ -210,8 +217,10 @@ class Supervisor:
         try:
             os.setpgid(0, 0)
             os.close(reader)
-            run_tests(writer, self._directory, self._module, self._done)
+            run_tests(writer, self._directory, self._module, self._last)
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(status)
@@ -244,6 +253,11 @@ class Supervisor:
                 return f"killed by signal {-code}" if code < 0 else f"exit {code}"
             time.sleep(0.1)
         return "and it does not die: hung in the kernel"
+
+
+def _has_ended(pid: int) -> bool:
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, pid, options) is not None
 
 
 def main() -> None:
