@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,11 +22,17 @@ from rich.console import Console
 from emu.guest.recipe import DEFAULT_SUITE, SUITES
 from emu.user_error import UserError
 
-PARTS: dict[str, Callable[[str, int | None, Quiet], list[Section]]] = {
+Part = Callable[[str, int | None, Quiet], list[Section]]
+
+IN_GUESTS: dict[str, Part] = {
     "probe": probe.measure,
     "mmio": mmio.measure,
     "verbs": verbs.measure,
 }
+IN_PROCESS = ("commands", "engine", "objects", "transport")
+"""Programs of their own beside this file; each prints a report of one run with --json."""
+
+PARTS = (*IN_GUESTS, *IN_PROCESS)
 ALL = "all"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -59,7 +68,7 @@ def main(
         report = load(stored)
     else:
         samples = Quiet() if quiet is None else Quiet(quiet / 100, patience)
-        report = run([*PARTS] if not parts or ALL in parts else parts, suite, repeat, samples)
+        report = run(PARTS if not parts or ALL in parts else parts, suite, repeat, samples)
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
     if markdown:
@@ -71,17 +80,29 @@ def main(
             tables.print_section(Console(), section)
 
 
-def run(parts: list[str] | tuple[str, ...], suite: str, repeat: int | None, quiet: Quiet) -> Report:
+def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> Report:
     """Measure, and note under which conditions."""
     report = Report([machine.conditions()])
     for part in parts:
         click.echo(f"bench: {part}", err=True)
         try:
-            report.sections += PARTS[part](suite, repeat, quiet)
+            if part in IN_GUESTS:
+                report.sections += IN_GUESTS[part](suite, repeat, quiet)
+            else:
+                report.sections += quiet.take(partial(run_program, part))
         except UserError as error:
             raise click.ClickException(f"{part}: {error}\n{error.detail()}") from error
     report.conditions.append(quiet.summary())
     return report
+
+
+def run_program(part: str) -> list[Section]:
+    """What a program of its own has measured."""
+    program = Path(__file__).with_name(f"{part}.py")
+    done = subprocess.run([sys.executable, program, "--json"], stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"{part}: status {done.returncode}")
+    return list(Report.from_json(json.loads(done.stdout)).sections)
 
 
 def load(path: Path) -> Report:

@@ -16,7 +16,7 @@ import tracemalloc
 from pathlib import Path
 
 import click
-from figures import Goal, Report, Row, Section
+from figures import Goal, Report, Row, Section, thinned
 from machine import conditions
 from rich.console import Console
 from tables import print_section
@@ -102,15 +102,6 @@ def measure(keys: int) -> Section:
             Row("memory of a key", "KiB", [bytes_of_a_key() / 1024], goal=Goal(MOST_KIB)),
         ],
     )
-
-
-def thinned(section: Section, most: int = 1000) -> Section:
-    """At most so many samples of a row, evenly spread: medians survive, files stay small."""
-    rows = [
-        Row(row.name, row.unit, row.samples[:: -(-len(row.samples) // most)], goal=row.goal)
-        for row in section.rows
-    ]
-    return Section(section.key, section.title, rows)
 
 
 @click.command(help=__doc__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -133,3 +133,15 @@ def _row(stored: dict[str, Any]) -> Row:
 def median(samples: Sequence[float]) -> float | None:
     """The median; None of nothing."""
     return statistics.median(samples) if samples else None
+
+
+def thinned(section: Section, most: int = 1000) -> Section:
+    """At most so many samples of a row, evenly spread: medians survive, files stay small."""
+
+    def thin(samples: Sequence[float]) -> Sequence[float]:
+        return samples[:: -(-len(samples) // most) or 1]
+
+    rows = [
+        replace(row, samples=thin(row.samples), others=thin(row.others)) for row in section.rows
+    ]
+    return replace(section, rows=rows)

@@ -8,7 +8,7 @@ from figures import Report, Row, Section
 from rich.console import Console
 from rich.table import Table
 
-_COLOURS = {"met": "green", "missed": "red", "not measured": "yellow"}
+_STYLES = {"missed": "red", "not measured": "yellow"}
 _NOTHING = "-"
 
 
@@ -19,7 +19,7 @@ def print_section(console: Console, section: Section) -> None:
     for number, name in enumerate(header):
         table.add_column(name, justify="left" if number == 0 else "right")
     for row, line in zip(section.rows, lines):
-        table.add_row(*line, style=_COLOURS.get(row.verdict) if row.verdict == "missed" else None)
+        table.add_row(*line, style=_STYLES.get(row.verdict))
     console.print(table)
     for remark in section.remarks:
         console.print(remark, highlight=False)
