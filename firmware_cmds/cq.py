@@ -16,8 +16,8 @@ from layouts.enums import Op, Status
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-CQE_BYTES = (64, 128)
-"""By cqe_sz; 2 asks for 128-byte strides with 64-byte entries and is not advertised."""
+CQE_BYTES = (64, 128, 128)
+"""By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""
 
 NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1

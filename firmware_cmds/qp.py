@@ -128,7 +128,8 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
         source = qp.state
         if modifies:
             _check_modified(hca, cmd)
-            qp.encode()
+        qp.encode()
+        if modifies:
             qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask)
             _count_into(hca, qp)
         qp.state = row.target

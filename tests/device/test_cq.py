@@ -68,7 +68,7 @@ def test_refused_eq_keeps_its_events(driver, function, refused):
     ("context", "status"),
     [
         ({"log_cq_size": 31}, Status.LIM_ERR),
-        ({"cqe_sz": 2}, Status.BAD_PARAM_ERR),
+        ({"cqe_sz": 3}, Status.BAD_PARAM_ERR),
         ({"cqe_sz": 7}, Status.BAD_PARAM_ERR),
         ({"c_eqn_or_apu_element": 0}, Status.BAD_RES_ERR),
         ({"c_eqn_or_apu_element": 0x77}, Status.BAD_RES_ERR),

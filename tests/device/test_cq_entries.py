@@ -41,9 +41,9 @@ def context():
     return {}
 
 
-@pytest.fixture(params=[64, 128])
+@pytest.fixture(params=[0, 1, 2], ids=["narrow", "wide", "padded"])
 def queue(node, log_size, context, request):
-    return node.completion_queue(log_size, cqe_size=request.param, **context)
+    return node.completion_queue(log_size, cqe_sz=request.param, **context)
 
 
 @pytest.fixture
@@ -69,8 +69,9 @@ def test_full_ring_and_not_one_entry_more(pair, queue):
     assert pair.node.events() == []
 
 
-def test_wide_entries_leave_their_first_half_alone(node):
-    queue = node.completion_queue(2, cqe_size=128)
+@pytest.mark.parametrize("cqe_sz", [1, 2])
+def test_wide_entries_leave_their_first_half_alone(node, cqe_sz):
+    queue = node.completion_queue(2, cqe_sz=cqe_sz)
     Pair(node, queue).send(3)
     for number in range(3):
         page = queue.pages[0]

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.devicespec import BASE_GUID, MAX_LID, DeviceSpecError, parse
@@ -72,6 +72,7 @@ def test_complaint_names_the_wrong_part(text, complaint):
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_any_text_is_read_or_refused(text):
     """With a message, and never with another exception."""
     with contextlib.suppress(DeviceSpecError):

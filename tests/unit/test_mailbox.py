@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.world import Memory
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.mailbox import (
@@ -100,6 +100,7 @@ def test_block_must_be_guest_memory_with_its_data_and_its_control_part(memory, s
 
 
 @given(data=st.binary(max_size=2000))
+@settings(deadline=None)
 def test_what_is_scattered_is_gathered(data):
     memory = Memory(size=1 << 16)
     blocks = chain(memory, 4)
@@ -116,6 +117,7 @@ def test_scattering_keeps_the_links(memory):
 
 
 @given(data=st.binary(min_size=512, max_size=512), at=st.integers(0, 575), bit=st.integers(0, 7))
+@settings(deadline=None)
 def test_signature_finds_any_flipped_bit(data, at, bit):
     memory = Memory(size=1 << 16)
     (address,) = chain(memory, 1)

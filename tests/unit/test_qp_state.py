@@ -1,7 +1,7 @@
 """The transition table of queue pairs by itself, against the modify commands' own layouts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.engine.qp_state import KNOWN_OPTIONS, TRANSITIONS, apply
@@ -53,6 +53,7 @@ def test_only_what_is_required_changes(op):
 
 
 @given(mask=st.integers(0, 0xFFFFFFFF), op=st.sampled_from(MODIFY))
+@settings(deadline=None)
 def test_no_mask_reaches_what_create_has_fixed(mask, op):
     ctx = qpc.new()
     apply(TRANSITIONS[op], ctx, ones(qpc), mask & KNOWN_OPTIONS)
@@ -60,6 +61,7 @@ def test_no_mask_reaches_what_create_has_fixed(mask, op):
 
 
 @given(one=st.integers(0, 0xFFFFFFFF), other=st.integers(0, 0xFFFFFFFF))
+@settings(deadline=None)
 def test_options_add_up(one, other):
     """Each bit selects its own fields, whatever else is selected."""
 

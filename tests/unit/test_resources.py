@@ -1,7 +1,7 @@
 """Tables of objects: handles, bounds, references."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CmdError
@@ -120,6 +120,7 @@ def test_object_holds_nothing_and_says_what_it_is():
 
 
 @given(steps=st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=60))
+@settings(deadline=None)
 def test_any_sequence(steps):
     """None adds, a number removes; a plain dictionary says what has to come out."""
     table, model = Table("thing", 2, 8), {}
