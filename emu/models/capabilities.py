@@ -1,0 +1,109 @@
+"""Capabilities that all adapters share, by their names in mlx5_ifc.h, and those of a VF."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from emu.models.model import Capabilities
+
+ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
+"""Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
+
+BASE_GENERAL: Capabilities = MappingProxyType(
+    {
+        # Transport services. mlx5_ib does not load without xrc (hw/main.c: mlx5_ib_dev_res_init).
+        "rc": 1,
+        "uc": 1,
+        "ud": 1,
+        "xrc": 1,
+        "pkv": 1,
+        "qkv": 1,
+        "log_max_ra_req_qp": 4,
+        "log_max_ra_res_qp": 4,
+        "log_max_msg": 30,
+        "local_ca_ack_delay": 16,
+        # The port. Table sizes are codes: 0 is 8 GIDs and 128 P_Keys.
+        "port_type": 0,
+        "num_ports": 1,
+        "ib_virt": 1,
+        "vport_counters": 1,
+        "vport_group_manager": 0,
+        "gid_table_size": 0,
+        "pkey_table_size": 0,
+        # Queues: how many, how long, how wide.
+        "log_max_qp": 18,
+        "log_max_qp_sz": 15,
+        "log_max_srq": 16,
+        "log_max_srq_sz": 15,
+        "log_max_rmp": 16,
+        "log_max_cq": 18,
+        "log_max_cq_sz": 22,
+        "log_max_eq": 6,
+        "max_num_eqs": 64,
+        "log_max_eq_sz": 13,
+        "max_wqe_sz_sq": 1024,
+        "max_wqe_sz_rq": 512,
+        "basic_cyclic_rcv_wqe": 0,
+        "cqe_version": 0,
+        "cq_moderation": 1,
+        "cq_resize": 1,
+        "cq_oi": 1,
+        "cqe_128_always": 1,
+        "block_lb_mc": 1,
+        # Protection and memory. Keys change by UMR; windows and lists of any form with it.
+        "log_max_pd": 16,
+        "log_max_xrcd": 8,
+        "log_max_transport_domain": 0,
+        "log_max_mkey": 20,
+        "log_max_mrw_sz": 0x3F,
+        "log_max_klm_list_size": 16,
+        "max_indirection": 4,
+        "log_pg_sz": 12,
+        "umr_modify_entity_size_disabled": 0,
+        "umr_modify_atomic_disabled": 0,
+        "umr_indirect_mkey_disabled": 0,
+        "umr_extended_translation_offset": 1,
+        "umr_fence": 1,
+        "imaicl": 1,
+        # Multicast.
+        "log_max_mcg": 8,
+        "max_qp_mcg": 64,
+        # Doorbells. log_bf_reg_size spaces the doorbell registers, with or without BlueFlame.
+        "bf": 0,
+        "log_bf_reg_size": 9,
+        "uar_4k": 1,
+        "num_of_uars_per_page": 1,
+        # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
+        "max_qp_cnt": 64,
+        "out_of_seq_cnt": 1,
+        "retransmission_q_counters": 1,
+        "enhanced_error_q_counters": 1,
+        "device_frequency_khz": 1_000_000,
+        "cmdif_checksum": 3,
+        "log_max_current_uc_list": 0,
+        "atomic": 1,
+        # Not built.
+        "pg": 0,
+        "roce": 0,
+        "dct": 0,
+        "hca_cap_2": 0,
+    }
+)
+"""General capabilities of an InfiniBand function, before a model's own limits."""
+
+BASE_ATOMIC: Capabilities = MappingProxyType(
+    {
+        "atomic_req_8B_endianness_mode": 1,
+        "supported_atomic_req_8B_endianness_mode_1": 1,
+        "atomic_operations": ATOMIC_CMP_SWAP | ATOMIC_FETCH_ADD,
+        "atomic_size_qp": 8,
+    }
+)
+"""Compare-and-swap and fetch-and-add of 8 bytes (size masks hold powers of two, in bytes).
+
+The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
+the driver chooses (core/main.c: handle_hca_cap_atomic).
+"""
+
+VF_LIMITS: Capabilities = MappingProxyType({"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32})
+"""What a virtual function gets less of."""

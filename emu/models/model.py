@@ -1,0 +1,79 @@
+"""What a model is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from emu.pci import PciIdentity
+from layouts.enums import CapType
+
+BOARD_ID_BYTES = 16
+"""Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
+
+Capabilities = Mapping[str, Any]
+"""Fields of one capability group by PRM name; a nested structure is a mapping."""
+
+
+class IbSpeed(IntEnum):
+    """InfiniBand link speeds, as PTYS ib_proto_oper encodes them."""
+
+    EDR = 32
+    HDR = 64
+    NDR = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One adapter, as a physical or a virtual function.
+
+    The capability groups hold MAX values; a field that is not named is 0. A group with a gate in
+    the general one (``atomic``, ``pg``, ``hca_cap_2``) is empty while its gate is 0.
+    """
+
+    name: str
+    """What the command line calls it."""
+    title: str
+    identity: PciIdentity
+    general: Capabilities
+    atomic: Capabilities = field(default_factory=dict)
+    odp: Capabilities = field(default_factory=dict)
+    general_2: Capabilities = field(default_factory=dict)
+    fw_major: int
+    fw_minor: int
+    fw_subminor: int
+    psid: str
+    """Board id, ASCII, at most 16 characters."""
+    hw_id: int
+    """The health buffer's hw_id."""
+    ib_proto_oper: IbSpeed
+    ib_link_width_oper: int = 4
+    """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
+    bar0_size: int = 32 << 20
+    """Bytes; a UAR page of 4 KiB each."""
+
+    def __post_init__(self) -> None:
+        if not self.psid.isascii() or len(self.psid) > BOARD_ID_BYTES:
+            raise ValueError(f"board id {self.psid!r}: not {BOARD_ID_BYTES} ASCII characters")
+
+    @property
+    def capabilities(self) -> Mapping[CapType, Capabilities]:
+        """Every group's MAX values."""
+        return {
+            CapType.GENERAL: self.general,
+            CapType.ATOMIC: self.atomic,
+            CapType.ODP: self.odp,
+            CapType.GENERAL_2: self.general_2,
+        }
+
+    @property
+    def firmware(self) -> str:
+        """The firmware version as ``ethtool -i`` and ``ibv_devinfo`` print it."""
+        return f"{self.fw_major}.{self.fw_minor:02}.{self.fw_subminor:04}"
+
+    @property
+    def link(self) -> str:
+        """Speed and width of the InfiniBand link."""
+        return f"{self.ib_proto_oper.name} {self.ib_link_width_oper}X"

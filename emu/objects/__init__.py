@@ -1,0 +1,33 @@
+"""The device's objects: what each create command leaves behind.
+
+An object keeps the context it was made from (a view over its own copy of the bytes), so a query
+answers with it, and beside it the few values that the engine needs at every access.
+"""
+
+from emu.objects.cq import Cq, Moderation
+from emu.objects.domains import Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
+from emu.objects.eq import Eq
+from emu.objects.mkey import ANY_QPN, MTT_READ, MTT_WRITE, Mkey
+from emu.objects.qp import Qp, QpParts
+from emu.objects.srq import RqGeometry, Srq, SrqForm
+
+__all__ = [
+    "ANY_QPN",
+    "MTT_READ",
+    "MTT_WRITE",
+    "Cq",
+    "Eq",
+    "Mkey",
+    "Moderation",
+    "Pd",
+    "Psv",
+    "QCounter",
+    "Qp",
+    "QpParts",
+    "RqGeometry",
+    "Srq",
+    "SrqForm",
+    "TransportDomain",
+    "Uar",
+    "Xrcd",
+]

@@ -1,0 +1,79 @@
+"""Completion queues and the moderation of their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from emu.engine.pages import PageList
+from emu.objects.eq import Eq
+from emu.ports import Timer
+from emu.resources import Object
+from layouts.enums import CqNotification, CqStatus
+
+
+class Cq(Object):
+    """A completion queue; ``emu.engine.cq`` writes it."""
+
+    __slots__ = (
+        "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
+        "moderation", "notification", "pi", "solicited_pi", "status", "stride",
+    )  # fmt: skip
+    kind = "cq"
+
+    def __init__(self, ctx: Any, eq: Eq, buffer: PageList, stride: int) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.eq = eq
+        self.stride = stride
+        """Bytes from one entry to the next; the 64 bytes of a CQE are the last of them."""
+        self.dbr_addr = int(ctx.dbr_addr)
+        self.ignores_overrun = bool(ctx.oi)
+        self.moderation: Moderation | None = None
+        self.status = CqStatus.OK
+        self.notification = CqNotification.FIRED
+        self.pi = 0
+        self.ci = 0
+        """As far as the driver is known to have read; behind the truth while there is room."""
+        self.solicited_pi = 0
+        """Producer index after the newest solicited completion."""
+        self.move(buffer, int(ctx.log_cq_size))
+
+    def move(self, buffer: PageList, log_size: int) -> None:
+        """The next entry goes into this buffer."""
+        self.buffer = buffer
+        self.log_size = log_size
+        self.entries = 1 << log_size
+
+    def stop_waiting(self) -> None:
+        """Forget an event that moderation holds back."""
+        if self.moderation is not None:
+            self.moderation.restart()
+
+    def encode(self) -> None:
+        """Write what the engine has changed back into the context, for a query."""
+        ctx = self.ctx
+        ctx.status, ctx.st = self.status, self.notification
+        ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.eq,)
+
+
+@dataclass(slots=True)
+class Moderation:
+    """Events held back until ``max_count`` entries or ``period_ns`` have come together."""
+
+    max_count: int
+    period_ns: int
+    entries: int = 0
+    """Entries since the last event."""
+    timer: Timer | None = None
+    """Runs from the first of them on."""
+
+    def restart(self) -> None:
+        """An event has gone out, or none will."""
+        self.entries = 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

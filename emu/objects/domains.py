@@ -1,0 +1,62 @@
+"""What other objects belong to or point to: domains, doorbell pages, counters, signatures."""
+
+from __future__ import annotations
+
+from emu.resources import Object
+
+
+class Pd(Object):
+    """A protection domain."""
+
+    __slots__ = ()
+    kind = "pd"
+
+
+class Xrcd(Object):
+    """An XRC domain."""
+
+    __slots__ = ()
+    kind = "xrcd"
+
+
+class TransportDomain(Object):
+    """A transport domain: only Ethernet queues use it."""
+
+    __slots__ = ()
+    kind = "transport domain"
+
+
+class Uar(Object):
+    """A user access region: one doorbell page of BAR 0, whose index is its handle.
+
+    Queues do not hold on to theirs: when a process dies, mlx5_ib gives its pages back before it
+    destroys its queues. A doorbell in a page that is gone is ignored.
+    """
+
+    __slots__ = ()
+    kind = "uar"
+
+
+class QCounter(Object):
+    """A counter set that queue pairs add to; the counters' names are query_q_counter_out's."""
+
+    __slots__ = ("values",)
+    kind = "counter set"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, int] = {}
+
+
+class Psv(Object):
+    """A protection signature value."""
+
+    __slots__ = ("pd",)
+    kind = "psv"
+
+    def __init__(self, pd: Pd) -> None:
+        super().__init__()
+        self.pd = pd
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.pd,)

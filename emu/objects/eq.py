@@ -1,0 +1,29 @@
+"""Event queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.engine.pages import PageList
+from emu.resources import Object
+
+
+class Eq(Object):
+    """An event queue; ``emu.engine.eq`` writes it."""
+
+    __slots__ = (
+        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "vector"
+    )  # fmt: skip
+    kind = "eq"
+
+    def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.events = events
+        self.buffer = buffer
+        self.log_size = int(ctx.log_eq_size)
+        self.vector = int(ctx.intr)
+        self.armed = False
+        self.pi = 0
+        self.ci = 0
+        self.overruns = 0

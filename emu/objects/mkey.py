@@ -1,0 +1,116 @@
+"""Memory keys: the context, its values at hand, and the translation entries."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from emu.objects.domains import Pd
+from emu.resources import Object
+from layouts.enums import AccessMode
+
+ANY_QPN = 0xFFFFFF
+"""The qpn of a key that any queue pair of its domain may use."""
+
+MTT_READ, MTT_WRITE = 1, 2
+"""Rights in the low bits of an MTT entry; neither means "not present"."""
+
+
+class Mkey(Object):
+    """A memory key. The handle is the mkey index; the key is the index and the variant byte.
+
+    ``ctx`` is the context; the other attributes are what every access needs of it, taken over by
+    ``decode`` after each change.
+    """
+
+    __slots__ = (
+        "_entries", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd", "pg_access",
+        "qpn", "rights", "start", "umr_en", "variant", "views", "xlt", "xlt_room",
+    )  # fmt: skip
+    kind = "mkey"
+
+    def __init__(self, ctx: Any, pd: Pd, xlt: bytearray, *, pg_access: bool = False) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.pd = pd
+        self.xlt = xlt
+        """Translation entries as the driver gave them: 8 bytes (MTT) or 16 (KLM, KSM) each."""
+        self.pg_access = pg_access
+        """Whether the low bits of MTT entries are rights (bit 0 read, bit 1 write)."""
+        self._entries: array[int] | None = None
+        self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
+        """Translated before: (va, length, rights) to the memory's generation and the bytes."""
+        self.decode()
+
+    def decode(self) -> None:
+        """The context has changed: take its values over and forget what was derived from it."""
+        ctx = self.ctx
+        self.free = bool(ctx.free)
+        self.variant = int(ctx.mkey_7_0)
+        self.mode = AccessMode(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
+        self.rights = ctx.lr | ctx.lw << 1 | ctx.rr << 2 | ctx.rw << 3 | ctx.a << 4
+        self.qpn = int(ctx.qpn)
+        self.en_rinval = bool(ctx.en_rinval)
+        self.log_page_size = int(ctx.log_page_size)
+        self.start = int(ctx.start_addr)
+        self.end = 1 << 64 if ctx.length64 else self.start + ctx.len
+        self.umr_en = bool(ctx.umr_en)
+        self.xlt_room = ctx.translations_octword_size * 16
+        self.views.clear()
+
+    def write_translations(self, at: int, xlt: bytes) -> None:
+        """Replace entries from byte ``at`` on; what was derived from them follows.
+
+        Entries that arrive by UMR carry their rights, whatever those of the create command did.
+        """
+        if self.mode is AccessMode.MTT and not self.pg_access:
+            self.xlt[:] = self.entries_as_given()
+            self.pg_access = True
+            self._entries = None
+        if at > len(self.xlt):
+            self.xlt += bytes(at - len(self.xlt))
+        self.xlt[at : at + len(xlt)] = xlt
+        self.views.clear()
+        if self._entries is not None:
+            self._entries[at // 8 : (at + len(xlt)) // 8] = mtt_entries(xlt, pg_access=True)
+
+    def entries_as_given(self) -> bytes:
+        """The page entries in the driver's byte order, with the rights that they have here."""
+        entries = self.entries[:]
+        entries.byteswap()
+        return entries.tobytes()
+
+    @property
+    def entries(self) -> array[int]:
+        """The entries of an MTT key as numbers; without ``pg_access`` all rights are set."""
+        if self._entries is None:
+            self._entries = mtt_entries(self.xlt, pg_access=self.pg_access)
+        return self._entries
+
+    @property
+    def key(self) -> int:
+        """The 32-bit lkey and rkey."""
+        return self.handle << 8 | self.variant
+
+    def bound_to(self, qpn: int) -> bool:
+        """Whether this queue pair may use the key (a type 2 window belongs to one)."""
+        return self.qpn in (ANY_QPN, qpn)
+
+    def invalidate(self) -> None:
+        """The key is free from now on: no access until it is registered again."""
+        self.ctx.free = 1
+        self.decode()
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.pd,)
+
+
+def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool) -> array[int]:
+    """Page entries as numbers; without ``pg_access`` all of them allow everything."""
+    entries = array("Q", bytes(xlt))
+    entries.byteswap()
+    if not pg_access:
+        for index, entry in enumerate(entries):
+            entries[index] = entry | MTT_READ | MTT_WRITE
+    return entries

@@ -1,0 +1,137 @@
+"""Queue pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.engine.pages import PageList
+from emu.objects.cq import Cq
+from emu.objects.domains import Pd, QCounter, Xrcd
+from emu.objects.srq import Srq
+from emu.ports import Timer
+from emu.resources import Object
+from layouts.enums import QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.engine.link import Link
+    from emu.engine.rq import RecvRing
+    from emu.engine.sq import SendRing
+
+_MTU_BYTES = {code: 128 << code for code in range(1, 6)}
+"""IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
+
+_SMALLEST_MTU = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QpParts:
+    """What a queue pair refers to."""
+
+    pd: Pd | None = None
+    scq: Cq | None = None
+    rcq: Cq | None = None
+    srq: Srq | None = None
+    xrcd: Xrcd | None = None
+    counter: QCounter | None = None
+
+    def all(self) -> tuple[Object, ...]:
+        """Those that are there."""
+        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
+        return tuple(part for part in held if part is not None)
+
+
+class Qp(Object):
+    """A queue pair.
+
+    ``ctx`` is the context as the commands have set it; ``decode`` takes over what the engine needs
+    of it at every message. State, PSNs and retry counts live here and are written back into the
+    context when it is queried.
+    """
+
+    __slots__ = (
+        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_ready", "link", "log_msg_max",
+        "max_datagram", "mcgs", "min_rnr_nak", "mtu_bytes", "parts", "pd", "pkey_index", "psn",
+        "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries",
+        "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
+    )  # fmt: skip
+    kind = "qp"
+
+    def __init__(
+        self,
+        ctx: Any,
+        parts: QpParts,
+        buffer: PageList,
+        sq: SendRing | None,
+        rq: RecvRing | None,
+    ) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.buffer = buffer
+        self.parts = parts
+        self.st = QpType(ctx.st)
+        self.pd = parts.pd
+        self.scq = parts.scq
+        self.rcq = parts.rcq
+        self.srq = parts.srq
+        self.xrcd = parts.xrcd
+        self.counter = parts.counter
+        self.sq = sq
+        self.rq = rq
+        self.mcgs: set[bytes] = set()
+        """Multicast GIDs that it is attached to."""
+        self.is_ready = False
+        """Whether it stands in the device's ready list."""
+        self.timer: Timer | None = None
+        """What it waits for: a retry, or the next look at its receive queue."""
+        self.retries = self.rnr_retries = 0
+        self.link: Link | None = None
+        """What only packets need; None while the peer is in this process."""
+        self.state = QpState.RST
+        self.decode()
+
+    def decode(self) -> None:
+        """A transition has changed the context."""
+        ctx = self.ctx
+        path = ctx.primary_address_path
+        self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
+        self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
+        self.remote_qpn, self.rlid = int(ctx.remote_qpn), int(path.rlid)
+        self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
+        self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
+        self.log_msg_max = int(ctx.log_msg_max)
+        self.max_datagram = self.mtu_bytes
+        self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
+        self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
+        if self.link is not None:
+            self.link.reload()
+
+    def encode(self) -> None:
+        """Write what the engine has changed back into the context, for a query."""
+        self.ctx.state = self.state
+        self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
+
+    def stop_waiting(self) -> None:
+        """Forget the timer and the retries that led to it."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.link is not None:
+            self.link.pause()
+        self.retries = self.rnr_retries = 0
+
+    def restart(self) -> None:
+        """State RST: the driver starts counting at 0 again."""
+        self.link = None
+        if self.sq is not None:
+            self.sq.restart()
+        if self.rq is not None:
+            self.rq.restart()
+
+    def count(self, name: str) -> None:
+        """Add one to a counter of the queue pair's set."""
+        if self.counter is not None:
+            self.counter.values[name] = self.counter.values.get(name, 0) + 1
+
+    def holds(self) -> tuple[Object, ...]:
+        return self.parts.all()

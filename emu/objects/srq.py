@@ -1,0 +1,66 @@
+"""Shared receive queues of all three forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from emu.objects.cq import Cq
+from emu.objects.domains import Pd, Xrcd
+from emu.resources import Object
+
+if TYPE_CHECKING:
+    from emu.engine.rq import SharedRecvList
+
+
+class SrqForm(Enum):
+    """The three commands that make a shared receive queue."""
+
+    RMP = "rmp"
+    XRC_SRQ = "xrc_srq"
+    SRQ = "srq"
+
+
+@dataclass(frozen=True, slots=True)
+class RqGeometry:
+    """Where the WQEs of a receive queue lie, whichever context described it."""
+
+    log_size: int
+    """Number of WQEs, as exponent."""
+    log_stride: int
+    """Bytes of one WQE, as exponent."""
+    log_page_size: int
+    page_offset: int
+    dbr_addr: int
+
+
+class Srq(Object):
+    """A shared receive queue of one of the three forms."""
+
+    __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "xrcd")
+    kind = "srq"
+
+    def __init__(
+        self,
+        form: SrqForm,
+        ctx: Any,
+        queue: SharedRecvList,
+        pd: Pd,
+        xrcd: Xrcd | None = None,
+        cq: Cq | None = None,
+    ) -> None:
+        super().__init__()
+        self.form = form
+        self.ctx = ctx
+        self.queue = queue
+        self.pd = pd
+        self.xrcd = xrcd
+        self.cq = cq
+        self.lwm = 0
+        """Limit water mark; 0 is disarmed."""
+        self.is_in_error = False
+        """Its driver has been told that it can give no requests."""
+
+    def holds(self) -> tuple[Object, ...]:
+        return tuple(held for held in (self.pd, self.xrcd, self.cq) if held is not None)
