@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
-import statistics
+import logging
 import sys
 import time
 import tracemalloc
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from figures import Goal, Report, Row, Section, ratio_at_most, thinned
+from machine import conditions
 from rich.console import Console
-from rich.table import Table
+from tables import print_section
 
 from emu.fabric.local import LocalFabric
 from emu.function import Function
@@ -38,7 +40,8 @@ from helpers.parts import INIT, RTR, RTS
 from helpers.world import HandClock, IrqList, Memory
 
 MODEL = MODELS["connectx7"]
-UNITS_PER_PAGE = 64
+MOST_GROWTH = 1.3
+MOST_KIB = 2.0
 Samples = dict[str, list[float]]
 
 
@@ -130,7 +133,7 @@ def commands(qps: int, mkeys: int) -> Samples:
     return samples
 
 
-def bytes_per_object(count: int) -> dict[str, int]:
+def bytes_per_object(count: int) -> dict[str, float]:
     """Memory that stays allocated for each object of a kind."""
     found = {}
     for kind, name in (("QP", "create_qp"), ("CQ", "create_cq"), ("mkey", "create_mkey")):
@@ -145,53 +148,44 @@ def bytes_per_object(count: int) -> dict[str, int]:
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        found[kind] = round((after - before) / count)
+        found[kind] = (after - before) / count
     return found
 
 
-def summary(samples: Samples) -> dict[str, dict[str, float]]:
-    """Count, medians of the first and the last tenth, and their ratio, by command."""
-    found = {}
+def flatness(samples: Samples) -> Section:
+    """The last tenth of each kind of command against the first."""
+    rows = []
     for name, times in samples.items():
         tenth = max(len(times) // 10, 1)
-        first, last = statistics.median(times[:tenth]), statistics.median(times[-tenth:])
-        found[name] = {
-            "count": len(times),
-            "first": round(first, 2),
-            "last": round(last, 2),
-            "ratio": round(last / first, 3),
-        }
-    return found
+        title = f"{name}, {len(times):,}"
+        rows.append(Row(title, "us", times[-tenth:], times[:tenth], ratio_at_most(MOST_GROWTH)))
+    title = "Many objects, in process: time per command"
+    return Section("objects", title, rows, "last tenth", "first tenth")
 
 
-def print_tables(results: dict[str, Any]) -> None:
-    """Both measures."""
-    table = Table(title="microseconds: median of the first and of the last tenth")
-    for heading in ("command", "count", "first", "last", "ratio"):
-        table.add_column(heading, justify="left" if heading == "command" else "right")
-    for name, row in results["commands"].items():
-        numbers = [f"{row[key]:.2f}" for key in ("first", "last", "ratio")]
-        table.add_row(name, f"{row['count']:,}", *numbers)
-    memory = Table("object", "bytes", title="memory per object")
-    for kind, size in results["bytes"].items():
-        memory.add_row(kind, f"{size:,}")
-    console = Console()
-    console.print(table)
-    console.print(memory)
+def memory(count: int) -> Section:
+    """What each object of a kind adds to the process."""
+    rows = [
+        Row(kind, "KiB", [size / 1024], goal=Goal(MOST_KIB))
+        for kind, size in bytes_per_object(count).items()
+    ]
+    return Section("objects memory", "Memory per object", rows)
 
 
 @click.command(help=__doc__)
 @click.option("--qps", default=10_000, show_default=True, help="Queue pairs and CQs.")
-@click.option("--mkeys", default=100_000, show_default=True, help="Memory keys.")
-@click.option("--traced", default=2_000, show_default=True, help="Objects to measure memory by.")
+@click.option("--mkeys", default=1_000_000, show_default=True, help="Memory keys.")
+@click.option("--traced", default=10_000, show_default=True, help="Objects to measure memory by.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
 def main(qps: int, mkeys: int, traced: int, as_json: bool) -> None:
     """Measure time, then memory."""
-    results = {"commands": summary(commands(qps, mkeys)), "bytes": bytes_per_object(traced)}
+    logging.disable(logging.WARNING)
+    sections = [flatness(commands(qps, mkeys)), memory(traced)]
     if as_json:
-        click.echo(json.dumps(results))
+        click.echo(json.dumps(Report([conditions()], [*map(thinned, sections)]).to_json()))
     else:
-        print_tables(results)
+        for section in sections:
+            print_section(Console(), section)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ MTT_ALL = 3
 INLINE_LIMIT = 64
 
 
-def umr(qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None, **context):
+def umr(
+    qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None, ring=True, **context
+):
     """Post a UMR for ``key``. ``pointer`` is a data segment; otherwise translations go inline."""
     octwords = len(xlt) // 16 if octwords is None else octwords
     ctrl = wqe_umr_ctrl_seg.new(
@@ -28,7 +30,8 @@ def umr(qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None,
         mkey_mask=mask,
     )
     segments = [bytes(ctrl.buf), bytes(mkc.new(**context).buf)]
-    return qp.post(Opcode.UMR, *segments, DATA.pack(*pointer) if pointer else xlt, imm=key)
+    body = DATA.pack(*pointer) if pointer else xlt
+    return qp.post(Opcode.UMR, *segments, body, imm=key, ring=ring)
 
 
 def pad64(data):
@@ -66,9 +69,9 @@ class FastRegKey:
             options = {"pointer": (len(xlt), by_pointer, address), "octwords": len(xlt) // 16}
         return umr(qp, self.key, flags=MUST_BE_FREE, mask=FAST_REG_MASK, **options, **context)
 
-    def invalidate(self, qp):
+    def invalidate(self, qp, **options):
         """IB_WR_LOCAL_INV."""
-        return umr(qp, self.key, flags=0, mask=FREE, free=1)
+        return umr(qp, self.key, flags=0, mask=FREE, free=1, **options)
 
 
 class Window:
@@ -108,6 +111,21 @@ class Window:
     def free(self):
         """ib_dealloc_mw, bound or not."""
         self.node.driver.must(Op.DESTROY_MKEY, mkey_index=self.index)
+
+
+def indirect_key(node, mode, entries, length, **context):
+    """A key over other keys, from address 0 on; ``entries`` are (length, key, address)."""
+    xlt = b"".join(KLM.pack(*entry) for entry in entries)
+    answer = node.driver.must(
+        Op.CREATE_MKEY,
+        memory_key_mkey_entry={
+            "pd": node.pdn, "qpn": ANY_QPN, "access_mode_1_0": mode, "len": length,
+            "translations_octword_size": len(entries), "lr": 1, "lw": 1, "rr": 1, "rw": 1,
+        } | context,
+        translations_octword_actual_size=len(entries),
+        extra=xlt,
+    )  # fmt: skip
+    return answer.mkey_index << 8
 
 
 def dma_key(node):

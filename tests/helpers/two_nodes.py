@@ -12,12 +12,13 @@ from helpers.world import IrqList, Memory
 GUID = 0x0002_C903_00AB_CD01
 
 
-def two_nodes(model, clock, wire, *carriers):
+def two_nodes(model, clock, wire, *carriers, make_memory=Memory):
     """The functions on a wire; ``carriers`` run when the functions do."""
     functions = []
     for number in (1, 2):
         options = HcaOptions(guid=GUID + number, lid=number)
-        functions.append(Function(model, options, TABLE, Memory(), IrqList(), clock, wire))
+        memory = make_memory()
+        functions.append(Function(model, options, TABLE, memory, IrqList(), clock, wire))
     nodes = []
     for function, other in (functions, functions[::-1]):
         bar = FunctionBar(function, other, *carriers)

@@ -1,8 +1,10 @@
 """What scripts/bench makes of the outputs it reads and of the numbers it has."""
 
+import importlib.util
 import itertools
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +23,8 @@ import tables
 import verbs
 from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
 from machine import Quiet
+
+BENCH = Path(machine.__file__).parent
 
 # As perftest 24.07 prints them.
 BANDWIDTH = """\
@@ -244,3 +248,36 @@ def test_meter_does_not_count_our_own_work():
 def test_every_verbs_test_has_a_name_of_its_own():
     names = [test.name for test in verbs.TESTS]
     assert len(set(names)) == len(names)
+
+
+SMALL = {
+    "commands": ["--keys", "10"],
+    "engine": ["--count", "4"],
+    "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
+    "transport": ["--rounds", "1", "--count", "10"],
+}
+"""Programs that measure in process, and options with which they take a second or two."""
+
+
+def test_every_part_in_process_is_tested_here():
+    spec = importlib.util.spec_from_file_location("bench_main", BENCH / "__main__.py")
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    assert set(main.IN_PROCESS) == SMALL.keys()
+
+
+@pytest.mark.parametrize("part", SMALL)
+def test_program_prints_a_report(part):
+    """What ``scripts/bench`` reads: conditions, and sections whose rows all have samples."""
+    done = subprocess.run(
+        [sys.executable, BENCH / f"{part}.py", "--json", *SMALL[part]],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=100,
+    )
+    report = Report.from_json(json.loads(done.stdout))
+    assert len(report.conditions) == 1
+    rows = [row for section in report.sections for row in section.rows]
+    assert rows
+    assert all(row.value for row in rows)
