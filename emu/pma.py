@@ -25,7 +25,7 @@ from layouts.mads import (
 
 if TYPE_CHECKING:
     from emu.hca import Hca
-    from emu.port import Port
+    from emu.port import Port, Traffic
 
 CLASS_VERSION = 1
 RESP_TIME = 18
@@ -35,27 +35,35 @@ _ALL = (False, True)
 _OCTETS_PER_WORD = 4
 
 _Value = Callable[["Port"], int]
+_Way = Callable[["Port"], tuple["Traffic", "Traffic"]]
 
 
-def _packets(direction: str, casts: tuple[bool, ...]) -> _Value:
-    return lambda port: port.traffic(direction, casts)[0]
+def _sent(port: Port) -> tuple[Traffic, Traffic]:
+    return port.transmitted
 
 
-def _words(direction: str) -> _Value:
-    return lambda port: port.traffic(direction, _ALL)[1] // _OCTETS_PER_WORD
+def _received(port: Port) -> tuple[Traffic, Traffic]:
+    return port.received
 
 
-_SENT, _RECEIVED = "transmitted", "received"
+def _packets(way: _Way, casts: tuple[bool, ...]) -> _Value:
+    return lambda port: sum(way(port)[cast].packets for cast in casts)
+
+
+def _words(way: _Way) -> _Value:
+    return lambda port: sum(traffic.octets for traffic in way(port)) // _OCTETS_PER_WORD
+
+
 _VALUES: dict[str, _Value] = {
     "link_downed_counter": lambda port: port.link_downed,
-    "port_xmit_data": _words(_SENT),
-    "port_rcv_data": _words(_RECEIVED),
-    "port_xmit_packets": _packets(_SENT, _ALL),
-    "port_rcv_packets": _packets(_RECEIVED, _ALL),
-    "port_unicast_xmit_packets": _packets(_SENT, _UNICAST),
-    "port_unicast_rcv_packets": _packets(_RECEIVED, _UNICAST),
-    "port_multicast_xmit_packets": _packets(_SENT, _MULTICAST),
-    "port_multicast_rcv_packets": _packets(_RECEIVED, _MULTICAST),
+    "port_xmit_data": _words(_sent),
+    "port_rcv_data": _words(_received),
+    "port_xmit_packets": _packets(_sent, _ALL),
+    "port_rcv_packets": _packets(_received, _ALL),
+    "port_unicast_xmit_packets": _packets(_sent, _UNICAST),
+    "port_unicast_rcv_packets": _packets(_received, _UNICAST),
+    "port_multicast_xmit_packets": _packets(_sent, _MULTICAST),
+    "port_multicast_rcv_packets": _packets(_received, _MULTICAST),
 }
 """Where counters come from; those that are not here count errors that do not happen."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from layouts.enums import CapMask1, PhysState, PortState
 
@@ -14,7 +13,6 @@ PKEY_TABLE_ENTRIES = 128
 NODE_DESCRIPTION_BYTES = 64
 SM_LID = 0xBFFF
 """Where the fabric's subnet manager answers: the last unicast LID, so functions have the others."""
-_NOTHING = (0, 0)
 _CASTS = ("unicast", "multicast")
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
@@ -27,6 +25,23 @@ SETTABLE_CAPS = int(
     | CapMask1.VENDOR_CLASS_SUP
     | CapMask1.CLIENT_REG_SUP
 )
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What has gone one way, counted since power-on."""
+
+    packets: int = 0
+    octets: int = 0
+
+    def add(self, packets: int, octets: int) -> None:
+        """Count packets and all their octets, from the first header to the invariant CRC."""
+        self.packets += packets
+        self.octets += octets
+
+
+def _no_traffic() -> tuple[Traffic, Traffic]:
+    return Traffic(), Traffic()
 
 
 @dataclass(slots=True)
@@ -47,10 +62,12 @@ class Port:
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
-    counters: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Packets and octets by their names in query_vport_counter_out, since power-on."""
-    cleared: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What ``counters`` were when the driver last cleared them."""
+    transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast that has left."""
+    received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast that has arrived."""
+    cleared: dict[str, Traffic] = field(default_factory=dict)
+    """What the traffic was when the driver last cleared its counters, by their names."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
     """What performance management counters count from, by attribute and field."""
     link_downed: int = 0
@@ -71,32 +88,32 @@ class Port:
         That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
         (hw/mad.c:pma_cnt_ext_assign).
         """
-        self._count("transmitted_ib_" + _CASTS[multicast], packets, octets)
+        self.transmitted[multicast].add(packets, octets)
 
     def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
         """Add to what has arrived; octets as above."""
-        self._count("received_ib_" + _CASTS[multicast], packets, octets)
+        self.received[multicast].add(packets, octets)
 
-    def traffic(self, direction: str, casts: Iterable[bool]) -> tuple[int, int]:
-        """Packets and octets ``transmitted`` or ``received``, unicast (False) and multicast."""
-        counts = [self.counters.get(f"{direction}_ib_{_CASTS[cast]}", _NOTHING) for cast in casts]
-        return sum(packets for packets, _ in counts), sum(octets for _, octets in counts)
-
-    def since_cleared(self) -> dict[str, tuple[int, int]]:
-        """The counters as the driver reads them."""
+    def counters(self) -> dict[str, Traffic]:
+        """The traffic by its names in query_vport_counter_out, since power-on."""
+        ways = {"transmitted": self.transmitted, "received": self.received}
         return {
-            name: (packets - before[0], octets - before[1])
-            for name, (packets, octets) in self.counters.items()
-            for before in (self.cleared.get(name, _NOTHING),)
+            f"{way}_ib_{cast}": replace(traffic)
+            for way, casts in ways.items()
+            for cast, traffic in zip(_CASTS, casts)
+        }
+
+    def since_cleared(self) -> dict[str, Traffic]:
+        """The same, as the driver reads it."""
+        return {
+            name: Traffic(now.packets - before.packets, now.octets - before.octets)
+            for name, now in self.counters().items()
+            for before in (self.cleared.get(name, Traffic()),)
         }
 
     def clear_counters(self) -> None:
         """The driver counts from here."""
-        self.cleared = dict(self.counters)
-
-    def _count(self, name: str, packets: int, octets: int) -> None:
-        before = self.counters.get(name, _NOTHING)
-        self.counters[name] = before[0] + packets, before[1] + octets
+        self.cleared = self.counters()
 
     @property
     def is_up(self) -> bool:

@@ -108,7 +108,7 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Packets and octets since the last clear."""
     _check_own(cmd)
-    for name, (packets, octets) in hca.port.since_cleared().items():
-        getattr(out, name).assign({"packets": packets, "octets": octets})
+    for name, traffic in hca.port.since_cleared().items():
+        getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:
         hca.port.clear_counters()

@@ -46,6 +46,8 @@ _EVENT_DATA = Struct(">24xI")
 _ERROR_DATA = Struct(">I7xB")
 _QP_EVENT_DATA = Struct(">24xI")
 _CONSUMER = Struct(">I")
+_BYTES = [bytes((value,)) for value in range(256)]
+_ARMED, _SOLICITED_ARMED = CqNotification.ARMED, CqNotification.SOLICITED_ARMED
 
 _STATUSES = {
     CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
@@ -104,9 +106,7 @@ def _write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool
         return False
     if solicited:
         cq.solicited_pi = cq.pi
-    if cq.notification is CqNotification.ARMED or (
-        solicited and cq.notification is CqNotification.SOLICITED_ARMED
-    ):
+    if cq.notification is _ARMED or (solicited and cq.notification is _SOLICITED_ARMED):
         _notify(hca, cq, 1)
     return True
 
@@ -115,16 +115,17 @@ def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     """Append an entry; False when it is lost."""
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
-    at = (cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES
-    owner = cq.pi >> cq.log_size & 1
+    # An entry lies in one page, its 64 bytes being aligned.
+    address = cq.buffer.address((cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES)
+    op_own |= cq.pi >> cq.log_size & 1
     try:
-        cq.buffer.write(at, entry)
-        cq.buffer.write(at + OP_OWN, bytes((op_own | owner,)))
+        hca.memory.write(address, entry)
+        hca.memory.write(address + OP_OWN, _BYTES[op_own])
     except DmaError as error:
         _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
         return False
     if hca.tracer:
-        hca.tracer.cqe(cq.handle, entry, op_own | owner)
+        hca.tracer.cqe(cq.handle, entry, op_own)
     cq.pi += 1
     return True
 

@@ -50,29 +50,26 @@ class Message:
     requester's views that wait for the answer.
     """
 
-    __slots__ = (
-        "compare", "compare_mask", "data", "data_at", "immediate", "inv_rkey", "length", "op",
-        "reply", "rkey", "solicited", "srqn", "swap_add", "swap_add_mask", "va",
-    )  # fmt: skip
+    # Most of these stay as they are in most messages: defaults of the class cost nothing.
+    reply: Views = ()
+    data_at = 0
+    """Where the data segments begin in the WQE that the message was read from."""
+    va = 0
+    rkey = 0
+    immediate: int | None = None
+    """Immediate data, in a SEND or a WRITE that carries it."""
+    inv_rkey: int | None = None
+    """The key to invalidate, in a SEND with invalidate."""
+    solicited = False
+    srqn = 0
+    """Number of the shared receive queue, on XRC."""
+    swap_add = compare = 0
+    swap_add_mask = compare_mask = (1 << 64) - 1
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
         self.op = op
         self.length = length
         self.data = data
-        self.reply: Views = ()
-        self.data_at = 0
-        """Where the data segments begin in the WQE that the message was read from."""
-        self.va = 0
-        self.rkey = 0
-        self.immediate: int | None = None
-        """Immediate data, in a SEND or a WRITE that carries it."""
-        self.inv_rkey: int | None = None
-        """The key to invalidate, in a SEND with invalidate."""
-        self.solicited = False
-        self.srqn = 0
-        """Number of the shared receive queue, on XRC."""
-        self.swap_add = self.compare = 0
-        self.swap_add_mask = self.compare_mask = (1 << 64) - 1
 
 
 class NakCode(IntEnum):

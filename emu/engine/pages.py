@@ -39,10 +39,19 @@ class PageList:
 
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out of the buffer; ``at + length`` lies within it."""
+        start = at + self._offset
+        within = start & self._mask
+        if within + length <= self._mask + 1:  # most entries lie in one page
+            return self._memory.read(self._pages[start >> self._shift] + within, length)
         return b"".join(self._memory.read(iova, size) for iova, size in self._pieces(at, length))
 
     def write(self, at: int, data: Buffer) -> None:
         """Copy bytes into the buffer."""
+        start = at + self._offset
+        within = start & self._mask
+        if within + len(data) <= self._mask + 1:
+            self._memory.write(self._pages[start >> self._shift] + within, data)
+            return
         done = 0
         for iova, size in self._pieces(at, len(data)):
             self._memory.write(iova, data[done : done + size])

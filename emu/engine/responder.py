@@ -43,6 +43,8 @@ RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
 """States in which requests are taken (IBTA 10.3.1)."""
 
 _MASK64 = (1 << 64) - 1
+_SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
+_XRC = QpType.XRC
 
 
 class Arrival:
@@ -65,9 +67,10 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """
     if qp.state not in RECEIVING:
         raise Dropped(f"{qp!r} is in {qp.state.name}")
-    if message.op is MsgOp.READ:
+    op = message.op
+    if op is _READ:
         copy(message.reply, read(hca, qp, message))
-    elif message.op in (MsgOp.SEND, MsgOp.WRITE):
+    elif op is _WRITE or op is _SEND:
         arrival = begin(hca, qp, message)
         claim(hca, qp, message, arrival)
         place(hca, qp, message, arrival, 0, message.data, message.length)
@@ -81,7 +84,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 
 def begin(hca: Hca, qp: Qp, message: Message) -> Arrival:
     """Before the first byte: permission and range of a WRITE, the receive request of a SEND."""
-    if message.op is MsgOp.WRITE:
+    if message.op is _WRITE:
         qp.count("rx_write_requests")
         _need(hca, qp, qp.rwe)
         return Arrival(_remote(hca, qp, message, 0, message.length, REMOTE_WRITE))
@@ -103,7 +106,7 @@ def place(
 
     A key that was good for the whole message may be gone for a later piece of it.
     """
-    if message.op is MsgOp.SEND:
+    if message.op is _SEND:
         try:
             target = _scatter_to(hca, qp, arrival, offset, length)
         except _ReceiveError as error:
@@ -202,7 +205,7 @@ def _remote(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: 
 
 def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
     """Whose keys a request may use; on XRC they are the named queue's (IBTA annex A14)."""
-    srq = _shared_queue(hca, qp, message) if qp.st is QpType.XRC else None
+    srq = _shared_queue(hca, qp, message) if qp.st is _XRC else None
     return qp.pd if srq is None else srq.pd
 
 
@@ -269,7 +272,7 @@ def _take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
 
 
 def _shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
-    if qp.st is not QpType.XRC:
+    if qp.st is not _XRC:
         return qp.srq
     srq = hca.srqs.get(message.srqn)
     if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
@@ -362,7 +365,7 @@ def _complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -
 
 
 def _opcode(message: Message) -> CqeOpcode:
-    if message.op is MsgOp.WRITE:
+    if message.op is _WRITE:
         return CqeOpcode.RESP_WR_IMM
     if message.inv_rkey is not None:
         return CqeOpcode.RESP_SEND_INV

@@ -25,24 +25,17 @@ class BadWqeError(Exception):
 class Wqe:
     """One work request: its bytes and the words of its control segment."""
 
-    __slots__ = ("blocks", "buf", "ctrl", "ds", "fm_ce_se", "imm", "qpn")
+    __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn")
 
-    def __init__(self, buf: bytes, words: tuple[int, int, int, int]) -> None:
+    def __init__(self, buf: bytes) -> None:
+        ctrl, qpn_ds, self.fm_ce_se, self.imm = CTRL.unpack_from(buf)
         self.buf = buf
-        self.ctrl, qpn_ds, self.fm_ce_se, self.imm = words
+        self.opcode = ctrl & 0xFF
+        self.index = ctrl >> 8 & 0xFFFF
+        """The number that the driver gave the request; its CQE returns it."""
         self.qpn = qpn_ds >> 8
         self.ds = qpn_ds & 0x3F
         self.blocks = -(-self.ds * DS // WQEBB)
-
-    @property
-    def opcode(self) -> int:
-        """The send opcode."""
-        return self.ctrl & 0xFF
-
-    @property
-    def index(self) -> int:
-        """The number that the driver gave the request; its CQE returns it."""
-        return self.ctrl >> 8 & 0xFFFF
 
 
 class SendRing:
@@ -81,8 +74,8 @@ class SendRing:
         which fails; it takes up a block, or all that is posted.
         """
         at = self.ci + ahead
-        buf = self._read(at, 1)
-        wqe = Wqe(buf, CTRL.unpack_from(buf))
+        buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
+        wqe = Wqe(buf)
         if 1 < wqe.blocks <= waiting:
             wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
         elif wqe.blocks != 1:

@@ -13,6 +13,7 @@ from helpers.verbs import FENCE, SIGNALED, SOLICITED
 from emu.engine.packet import OPS, Packet, Route, build, parse
 from emu.engine.packet_requester import WINDOW_PACKETS
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.port import Traffic
 from layouts import bth
 from layouts.bth import Kind, Service
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
@@ -220,15 +221,16 @@ def test_ports_count_packets_and_octets(channel, wire, source, target):
     tap = Tap(wire)
     ports = channel.left.hca.port, channel.right.hca.port
     for port in ports:
-        port.counters.clear()
+        port.clear_counters()
     channel.write((target.key, target.va), source.sge(0, 1000))
     channel.settle()
     requests = [frame for frame in tap.seen if parse(memoryview(frame)).slid == 1]
-    octets = len(requests), sum(map(len, requests))
-    assert octets[0] == 4
-    assert ports[0].counters["transmitted_ib_unicast"] == octets
-    assert ports[1].counters["received_ib_unicast"] == octets
-    assert ports[0].counters["received_ib_unicast"][0] == 1
+    carried = Traffic(len(requests), sum(map(len, requests)))
+    assert carried.packets == 4
+    sender, receiver = (port.since_cleared() for port in ports)
+    assert sender["transmitted_ib_unicast"] == carried
+    assert receiver["received_ib_unicast"] == carried
+    assert sender["received_ib_unicast"].packets == 1
 
 
 # Windows, fences and order.
