@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import keys
 import machine
 import mmio
 import probe
@@ -28,6 +29,7 @@ IN_GUESTS: dict[str, Part] = {
     "probe": probe.measure,
     "mmio": mmio.measure,
     "verbs": verbs.measure,
+    "keys": keys.measure,
 }
 IN_PROCESS = ("commands", "engine", "objects", "transport")
 """Programs of their own beside this file; each prints a report of one run with --json."""
