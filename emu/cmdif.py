@@ -17,6 +17,7 @@ from emu.errors import CmdError
 from emu.mailbox import DeliveryError
 from emu.ports import DmaError
 from emu.registry import Command, op_name
+from emu.resources import DRIVER_UID, SHARED_UID
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
 from layouts.enums import Delivery, EventType, Op, Status
 from layouts.eqe import eqe_cmd
@@ -51,6 +52,11 @@ class Request:
     def opcode(self) -> int:
         """The command's opcode, known or not."""
         return int.from_bytes(self.data[:2], "big")
+
+    @property
+    def uid(self) -> int:
+        """The user context that the driver sends the command for."""
+        return int.from_bytes(self.data[2:4], "big")
 
     @property
     def op_mod(self) -> int:
@@ -156,6 +162,7 @@ class CommandInterface:
         command = self._commands.get(request.opcode)
         traced = hca.tracer.command(hca, request, command) if hca.tracer else None
         error: CmdError | None = None
+        hca.caller.uid = request.uid
         try:
             self._dispatch(request, command)
         except CmdError as refused:
@@ -169,6 +176,7 @@ class CommandInterface:
             request.out[:] = bytes(len(request.out))
             request.out[0] = error.status
             request.out[4:8] = error.syndrome.to_bytes(4, "big")
+        hca.caller.uid = DRIVER_UID
         if traced:
             traced(error)
 
@@ -191,6 +199,9 @@ class CommandInterface:
                 "output too short",
                 f"{len(request.out)} of {command.layout_out.size} bytes",
             )
+        uid = request.uid
+        if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
+            raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
         out = command.layout_out.view(request.out)
         command.handler(self._hca, command.layout_in.view(request.data), out)
 

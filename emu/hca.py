@@ -19,11 +19,25 @@ from emu.engine import eq as eq_engine
 from emu.engine import requester
 from emu.fwpages import FirmwarePages
 from emu.missing import Missing
-from emu.objects import Cq, Eq, Mkey, Pd, Psv, QCounter, Qp, Srq, TransportDomain, Uar, Xrcd
+from emu.objects import (
+    Cq,
+    Eq,
+    Mkey,
+    Pd,
+    Psv,
+    QCounter,
+    Qp,
+    Srq,
+    TransportDomain,
+    Uar,
+    Uctx,
+    Umem,
+    Xrcd,
+)
 from emu.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
-from emu.resources import Object, Table
+from emu.resources import Caller, Object, Table
 from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
@@ -91,6 +105,7 @@ class Hca:
         self.fwpages = FirmwarePages(options.boot_pages)
         self.issi = 0
         self.internal_errors = 0
+        self.caller = Caller()
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
@@ -99,18 +114,22 @@ class Hca:
 
     def _make_tables(self) -> None:
         """Empty tables, bounded by what the driver has been told."""
-        caps = self.caps.general
-        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd)
-        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd)
-        self.tds = Table[TransportDomain]("transport domain", 1, 1 << caps.log_max_transport_domain)
-        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12)
-        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1)
-        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq)
-        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey)
-        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp)
-        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq)
-        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1)
-        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey)
+        caps, caller = self.caps.general, self.caller
+        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, caller)
+        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, caller)
+        self.tds = Table[TransportDomain](
+            "transport domain", 1, 1 << caps.log_max_transport_domain, caller
+        )
+        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12, caller)
+        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, caller)
+        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, caller)
+        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, caller)
+        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, caller)
+        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, caller)
+        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, caller)
+        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, caller)
+        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, caller)
+        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, caller)
         self.special_qps: dict[int, Qp] = {}
         """The queue pairs that receive as QP0 and QP1."""
         self.mcgs: dict[bytes, list[Qp]] = {}
@@ -121,7 +140,7 @@ class Hca:
         """Every table, for summaries and leak checks."""
         return (
             self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
-            self.srqs, self.counters, self.psvs,
+            self.srqs, self.counters, self.psvs, self.uctxs, self.umems,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

@@ -13,16 +13,21 @@ from typing import Generic, TypeVar
 from emu.errors import CmdError
 from layouts.enums import Status
 
+DRIVER_UID, SHARED_UID = 0, 0xFFFF
+"""User contexts that are none: the driver's own commands, and what it makes for all users."""
+
 
 class Object:
     """Something that a handle names, and how many others refer to it."""
 
-    __slots__ = ("handle", "refs")
+    __slots__ = ("handle", "refs", "uid")
     kind = "object"
 
     def __init__(self) -> None:
         self.handle = 0
         self.refs = 0
+        self.uid = DRIVER_UID
+        """The user context that owns it."""
 
     def holds(self) -> tuple[Object, ...]:
         """The objects that this one refers to for as long as it lives."""
@@ -32,14 +37,35 @@ class Object:
         return f"{self.kind} {self.handle:#x}"
 
 
+class Caller:
+    """Whose command is running: the ``uid`` in its header, which the driver writes there."""
+
+    __slots__ = ("uid",)
+
+    def __init__(self) -> None:
+        self.uid = DRIVER_UID
+
+    def owns(self, item: Object) -> bool:
+        """Whether the caller may destroy it: the driver anything, a user what is its own."""
+        return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
+
+    def may_use(self, item: Object) -> bool:
+        """Whether the caller may name it: what it owns, and what the driver shares."""
+        return item.uid == SHARED_UID or self.owns(item)
+
+
 T = TypeVar("T", bound=Object)
 
 
 class Table(Generic[T]):
-    """Objects of one kind. Handles run from ``first`` to ``limit - 1``."""
+    """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
-    def __init__(self, kind: str, first: int, limit: int) -> None:
+    An object belongs to the ``caller`` that adds it; to other users it does not exist.
+    """
+
+    def __init__(self, kind: str, first: int, limit: int, caller: Caller | None = None) -> None:
         self.kind = kind
+        self._caller = caller or Caller()
         self.first = first
         self.limit = limit
         self._objects: dict[int, T] = {}
@@ -57,9 +83,9 @@ class Table(Generic[T]):
         return self._objects.get(handle)
 
     def need(self, handle: int) -> T:
-        """The object. Raises BAD_RES_ERR where no live one of this kind has the handle."""
+        """The object. Raises BAD_RES_ERR where the caller has no live one of this kind."""
         found = self._objects.get(handle)
-        if found is None:
+        if found is None or not self._caller.may_use(found):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
         return found
 
@@ -77,6 +103,7 @@ class Table(Generic[T]):
         else:
             handle = self._freed.popleft()
         item.handle = handle
+        item.uid = self._caller.uid
         self._objects[handle] = item
         for held in item.holds():
             held.refs += 1
@@ -85,6 +112,8 @@ class Table(Generic[T]):
     def remove(self, handle: int) -> T:
         """Take the object out. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
         item = self.need(handle)
+        if not self._caller.owns(item):
+            raise CmdError(Status.BAD_RES_ERR, f"{self.kind} is the driver's own", f"{item}")
         if item.refs:
             raise CmdError(
                 Status.RES_BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"

@@ -6,10 +6,11 @@ from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
 from emu.engine import cq as cq_engine
-from emu.engine.pages import PageList, check_record, queue_buffer
+from emu.engine.pages import PageList, queue_buffer
 from emu.errors import CmdError
 from emu.objects import Cq, Moderation
 from emu.registry import command
+from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
 from layouts.enums import Op, Status
 
@@ -54,18 +55,29 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)
     hca.uars.need(ctx.uar_page)
     hca.cqs.check_room()
-    check_record(hca.memory, ctx.dbr_addr)
     stride = CQE_BYTES[ctx.cqe_sz]
-    cq = Cq(ctx, eq, _buffer(hca, cmd, ctx, stride), stride)
+    dbr_addr, umems = record_in(hca, ctx)
+    if cmd.cq_umem_valid:
+        size = _size(hca, ctx, stride)
+        buffer, umem = buffer_in(hca, cmd.cq_umem_id, cmd.cq_umem_offset, size)
+        umems = (*umems, umem)
+    else:
+        buffer = _buffer(hca, cmd, ctx, stride)
+    cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems)
     cq.moderation = _moderation(hca, ctx)
     out.cqn = hca.cqs.add(cq)
 
 
-def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> PageList:
-    """The ring that a context and the page list behind it describe."""
+def _size(hca: Hca, ctx: Any, stride: int) -> int:
+    """Bytes of the ring. Raises LIM_ERR for one that is longer than the device takes."""
     if ctx.log_cq_size > hca.caps.general.log_max_cq_sz:
         raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
-    size = stride << ctx.log_cq_size
+    return stride << int(ctx.log_cq_size)
+
+
+def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> PageList:
+    """The ring that a context and the page list behind it describe."""
+    size = _size(hca, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
@@ -115,6 +127,8 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select != sum(ResizeField):
         raise CmdError(Status.BAD_PARAM_ERR, "resize without all its fields", f"{select:#x}")
+    if cmd.cq_umem_valid or cq.umems:
+        raise CmdError(Status.BAD_PARAM_ERR, "no resize in user memory", f"{cq!r}")
     if given.cqe_sz != cq.ctx.cqe_sz:
         raise CmdError(Status.BAD_PARAM_ERR, "resize to another cqe_sz", f"{given.cqe_sz}")
     cq_engine.resize(hca, cq, _buffer(hca, cmd, given, cq.stride), given.log_cq_size)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.engine.pages import ADAPTER_PAGE_SHIFT
 from emu.errors import CmdError
-from emu.objects import Mkey, Psv
+from emu.objects import MTT_READ, MTT_WRITE, Mkey, Psv, Umem
 from emu.registry import command
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
@@ -39,13 +40,14 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
             Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
         )
     pd = hca.pds.need(ctx.pd)
-    xlt = _translations(hca, cmd, ctx, mode)
-    pg_access = bool(cmd.pg_access)
-    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, xlt, pg_access=pg_access))
+    pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
+    umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
+    xlt = _translations(hca, cmd, ctx, mode, umem)
+    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem))
 
 
-def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
-    """The list that came with the command, padded to the size that the key reserves."""
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) -> bytearray:
+    """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
     if mode == AccessMode.PA:
         if octwords:
@@ -55,6 +57,8 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     entries = octwords * 2 if mode == AccessMode.MTT else octwords
     if mode != AccessMode.MTT and entries > limit:
         raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
+    if umem is not None:
+        return _pages_of(umem, cmd.mkey_umem_offset, ctx, mode)
     actual = cmd.translations_octword_actual_size * OCTWORD
     given = cmd.buf[layout.create_mkey_in.size :]
     if actual > len(given):
@@ -64,6 +68,25 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     if actual > octwords * OCTWORD:
         raise CmdError(Status.BAD_PARAM_ERR, "list longer than the key", f"{actual} bytes")
     return bytearray(given[:actual])
+
+
+def _pages_of(umem: Umem, offset: int, ctx: Any, mode: int) -> bytearray:
+    """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
+    shift, memory = ctx.log_page_size, umem.memory
+    if mode != AccessMode.MTT or not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
+        raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{umem!r}")
+    within = ctx.start_addr & (1 << shift) - 1
+    if offset + ctx.len > memory.length or memory.address(offset) & (1 << shift) - 1 != within:
+        raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
+    rights = MTT_READ | (MTT_WRITE if umem.is_writable else 0)
+    starts = range(offset - within, offset + ctx.len, 1 << shift)
+    if 8 * len(starts) > ctx.translations_octword_size * OCTWORD:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "more umem pages than the key has room for",
+            f"{len(starts)} pages",
+        )
+    return bytearray(b"".join((memory.address(at) | rights).to_bytes(8, "big") for at in starts))
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.engine import datagram, qp_life, qp_state
-from emu.engine.pages import PageList, check_record, queue_buffer
+from emu.engine.pages import PageList, queue_buffer
 from emu.engine.rq import RecvRing
 from emu.engine.sq import SendRing
 from emu.errors import CmdError
-from emu.objects import Qp, QpParts, RqGeometry
+from emu.objects import Qp, QpParts, RqGeometry, Umem
 from emu.registry import Handler, command
+from firmware_cmds.umem import buffer_in, record_in
 from layouts import qp as layout
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.prm import Prm
@@ -33,8 +34,8 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> None:
     _check_type(hca, ctx)
     parts = _parts(hca, ctx)
     hca.qps.check_room()
-    buffer, sq, rq = _rings(hca, cmd, ctx, parts)
-    qp = Qp(ctx, parts, buffer, sq, rq)
+    rings = _rings(hca, cmd, ctx, parts)
+    qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
     out.qpn = hca.qps.add(qp)
     if qp.st in datagram.WELL_KNOWN:
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
@@ -66,9 +67,14 @@ def _parts(hca: Hca, ctx: Any) -> QpParts:
     )
 
 
-def _rings(
-    hca: Hca, cmd: Any, ctx: Any, parts: QpParts
-) -> tuple[PageList, SendRing | None, RecvRing | None]:
+class _Rings(NamedTuple):
+    buffer: PageList
+    sq: SendRing | None
+    rq: RecvRing | None
+    umems: tuple[Umem, ...]
+
+
+def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> _Rings:
     """The queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
@@ -77,18 +83,23 @@ def _rings(
         raise CmdError(Status.LIM_ERR, "receive WQE above max_wqe_sz_rq", f"{1 << log_stride}")
     rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
     sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
-    if rq_bytes or sq_bytes:
-        check_record(hca.memory, ctx.dbr_addr)
-    buffer = queue_buffer(
-        hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, rq_bytes + sq_bytes
-    )
+    dbr_addr, umems = record_in(hca, ctx) if rq_bytes or sq_bytes else (0, ())
+    buffer, held = _buffer(hca, cmd, ctx, rq_bytes + sq_bytes)
     sq = rq = None
     if sq_bytes:
-        sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, ctx.dbr_addr)
+        sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
     if rq_bytes and parts.pd is not None:
-        geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, ctx.dbr_addr)
+        geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
         rq = RecvRing(hca.memory, buffer, parts.pd, geometry)
-    return buffer, sq, rq
+    return _Rings(buffer, sq, rq, umems + held)
+
+
+def _buffer(hca: Hca, cmd: Any, ctx: Any, size: int) -> tuple[PageList, tuple[Umem, ...]]:
+    """The rings' memory: pages that the command lists, or user memory."""
+    if cmd.wq_umem_valid and size:
+        buffer, umem = buffer_in(hca, cmd.wq_umem_id, cmd.wq_umem_offset, size)
+        return buffer, (umem,)
+    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size), ()
 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)

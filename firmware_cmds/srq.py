@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import check_record, queue_buffer
+from emu.engine.pages import PageList, check_record, queue_buffer
 from emu.engine.rq import SharedRecvList
 from emu.errors import CmdError
 from emu.objects import Pd, RqGeometry, Srq, SrqForm
 from emu.registry import command
+from firmware_cmds.umem import buffer_in, record_in
 from layouts import srq as layout
 from layouts.enums import Op, Status
 
@@ -26,8 +27,10 @@ _WQ_TYPE_LINKED_LIST = 0
 _RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
 
 
-def _queue(hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any) -> SharedRecvList:
-    """Check what the three forms have in common and lay the queue over its pages."""
+def _queue(
+    hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any, buffer: PageList | None = None
+) -> SharedRecvList:
+    """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
         raise CmdError(Status.LIM_ERR, "SRQ size above log_max_srq_sz", f"{geometry.log_size}")
@@ -38,7 +41,9 @@ def _queue(hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any) -> SharedRecvList:
     hca.srqs.check_room()
     check_record(hca.memory, geometry.dbr_addr)
     size = 1 << geometry.log_size + geometry.log_stride
-    buffer = queue_buffer(hca.memory, pas, geometry.log_page_size, geometry.page_offset, size)
+    if buffer is None:
+        log_page_size, page_offset = geometry.log_page_size, geometry.page_offset
+        buffer = queue_buffer(hca.memory, pas, log_page_size, page_offset, size)
     return SharedRecvList(hca.memory, buffer, pd, geometry)
 
 
@@ -49,8 +54,8 @@ def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
     return srq
 
 
-def _rmp_geometry(wq: Any) -> RqGeometry:
-    return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, wq.dbr_addr)
+def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
+    return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
 
 
 def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
@@ -64,9 +69,16 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
     if ctx.wq.wq_type != _WQ_TYPE_LINKED_LIST or ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
-    pd = hca.pds.need(ctx.wq.pd)
-    queue = _queue(hca, _rmp_geometry(ctx.wq), pd, cmd.ctx.wq.pas)
-    out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd))
+    wq = ctx.wq
+    pd = hca.pds.need(wq.pd)
+    dbr_addr, umems = record_in(hca, wq)
+    buffer = None
+    if wq.wq_umem_valid:
+        size = 1 << wq.log_wq_sz + wq.log_wq_stride
+        buffer, umem = buffer_in(hca, wq.wq_umem_id, wq.wq_umem_offset, size)
+        umems = (*umems, umem)
+    queue = _queue(hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer)
+    out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
@@ -99,6 +111,8 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
+    if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
+        raise CmdError(Status.BAD_PARAM_ERR, "no XRC SRQ in user memory")
     pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)

@@ -17,17 +17,18 @@ cqc = Prm(
     "cqe_sz" / bits(3), "cc" / bits(1), rsvd(1), "scqe_break_moderation_en" / bits(1),
     "oi" / bits(1), "cq_period_mode" / bits(2), "cqe_comp_en" / bits(1),
     "mini_cqe_res_format" / bits(2), "st" / bits(4), rsvd(6), "cqe_compression_layout" / bits(2),
-    rsvd(52), "page_offset" / bits(6), rsvd(9), "log_cq_size" / bits(5), "uar_page" / bits(24),
-    rsvd(4), "cq_period" / bits(12), "cq_max_count" / bits(16), "c_eqn_or_apu_element" / bits(32),
-    rsvd(3), "log_page_size" / bits(5), rsvd(64), "last_notified_index" / bits(24), rsvd(8),
-    "last_solicit_index" / bits(24), rsvd(8), "consumer_counter" / bits(24), rsvd(8),
-    "producer_counter" / bits(24), rsvd(64), "dbr_addr" / bits(64),
+    "dbr_umem_id" / bits(32), rsvd(20), "page_offset" / bits(6), rsvd(9), "log_cq_size" / bits(5),
+    "uar_page" / bits(24), rsvd(4), "cq_period" / bits(12), "cq_max_count" / bits(16),
+    "c_eqn_or_apu_element" / bits(32), rsvd(3), "log_page_size" / bits(5), rsvd(64),
+    "last_notified_index" / bits(24), rsvd(8), "last_solicit_index" / bits(24), rsvd(8),
+    "consumer_counter" / bits(24), rsvd(8), "producer_counter" / bits(24), rsvd(64),
+    "dbr_addr" / bits(64),
 )
 
 create_cq_in = Prm(
     "create_cq_in",
-    *CMD_IN, rsvd(64), "cq_context" / cqc, rsvd(96), "cq_umem_valid" / bits(1), rsvd(1439),
-    "pas" / tail(bits(64)),
+    *CMD_IN, rsvd(64), "cq_context" / cqc, "cq_umem_offset" / bits(64), "cq_umem_id" / bits(32),
+    "cq_umem_valid" / bits(1), rsvd(1439), "pas" / tail(bits(64)),
 )
 
 create_cq_out = Prm("create_cq_out", *CMD_OUT, rsvd(8), "cqn" / bits(24), rsvd(32))
@@ -41,7 +42,8 @@ query_cq_out = Prm(
 modify_cq_in = Prm(
     "modify_cq_in",
     *CMD_IN, rsvd(8), "cqn" / bits(24), "modify_field_select_resize_field_select" / bits(32),
-    "cq_context" / cqc, rsvd(96), "cq_umem_valid" / bits(1), rsvd(1439), "pas" / tail(bits(64)),
+    "cq_context" / cqc, "cq_umem_offset" / bits(64), "cq_umem_id" / bits(32),
+    "cq_umem_valid" / bits(1), rsvd(1439), "pas" / tail(bits(64)),
 )
 
 modify_cq_out = Prm("modify_cq_out", *CMD_OUT, rsvd(64))

@@ -20,6 +20,7 @@ def _fields(structure: str, names: str) -> tuple[str, ...]:
 _NO_TYPE = "not in the binaries: the driver has no object of this type, and sizeof leaves no trace"
 _NOT_THE_DRIVERS = "InfiniBand's own: the driver passes management datagrams on unseen"
 _RESERVED = "6.1 leaves these bits reserved"
+_USER_SPACE = "rdma-core names these bits; the kernel leaves them reserved and passes them on"
 _BEFORE_UNION = "6.1 has bytes_committed before the union of the forms; in memory it is the same"
 
 KNOWN: tuple[Known, ...] = (
@@ -58,6 +59,22 @@ KNOWN: tuple[Known, ...] = (
             guid_info inform_info inform_info_rec mcmember_rec node_info node_rec notice path_rec
             pkey_table pma_mad port_info portinfo_rec rmpp_hdr sa_mad service_rec
             """
+        ),
+    ),
+    Known(
+        (),
+        What.FIELD,
+        _USER_SPACE,
+        (
+            *_fields(
+                "cmd_hca_cap",
+                "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type",
+            ),
+            *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
+            *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
+            *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),
+            "cqc.dbr_umem_id",
+            "qpc.dbr_umem_id",
         ),
     ),
     Known(

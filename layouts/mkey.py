@@ -29,7 +29,9 @@ create_mkey_in = Prm(
     "create_mkey_in",
     *CMD_IN, rsvd(32), "pg_access" / bits(1), "mkey_umem_valid" / bits(1), "data_direct" / bits(1),
     rsvd(29), "memory_key_mkey_entry" / mkc, rsvd(128),
-    "translations_octword_actual_size" / bits(32), rsvd(1376), "klm_pas_mtt" / tail(bits(64)),
+    "translations_octword_actual_size" / bits(32), "mkey_umem_id" / bits(32),
+    "mkey_umem_offset" / bits(64), "bsf_octword_actual_size" / bits(32), rsvd(1248),
+    "klm_pas_mtt" / tail(bits(64)),
 )
 
 create_mkey_out = Prm("create_mkey_out", *CMD_OUT, rsvd(8), "mkey_index" / bits(24), rsvd(32))

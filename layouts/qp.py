@@ -48,7 +48,8 @@ qpc = Prm(
     rsvd(5), "rq_type" / bits(3), "srqn_rmpn_xrqn" / bits(24), rsvd(8), "rmsn" / bits(24),
     "hw_sq_wqebb_counter" / bits(16), "sw_sq_wqebb_counter" / bits(16), "hw_rq_counter" / bits(32),
     "sw_rq_counter" / bits(32), rsvd(47), "cgs" / bits(1), "cs_req" / bits(8), "cs_res" / bits(8),
-    "dc_access_key" / bits(64), rsvd(3), "dbr_umem_valid" / bits(1), rsvd(188),
+    "dc_access_key" / bits(64), rsvd(3), "dbr_umem_valid" / bits(1), rsvd(156),
+    "dbr_umem_id" / bits(32),
 )
 
 create_qp_in = Prm(

@@ -37,6 +37,11 @@ class PageList:
         """The page addresses, as the command gave them."""
         return self._pages
 
+    @property
+    def shift(self) -> int:
+        """log2 of the bytes in a page."""
+        return self._shift
+
     def read(self, at: int, length: int) -> bytes:
         """Copy bytes out of the buffer; ``at + length`` lies within it."""
         start = at + self._offset
@@ -62,6 +67,10 @@ class PageList:
         at += self._offset
         return self._pages[at >> self._shift] + (at & self._mask)
 
+    def part(self, at: int, length: int) -> PageList:
+        """A piece of the buffer as a buffer; ``at + length`` lies within it."""
+        return PageList(self._memory, self._pages, self._shift, self._offset + at, length)
+
     def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
         at += self._offset
         while length:
@@ -86,12 +95,15 @@ def queue_buffer(
     if len(pas) < needed:
         raise CmdError(Status.BAD_PARAM_ERR, "page list too short", f"{len(pas)} of {needed} pages")
     pages = [pas[index] for index in range(needed)]
-    _check_pages(memory, pages, 1 << shift, offset + length)
+    check_pages(memory, pages, 1 << shift, offset + length)
     return PageList(memory, pages, shift, offset, length)
 
 
-def _check_pages(memory: GuestMemory, pages: Sequence[int], size: int, used: int) -> None:
-    """Each page is aligned and all that the queue uses of it is writable guest memory."""
+def check_pages(memory: GuestMemory, pages: Sequence[int], size: int, used: int) -> None:
+    """Each page is aligned, and all that is used of it is writable guest memory.
+
+    Raises BAD_PARAM_ERR.
+    """
     for page in pages:
         if page & ((1 << ADAPTER_PAGE_SHIFT) - 1):
             raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")

@@ -101,7 +101,7 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
         raise BindError(f"{mkey!r} is not free")
     if flags & Flag.MUST_NOT_BE_FREE and mkey.free:
         raise BindError(f"{mkey!r} is free")
-    if flags & Flag.CHECK_QPN and mkey.qpn != qp.handle:
+    if flags & Flag.CHECK_QPN and not mkey.bound_to(qp.handle):
         raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
 

@@ -65,6 +65,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "umr_extended_translation_offset": 1,
         "umr_fence": 1,
         "imaicl": 1,
+        # Processes that send commands of their own (DEVX), and the memory that they name.
+        "log_max_uctx": 12,
+        "log_max_umem": 16,
         # Multicast.
         "log_max_mcg": 8,
         "max_qp_mcg": 64,

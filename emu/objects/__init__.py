@@ -10,6 +10,7 @@ from emu.objects.eq import Eq
 from emu.objects.mkey import ANY_QPN, MTT_READ, MTT_WRITE, Mkey
 from emu.objects.qp import Qp, QpParts
 from emu.objects.srq import RqGeometry, Srq, SrqForm
+from emu.objects.users import Uctx, Umem
 
 __all__ = [
     "ANY_QPN",
@@ -29,5 +30,7 @@ __all__ = [
     "SrqForm",
     "TransportDomain",
     "Uar",
+    "Uctx",
+    "Umem",
     "Xrcd",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from emu.engine.pages import PageList
 from emu.objects.eq import Eq
+from emu.objects.users import Umem
 from emu.ports import Timer
 from emu.resources import Object
 from layouts.enums import CqNotification, CqStatus
@@ -17,17 +18,26 @@ class Cq(Object):
 
     __slots__ = (
         "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
-        "moderation", "notification", "pi", "solicited_pi", "status", "stride",
+        "moderation", "notification", "pi", "solicited_pi", "status", "stride", "umems",
     )  # fmt: skip
     kind = "cq"
 
-    def __init__(self, ctx: Any, eq: Eq, buffer: PageList, stride: int) -> None:
+    def __init__(
+        self,
+        ctx: Any,
+        eq: Eq,
+        buffer: PageList,
+        stride: int,
+        dbr_addr: int,
+        umems: tuple[Umem, ...] = (),
+    ) -> None:
         super().__init__()
         self.ctx = ctx
         self.eq = eq
+        self.umems = umems
         self.stride = stride
         """Bytes from one entry to the next; the 64 bytes of a CQE are the last of them."""
-        self.dbr_addr = int(ctx.dbr_addr)
+        self.dbr_addr = dbr_addr
         self.ignores_overrun = bool(ctx.oi)
         self.moderation: Moderation | None = None
         self.status = CqStatus.OK
@@ -57,7 +67,7 @@ class Cq(Object):
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.eq,)
+        return (self.eq, *self.umems)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emu.objects.domains import Pd
+from emu.objects.users import Umem
 from emu.resources import Object
 from layouts.enums import AccessMode
 
@@ -26,12 +27,21 @@ class Mkey(Object):
 
     __slots__ = (
         "_entries", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd", "pg_access",
-        "qpn", "rights", "start", "umr_en", "variant", "views", "xlt", "xlt_room",
+        "qpn", "rights", "start", "umem", "umr_en", "variant", "views", "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
 
-    def __init__(self, ctx: Any, pd: Pd, xlt: bytearray, *, pg_access: bool = False) -> None:
+    def __init__(
+        self,
+        ctx: Any,
+        pd: Pd,
+        xlt: bytearray,
+        *,
+        pg_access: bool = False,
+        umem: Umem | None = None,
+    ) -> None:
         super().__init__()
+        self.umem = umem
         self.ctx = ctx
         self.pd = pd
         self.xlt = xlt
@@ -103,7 +113,7 @@ class Mkey(Object):
         self.decode()
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.pd,)
+        return (self.pd,) if self.umem is None else (self.pd, self.umem)
 
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool) -> array[int]:

@@ -9,6 +9,7 @@ from emu.engine.pages import PageList
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, QCounter, Xrcd
 from emu.objects.srq import Srq
+from emu.objects.users import Umem
 from emu.ports import Timer
 from emu.resources import Object
 from layouts.enums import QpState, QpType
@@ -34,11 +35,12 @@ class QpParts:
     srq: Srq | None = None
     xrcd: Xrcd | None = None
     counter: QCounter | None = None
+    umems: tuple[Umem, ...] = ()
 
     def all(self) -> tuple[Object, ...]:
         """Those that are there."""
         held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
-        return tuple(part for part in held if part is not None)
+        return (*(part for part in held if part is not None), *self.umems)
 
 
 class Qp(Object):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, Xrcd
+from emu.objects.users import Umem
 from emu.resources import Object
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class RqGeometry:
 class Srq(Object):
     """A shared receive queue of one of the three forms."""
 
-    __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "xrcd")
+    __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "umems", "xrcd")
     kind = "srq"
 
     def __init__(
@@ -49,8 +50,10 @@ class Srq(Object):
         pd: Pd,
         xrcd: Xrcd | None = None,
         cq: Cq | None = None,
+        umems: tuple[Umem, ...] = (),
     ) -> None:
         super().__init__()
+        self.umems = umems
         self.form = form
         self.ctx = ctx
         self.queue = queue
@@ -63,4 +66,5 @@ class Srq(Object):
         """Its driver has been told that it can give no requests."""
 
     def holds(self) -> tuple[Object, ...]:
-        return tuple(held for held in (self.pd, self.xrcd, self.cq) if held is not None)
+        held = (self.pd, self.xrcd, self.cq)
+        return (*(part for part in held if part is not None), *self.umems)

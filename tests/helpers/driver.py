@@ -114,10 +114,15 @@ class Driver:
         self.ring(1 << slot)
         return self.collect(blocks, outlen, slot)
 
-    def command(self, op, *, op_mod=0, extra=b"", out_extra=0, **fields):
-        """Run a command by its layout; ``extra`` follows the fixed part of the input."""
+    def command(self, op, *, op_mod=0, extra=b"", out_extra=0, _uid=None, **fields):
+        """Run a command by its layout; ``extra`` follows the fixed part of the input.
+
+        ``_uid`` goes into the header also where the layout leaves its place reserved.
+        """
         entry = COMMANDS[op]
         view = entry.layout_in.new(opcode=op, op_mod=op_mod, **fields)
+        if _uid is not None:
+            view.buf[2:4] = _uid.to_bytes(2, "big")
         data = bytes(view.buf) + bytes(extra)
         delivery, raw = self.execute(data, entry.layout_out.size + out_extra)
         return Answer(delivery, raw, entry.layout_out.view(bytearray(raw)))

@@ -1,0 +1,25 @@
+"""What processes that send commands of their own (DEVX) own and name."""
+
+from __future__ import annotations
+
+from emu.engine.pages import PageList
+from emu.resources import Object
+
+
+class Uctx(Object):
+    """A user context: a process that sends commands of its own. The handle is its uid."""
+
+    __slots__ = ()
+    kind = "user context"
+
+
+class Umem(Object):
+    """User memory that commands name by its number instead of listing its pages."""
+
+    __slots__ = ("is_writable", "memory")
+    kind = "umem"
+
+    def __init__(self, memory: PageList, *, is_writable: bool) -> None:
+        super().__init__()
+        self.memory = memory
+        self.is_writable = is_writable

@@ -1,0 +1,104 @@
+"""User contexts and user memory (PRM "User context", "User memory"; devx.c of mlx5_ib).
+
+A context is what a process owns objects by: the driver writes its number, the uid, into the header
+of each command that it passes on for that process. User memory is a list of pages made once and
+named by number afterwards, because a process does not know the addresses of its pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.engine.pages import (
+    ADAPTER_PAGE_SHIFT,
+    DOORBELL_RECORD_BYTES,
+    PageList,
+    check_pages,
+    check_record,
+)
+from emu.errors import CmdError
+from emu.objects import MTT_READ, MTT_WRITE, Uctx, Umem
+from emu.registry import command
+from layouts import umem as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+_RIGHTS = MTT_READ | MTT_WRITE
+
+
+@command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out)
+def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+    """A user context; none has capabilities that the device does not advertise."""
+    if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
+        raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
+    out.uid = hca.uctxs.add(Uctx())
+
+
+@command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
+def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while the context owns an object: its uid may be given again."""
+    hca.uctxs.need(cmd.uid)
+    for table in hca.tables:
+        for item in table:
+            if item.uid == cmd.uid:
+                raise CmdError(Status.RES_BUSY, "user context still owns objects", f"{item!r}")
+    hca.uctxs.remove(cmd.uid)
+
+
+@command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
+def create_umem(hca: Hca, cmd: Any, out: Any) -> None:
+    """Pages, with rights in the low bits; the memory begins ``page_offset`` bytes into them."""
+    given = cmd.umem
+    shift = given.log_page_size + ADAPTER_PAGE_SHIFT
+    if given.num_of_mtt > len(given.mtt):
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{given.num_of_mtt} pages"
+        )
+    if not given.num_of_mtt or given.page_offset >> shift:
+        raise CmdError(Status.BAD_PARAM_ERR, "umem is empty or begins behind its first page")
+    hca.umems.check_room()
+    entries = [given.mtt[index] for index in range(given.num_of_mtt)]
+    pages = [entry & ~_RIGHTS for entry in entries]
+    if not all(entry & MTT_READ for entry in entries):
+        raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+    length = (len(pages) << shift) - given.page_offset
+    check_pages(hca.memory, pages, 1 << shift, len(pages) << shift)
+    memory = PageList(hca.memory, pages, shift, given.page_offset, length)
+    is_writable = all(entry & MTT_WRITE for entry in entries)
+    out.umem_id = hca.umems.add(Umem(memory, is_writable=is_writable))
+
+
+@command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
+def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a queue or a key lies in the memory."""
+    hca.umems.remove(cmd.umem_id)
+
+
+def buffer_in(hca: Hca, umem_id: int, offset: int, length: int) -> tuple[PageList, Umem]:
+    """A queue's buffer in user memory.
+
+    Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
+    leaves it or that the device may not write.
+    """
+    umem = hca.umems.need(umem_id)
+    if offset + length > umem.memory.length:
+        raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
+    if not umem.is_writable:
+        raise CmdError(Status.BAD_PARAM_ERR, "umem may not be written", f"{umem!r}")
+    return umem.memory.part(offset, length), umem
+
+
+def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
+    """The address of a queue's doorbell record, and the user memory that it lies in.
+
+    ``ctx`` is a cqc, qpc or wq: with ``dbr_umem_valid`` its ``dbr_addr`` is an offset.
+    """
+    address: int = ctx.dbr_addr
+    held: tuple[Umem, ...] = ()
+    if ctx.dbr_umem_valid:
+        memory, umem = buffer_in(hca, ctx.dbr_umem_id, address, DOORBELL_RECORD_BYTES)
+        address, held = memory.address(0), (umem,)
+    check_record(hca.memory, address)
+    return address, held
