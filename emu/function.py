@@ -42,6 +42,7 @@ class Function:
     ) -> None:
         self.model = model
         self._tracer = tracer
+        self._memory = memory
         self._interrupts = interrupts
         self.missing = Missing()
         self._make_hca = partial(
@@ -56,6 +57,9 @@ class Function:
             on_flr=self._on_flr,
             crspace=_CrSpace(self),
         )
+        self._decoded = 0
+        """How much of BAR 0 answers, in bytes."""
+        self._mastering: bool | None = None
         self._power_on()
 
     def _power_on(self) -> None:
@@ -64,6 +68,20 @@ class Function:
         self.hca = self._make_hca()
         self.bar0 = Bar0(self.hca)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
+        self._interrupts.clear_pending()
+        self._follow_command_register()
+
+    def _follow_command_register(self) -> None:
+        """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
+
+        What enforces it are the decoder's limit and the ports: an access itself asks nothing.
+        """
+        self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
+        mastering = self.config.bus_master_enabled
+        if mastering != self._mastering:
+            self._mastering = mastering
+            self._memory.permit(mastering)
+            self._interrupts.permit(mastering)
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
@@ -82,10 +100,11 @@ class Function:
     def config_write(self, offset: int, data: Buffer) -> None:
         """Write configuration space; Initiate FLR resets the function."""
         self.config.write(offset, bytes(data))
+        self._follow_command_register()
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
-        """Read BAR 0; all-ones outside it."""
-        if bar or offset < 0 or offset + length > self.model.bar0_size:
+        """Read BAR 0; all-ones outside it and while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + length > self._decoded:
             return b"\xff" * length
         if offset >= MSIX_TABLE and offset + length <= MSIX_TABLE + len(self._msix_table):
             at = offset - MSIX_TABLE
@@ -99,8 +118,8 @@ class Function:
         return data
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write BAR 0; nothing happens outside it."""
-        if bar or offset < 0 or offset + len(data) > self.model.bar0_size:
+        """Write BAR 0; nothing happens outside it or while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + len(data) > self._decoded:
             return
         if self._tracer:
             self._tracer.mmio("write", offset, data)

@@ -54,6 +54,13 @@ class GuestMemory(Protocol):
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """The guest's own bytes of a range, in order, one view for each mapping it touches."""
 
+    def permit(self, allowed: bool) -> None:
+        """Whether the function may master the bus; allowed until said otherwise.
+
+        While it may not, nothing is granted and every access raises :class:`DmaError`; what is
+        granted is remembered for the time when it may. A change counts in ``generation``.
+        """
+
 
 class Interrupts(Protocol):
     """The function's MSI-X vectors."""
@@ -63,6 +70,15 @@ class Interrupts(Protocol):
 
     def pending(self, vector: int) -> bool:
         """True while ``vector`` is latched: its bit in the MSI-X pending bit array."""
+
+    def clear_pending(self) -> None:
+        """Forget what is latched, as a reset of the function does."""
+
+    def permit(self, allowed: bool) -> None:
+        """Whether the function may master the bus, as an MSI-X message needs; allowed at first.
+
+        While it may not, every vector is latched; the permission sends what the guest has enabled.
+        """
 
 
 class Wire(Protocol):

@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from emu.transport.protocol import NUM_IRQS, Irq, IrqSetFlag, RequestError
@@ -31,6 +31,7 @@ class MsixVectors(ABC):
     def __init__(self) -> None:
         self.count = 0
         self._pending: set[int] = set()
+        self._deliver: Callable[[int], bool] = self._send
 
     def resize(self, count: int) -> None:
         """Set the number of vectors; nothing is pending afterwards."""
@@ -38,13 +39,13 @@ class MsixVectors(ABC):
         self._pending.clear()
 
     def trigger(self, vector: int) -> None:
-        """Raise ``vector``, or latch it while the client has not set it up.
+        """Raise ``vector``; latch it while the client has not set it up, or it is not permitted.
 
         Raises IndexError for a vector that the function does not have.
         """
         if not 0 <= vector < self.count:
             raise IndexError(f"vector {vector} of {self.count}")
-        if not self._send(vector):
+        if not self._deliver(vector):
             self._pending.add(vector)
 
     def pending(self, vector: int) -> bool:
@@ -60,6 +61,11 @@ class MsixVectors(ABC):
         """Forget what is latched, as a reset of the function does."""
         self._pending.clear()
 
+    def permit(self, allowed: bool) -> None:
+        """As :meth:`emu.ports.Interrupts.permit`."""
+        self._deliver = self._send if allowed else _withhold
+        self._send_pending()
+
     @abstractmethod
     def _send(self, vector: int) -> bool:
         """Send ``vector``; False when the client has not set it up."""
@@ -67,7 +73,7 @@ class MsixVectors(ABC):
     def _send_pending(self) -> None:
         """Send what is latched and can be sent now, lowest vector first."""
         for vector in sorted(self._pending):
-            if self._send(vector):
+            if self._deliver(vector):
                 self._pending.discard(vector)
 
 
@@ -150,6 +156,11 @@ class IrqTable(MsixVectors):
 
     def _send(self, vector: int) -> bool:
         return _signal(self._msix[vector])
+
+
+def _withhold(_vector: int) -> bool:
+    """What sends a vector while none may be sent."""
+    return False
 
 
 def _signal(fd: int) -> bool:

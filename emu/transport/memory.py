@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Final
 
 from emu.ports import Buffer, DmaError
@@ -21,6 +22,9 @@ _ADDRESS_SPACE: Final = 1 << 64
 
 _Window = tuple[int, int, int, mmap.mmap, memoryview]
 """First iova, the one past the last, iova minus file offset, the file's mapping and its view."""
+
+_Piece = tuple[_Window, int, int]
+"""A part of a range: its window, its position in the file, its size."""
 
 
 class Region:
@@ -66,6 +70,7 @@ class DmaMap:
         # The last range read and the last one written: most accesses stay in one.
         self._read_window = self._no_window
         self._write_window = self._no_window
+        self._pieces: Callable[[int, int, int], list[_Piece]] = self._granted_pieces
 
     def __len__(self) -> int:
         return len(self._regions)
@@ -112,6 +117,11 @@ class DmaMap:
         pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
         views = [window[4][at : at + size] for window, at, size in pieces]
         return views if writable else [view.toreadonly() for view in views]
+
+    def permit(self, allowed: bool) -> None:
+        """As :meth:`GuestMemory.permit`."""
+        self._pieces = self._granted_pieces if allowed else _no_pieces
+        self._changed()
 
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
         """Grant a range, backed by ``fd`` from ``offset`` on; the descriptor stays the caller's.
@@ -171,12 +181,12 @@ class DmaMap:
         self.generation += 1
         self._read_window = self._write_window = self._no_window
 
-    def _pieces(self, iova: int, length: int, access: int) -> list[tuple[_Window, int, int]]:
-        """The parts of a range by mapping: its window, position in the file, size.
+    def _granted_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+        """The parts of a range by mapping.
 
         Raises :class:`DmaError` unless every byte may be accessed that way.
         """
-        pieces: list[tuple[_Window, int, int]] = []
+        pieces: list[_Piece] = []
         at, stop = iova, iova + length
         index = bisect_right(self._starts, iova) - 1
         while at < stop:
@@ -200,3 +210,10 @@ class DmaMap:
             self._read_window = window
             if region.access & WRITE:
                 self._write_window = window
+
+
+def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
+    """What is granted while the function may not master the bus: a range of no bytes."""
+    if length:
+        raise DmaError(iova, length, "bus mastering is off")
+    return []

@@ -1,6 +1,7 @@
 """BAR 0 as the bus sees it: registers, MSI-X structures, and accesses of any size anywhere."""
 
 import pytest
+from helpers.driver import enable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,13 @@ WRITABLE = {0x10, 0x14, 0x18}
 VECTORS = 64
 MASKED = bytes(12) + b"\x01\0\0\0"
 MS = 1_000_000
+
+
+@pytest.fixture
+def function(function):
+    """As the kernel's pci_enable_device leaves it."""
+    enable(function)
+    return function
 
 
 def segment(driver):

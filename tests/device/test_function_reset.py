@@ -1,6 +1,7 @@
 """Resets of the function: what is forgotten, what is kept, and a driver that comes back."""
 
 import pytest
+from helpers.driver import MEMORY_SPACE, enable
 from helpers.parts import Parts
 
 from emu.function import MSIX_TABLE
@@ -45,7 +46,13 @@ RESETS = {"flr": flr, "bus reset": lambda function: function.reset()}
 
 @pytest.fixture(params=RESETS)
 def reset(request):
-    return RESETS[request.param]
+    """Resets a function, and enables it again, as the kernel does (pci_restore_state)."""
+
+    def reset_and_enable(function):
+        RESETS[request.param](function)
+        enable(function)
+
+    return reset_and_enable
 
 
 def test_no_object_survives(driver, function, reset):
@@ -114,6 +121,16 @@ def test_vectors_are_masked_again(driver, function, reset):
     driver.bar.write(MSIX_TABLE, bytes(range(64)))
     reset(function)
     assert driver.bar.read(MSIX_TABLE, 1024) == fresh
+
+
+def test_vector_that_was_latched_is_not_sent(driver, function, reset, irqs):
+    """Nobody has enabled it; the next driver must not get what the last one did not want."""
+    enable(function, MEMORY_SPACE)
+    irqs.trigger(7)
+    assert irqs.pending(7)
+    reset(function)
+    assert not irqs.pending(7)
+    assert irqs.fired == []
 
 
 def test_command_that_was_rung_for_is_not_run(driver, function, reset):

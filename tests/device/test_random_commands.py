@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from helpers.driver import Driver, FunctionBar
+from helpers.driver import Driver, FunctionBar, enable
 from helpers.parts import Parts
 from helpers.random_commands import CREATES, DESTROYS, LIMITS, commands
 from helpers.snapshot import snapshot
@@ -22,6 +22,7 @@ from emu.fabric.local import LocalFabric
 from emu.function import Function
 from emu.hca import HcaOptions
 from emu.models import MODELS
+from emu.pci.capabilities import D0
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
 from layouts.eqe import EQE_BYTES
@@ -34,6 +35,7 @@ FRONT = st.one_of(
     st.integers(0, 0x20), st.integers(0xFF0, 0x1020), st.integers(0x1FF0, 0x3010),
     st.integers(0x8000, 0xC000), st.sampled_from([0x1FFFFFC, 0x1FFFFFF, 0x2000000]),
 )  # fmt: skip
+POWER_CONTROL = 0x44
 CONFIG = st.one_of(st.integers(0, 0x13F), st.integers(0, 0x1010))
 
 
@@ -152,6 +154,9 @@ class AnyDriver(RuleBasedStateMachine):
     def access_config(self, offset, data):
         self.function.config_write(offset, data)
         assert len(self.function.config_read(offset, len(data))) == len(data)
+        self.driver.bar.settle()
+        self.function.config_write(POWER_CONTROL, D0.to_bytes(2, "little"))
+        enable(self.function)
         if self.hca is not self.hca_of_driver:
             assert not any(self.hca.tables)
             self.probe()

@@ -9,7 +9,10 @@ from emu.ports import DmaError
 
 
 class Memory:
-    """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice."""
+    """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice.
+
+    Device and driver share the methods; while the device is not permitted, look at ``ram``.
+    """
 
     PAGE = 4096
     generation = 0
@@ -21,6 +24,7 @@ class Memory:
         self._next = base
         self._freed = {}
         self._revoked = set()
+        self._permitted = True
 
     def alloc(self, size, align=PAGE):
         """IOVA of ``size`` zeroed bytes."""
@@ -49,8 +53,14 @@ class Memory:
         self._revoked.add(page // self.PAGE)
         self.generation += 1
 
+    def permit(self, allowed):
+        self._permitted = allowed
+        self.generation += 1
+
     def _offset(self, iova, length):
         at = iova - self.base
+        if not self._permitted:
+            raise DmaError(iova, length, "bus mastering is off")
         if length < 0 or at < 0 or at + length > len(self.ram):
             raise DmaError(iova, length)
         if self._revoked and not self._revoked.isdisjoint(
@@ -80,12 +90,23 @@ class IrqList:
 
     def __init__(self):
         self.fired = []
+        self._latched = []
+        self._permitted = True
 
     def trigger(self, vector):
-        self.fired.append(vector)
+        (self.fired if self._permitted else self._latched).append(vector)
 
     def pending(self, vector):
-        return False
+        return vector in self._latched
+
+    def clear_pending(self):
+        self._latched.clear()
+
+    def permit(self, allowed):
+        self._permitted = allowed
+        if allowed:
+            self.fired += self._latched
+            self._latched.clear()
 
 
 class HandClock:

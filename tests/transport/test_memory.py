@@ -111,6 +111,27 @@ def test_generation_counts_changes(memory, ram):
     assert len(seen) == 3
 
 
+def test_nothing_is_granted_while_the_function_may_not_master_the_bus(memory, ram):
+    """Not even what was just accessed; afterwards all is as it was, whatever changed meanwhile."""
+    memory.write(0, b"seen")
+    seen = memory.generation
+    before = ram.bytes[:]
+    memory.permit(False)
+    assert memory.generation != seen
+    for access in (memory.read, memory.view, memory.segments):
+        with pytest.raises(DmaError, match="bus mastering is off"):
+            access(0, 4)
+    with pytest.raises(DmaError, match="bus mastering is off"):
+        memory.write(0, b"lost")
+    assert memory.read(0, 0) == b""
+    memory.unmap(PAGE, PAGE)
+    assert ram.bytes[:] == before
+    memory.permit(True)
+    assert memory.read(0, 4) == b"seen"
+    with pytest.raises(DmaError, match="not mapped"):
+        memory.read(PAGE, 1)
+
+
 @given(
     st.lists(st.integers(0, 15), unique=True),
     st.integers(0, 17 * PAGE),

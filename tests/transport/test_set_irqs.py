@@ -217,6 +217,21 @@ def test_a_full_blocking_eventfd_does_not_block_us(own, own_client, eventfds):
     assert fired(fd) == 0xFFFFFFFFFFFFFFFE
 
 
+def test_vectors_are_latched_while_the_function_may_not_master_the_bus(served, client):
+    """The permission sends those that the client has set up, the others wait for it."""
+    fd = client.enable_vector(0)
+    served.interrupts.permit(False)
+    for vector in (0, 0, 1):
+        served.interrupts.trigger(vector)
+    late = client.enable_vector(2)
+    served.interrupts.trigger(2)
+    assert [fired(fd), fired(late)] == [0, 0]
+    assert [served.interrupts.pending(vector) for vector in range(4)] == [True] * 3 + [False]
+    served.interrupts.permit(True)
+    assert [fired(fd), fired(late)] == [1, 1]
+    assert [served.interrupts.pending(vector) for vector in range(3)] == [False, True, False]
+
+
 @pytest.mark.parametrize("vector", [-1, 32])
 def test_the_function_raises_only_what_it_has(served, vector):
     with pytest.raises(IndexError):
