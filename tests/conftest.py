@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from emu.guest.recipe import DEFAULT_SUITE, SUITES
+
+# How long an example takes says more about the host than about the code.
+settings.register_profile("mlx5emu", deadline=None)
+settings.load_profile("mlx5emu")
 
 GUEST_TEST_TIMEOUT = 900  # seconds; the first one may build an image
 
