@@ -89,17 +89,24 @@ class Bar0:
         if offset == CMD_DBELL:
             self._hca.cmdif.doorbell(value)
             return
+        low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:
             self._seg.cmdq_addr_h = value
         else:
-            self._seg.cmdq_addr_l_sz.cmdq_phy_addr_l = value >> 12
-            self._seg.cmdq_addr_l_sz.nic_interface = self._nic_interface(value >> 8 & 7)
-        address = self._seg.cmdq_addr_h << 32 | self._seg.cmdq_addr_l_sz.cmdq_phy_addr_l << 12
-        self._hca.cmdif.set_address(address)
+            low.cmdq_phy_addr_l = value >> 12
+            low.nic_interface = self._nic_interface(value >> 8 & 7)
+            if low.nic_interface == NicInterface.DISABLED:
+                self._hca.shut_down()
+                self._hca.cmdif.forget()
+                return
+        self._hca.cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
 
     @staticmethod
     def _nic_interface(value: int) -> int:
-        """The state that the driver asks for; only those that it may ask for are taken."""
+        """The state that the driver asks for; only those that it may ask for are taken.
+
+        DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
+        """
         if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
             return value
         log.warning("nic_interface %d is not supported", value)
@@ -108,7 +115,10 @@ class Bar0:
     def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
         """A doorbell: only in a page that the driver has allocated."""
         if self._hca.uars.get(index) is None:
-            log.warning("doorbell at %#x of UAR %#x, which is not allocated", offset, index)
+            # A driver that has disabled the interface may ring once more, its queues being there.
+            disabled = self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
+            level = logging.DEBUG if disabled else logging.WARNING
+            log.log(level, "doorbell at %#x of UAR %#x, which is not allocated", offset, index)
             return
         if offset >= UAR_SEND:
             self._send_doorbell(data)

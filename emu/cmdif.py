@@ -78,6 +78,10 @@ class CommandInterface:
         """Where the command queue lies (a page); the driver says so before its first doorbell."""
         self._address = address
 
+    def forget(self) -> None:
+        """The driver has gone: no slot is served until the next one says where its queue lies."""
+        self._address = self._waiting = self._finished = 0
+
     def doorbell(self, vector: int) -> None:
         """Note the slots that the driver has filled."""
         if not self._address:

@@ -153,10 +153,24 @@ class Hca:
         for table in self.tables:
             if table:
                 log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
+        self._drop_objects()
+        self.state = HcaState.ENABLED
+
+    def shut_down(self) -> None:
+        """Stop at once: objects and lent pages are forgotten, none is named.
+
+        What a driver wants that has no time to take things apart, its machine going down. Only
+        commands are still answered.
+        """
+        log.info("%s: shut down", self.model.name)
+        self._drop_objects()
+        self.fwpages = FirmwarePages(self.options.boot_pages)
+        self.state = HcaState.DISABLED
+
+    def _drop_objects(self) -> None:
         self.quiesce()
         self._event_eqs.clear()
         self._make_tables()
-        self.state = HcaState.ENABLED
 
     def quiesce(self) -> None:
         """Nothing of this HCA touches the guest any more, whatever doorbell or timer waits."""

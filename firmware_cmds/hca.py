@@ -54,10 +54,17 @@ def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out)
 def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
-    """Only the graceful profile: the others have capability bits, which are not set."""
-    if cmd.profile != TeardownProfile.GRACEFUL_CLOSE:
-        raise CmdError(Status.BAD_PARAM_ERR, "teardown profile not supported", f"{cmd.profile}")
-    hca.teardown()
+    """Graceful, when the driver has destroyed what it made; forced, when it has not.
+
+    A fast teardown needs no preparation: the driver writes nic_interface next, and that shuts the
+    function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
+    """
+    if cmd.profile == TeardownProfile.GRACEFUL_CLOSE:
+        hca.teardown()
+    elif cmd.profile == TeardownProfile.FORCE_CLOSE:
+        hca.shut_down()
+    elif cmd.profile != TeardownProfile.PREPARE_FAST_TEARDOWN:
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown teardown profile", f"{cmd.profile}")
 
 
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)

@@ -76,6 +76,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_bf_reg_size": 9,
         "uar_4k": 1,
         "num_of_uars_per_page": 1,
+        # A machine that goes down does not destroy objects one by one (core/main.c: shutdown).
+        "fast_teardown": 1,
+        "force_teardown": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
         "out_of_seq_cnt": 1,

@@ -1,5 +1,7 @@
 """Resets of the function: what is forgotten, what is kept, and a driver that comes back."""
 
+import logging
+
 import pytest
 from helpers.driver import MEMORY_SPACE, enable
 from helpers.parts import Parts
@@ -144,6 +146,7 @@ def test_command_that_was_rung_for_is_not_run(driver, function, reset):
 
 
 def test_doorbells_of_the_old_driver_are_ignored(driver, function, reset, caplog):
+    caplog.set_level(logging.DEBUG)
     queue = driver.use_events()
     reset(function)
     driver.ring(1)

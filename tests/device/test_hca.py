@@ -2,12 +2,25 @@
 
 import pytest
 from helpers.parts import Parts
+from helpers.snapshot import snapshot
 
+from emu.hca import HcaOptions
 from emu.registry import COMMANDS, HcaState
 from layouts import caps
-from layouts.enums import CapMode, CapType, Delivery, Op, QpState, Status, TeardownProfile
+from layouts.enums import (
+    CapMode,
+    CapType,
+    Delivery,
+    EventType,
+    NicInterface,
+    Op,
+    QpState,
+    Status,
+    TeardownProfile,
+)
 
 GENERAL = CapType.GENERAL << 1
+CMDQ_ADDR_L, CMD_DBELL = 0x14, 0x18
 
 
 def general(driver, mode=CapMode.CUR):
@@ -84,12 +97,106 @@ def test_another_functions_state_is_not_ours(refused, op):
     refused(Status.BAD_PARAM_ERR, op, function_id=1)
 
 
-@pytest.mark.parametrize(
-    "profile", [TeardownProfile.FORCE_CLOSE, TeardownProfile.PREPARE_FAST_TEARDOWN, 7]
-)
-def test_only_the_graceful_teardown(refused, profile):
-    """The capability bits of the others are 0, so a driver falls back to this one."""
+@pytest.mark.parametrize("profile", [3, 7, 0xFFFF])
+def test_teardown_profile_that_is_none(refused, profile):
     refused(Status.BAD_PARAM_ERR, Op.TEARDOWN_HCA, profile=profile)
+
+
+def fast_teardown(driver):
+    """As core/fw.c: mlx5_cmd_fast_teardown_hca; the address stays in the register."""
+    profile = TeardownProfile.PREPARE_FAST_TEARDOWN
+    assert driver.must(Op.TEARDOWN_HCA, profile=profile).state == 0
+    low = driver.read32(CMDQ_ADDR_L) & 0xFFFFF000
+    driver.write32(CMDQ_ADDR_L, low | NicInterface.DISABLED << 8)
+    assert driver.read32(CMDQ_ADDR_L) >> 8 & 7 == NicInterface.DISABLED
+
+
+def force_teardown(driver):
+    """As core/fw.c: mlx5_cmd_force_teardown_hca, which polls whatever the driver did before."""
+    assert driver.must(Op.TEARDOWN_HCA, profile=TeardownProfile.FORCE_CLOSE).state == 0
+
+
+@pytest.fixture(params=[fast_teardown, force_teardown])
+def hurried(request):
+    """A driver's way to stop the device without destroying anything."""
+    return request.param
+
+
+def test_driver_that_has_no_time_is_told_so_by_capabilities(driver):
+    told = general(driver)
+    assert (told.fast_teardown, told.force_teardown) == (1, 1)
+
+
+def test_preparing_changes_nothing(driver, function):
+    """Until nic_interface is written the driver may still fall back to another teardown."""
+    driver.alloc_pd()
+    before = snapshot(function.hca)
+    driver.must(Op.TEARDOWN_HCA, profile=TeardownProfile.PREPARE_FAST_TEARDOWN)
+    assert snapshot(function.hca) == before
+
+
+@pytest.mark.parametrize("options", [HcaOptions(guid=1, boot_pages=2)])
+def test_hurried_teardown_leaves_nothing_behind(driver, function, hurried, caplog):
+    """No object, and no page of the driver's."""
+    Parts(driver).make(QpState.RTS)
+    driver.create_mkey(driver.alloc_pd())
+    assert len(function.hca.fwpages) == 4
+    hurried(driver)
+    assert not any(function.hca.tables)
+    assert len(function.hca.fwpages) == 0
+    assert function.hca.state is HcaState.DISABLED
+    assert "left behind" not in caplog.text
+    assert "shut down" in caplog.text
+
+
+def test_after_a_hurried_teardown_nothing_is_touched(
+    driver, function, clock, hurried, irqs, caplog
+):
+    """Not by a doorbell that rang before it, by one that comes later, or by a timer."""
+    parts = Parts(driver)
+    ringing, flushing = parts.make(QpState.RTS), parts.make(QpState.ERR)
+    queue = driver.use_events()
+    queue.arm()
+    for qpn in (ringing, flushing):
+        record = function.hca.qps.get(qpn).ctx.dbr_addr
+        driver.memory.write(record, bytes.fromhex("0000000100000001"))
+    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
+    hurried(driver)
+    irqs.fired.clear()
+    before = bytes(driver.memory.ram)
+    queue.arm()
+    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
+    assert not function.hca.raise_event(EventType.PORT_CHANGE, bytes(8))
+    clock.advance(1_000_000_000)
+    driver.bar.settle()
+    assert driver.memory.ram == before
+    assert irqs.fired == []
+    if hurried is fast_teardown:  # mlx5_ib rings once more, and nobody is to be alarmed
+        assert "doorbell" not in caplog.text
+
+
+def test_disabled_interface_serves_no_command(driver):
+    """Not even one that was rung for before."""
+    blocks = driver.submit(Op.QUERY_ADAPTER.to_bytes(2, "big") + bytes(14), 272)
+    driver.write32(CMD_DBELL, 1)
+    before = bytes(driver.memory.ram)
+    driver.write32(CMDQ_ADDR_L, driver.queue & 0xFFFFF000 | NicInterface.DISABLED << 8)
+    driver.ring(1)
+    assert driver.memory.ram == before
+    driver.attach()
+    driver.ring(1)
+    _, answer = driver.collect(blocks, 272)
+    assert answer[0] == Status.BAD_SYS_STATE_ERR
+
+
+def test_next_kernel_finds_a_fresh_device(driver, function, hurried):
+    """kexec: the old kernel has hurried, the new one probes without a reset."""
+    for _ in range(3):
+        driver.create_cq(driver.create_eq())
+        hurried(driver)
+        driver.eqs.clear()
+        driver.probe()
+    driver.must(Op.DEALLOC_PD, pd=driver.alloc_pd())
 
 
 def test_teardown_names_and_frees_what_is_left(driver, function, caplog):

@@ -23,6 +23,7 @@ from emu.function import Function
 from emu.hca import HcaOptions
 from emu.models import MODELS
 from emu.pci.capabilities import D0
+from emu.registry import HcaState
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
 from layouts.eqe import EQE_BYTES
@@ -144,6 +145,9 @@ class AnyDriver(RuleBasedStateMachine):
         assert len(read) == len(data)
         self.driver.bar.settle()
         self.driver.attach()
+        if self.hca.state is HcaState.DISABLED:
+            assert not any(self.hca.tables)
+            self.probe()
 
     @rule(data=st.data(), count=st.integers(2, 8))
     def many_commands(self, data, count):

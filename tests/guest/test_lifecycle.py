@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.guest import GuestStoppedError
+from layouts.enums import NicInterface
 
 pytestmark = pytest.mark.guest
 
@@ -95,6 +97,25 @@ def test_two_functions_and_a_reboot(boot):
         assert len(set(re.findall(r"node_guid:\s+(\S+)", said))) == 2
         assert KernelLog(guest, whole=True).complaints() == []
     assert server_complaints(guest) == []
+    power_off(guest)
+
+
+@pytest.mark.parametrize("device", ["connectx6", "connectx6-vf"])
+def test_power_off_takes_nothing_apart(boot, tmp_path, device):
+    """The driver shuts the function down in one go, so that 6000 keys do not hold it up."""
+    trace = tmp_path / "trace"
+    guest = boot(devices=(f"{device},pages={PAGES}",), trace=trace)
+    guest.run("dmesg -n 8").check()
+    power_off(guest)
+    assert "Shutdown was called" in guest.console
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [event["op"] for event in events if event["point"] == "cmd"][-1] == "TEARDOWN_HCA"
+    states = [event for event in events if event.get("register") == "cmdq_addr_l_sz"]
+    assert states[-1]["fields"]["nic_interface"] == NicInterface.DISABLED
+
+
+def power_off(guest):
+    """Nobody complains while the machine goes down."""
     with pytest.raises(GuestStoppedError, match="powered off"):
         guest.run("poweroff; sleep 1000")
     assert "Call Trace" not in guest.console
