@@ -95,7 +95,9 @@ def test_vnic_diagnostics_can_be_asked_for(guest, suite):
     """QUERY_VNIC_ENV; each counter has a capability bit, and none of them is set."""
     if suite == "bookworm":
         pytest.skip("its kernel has no vnic reporter")
-    said = guest.run("devlink health diagnose $(devlink dev | grep ^pci) reporter vnic").check()
+    said = guest.run(
+        "devlink health diagnose pci/$(lspci -D -d 15b3: | cut -d' ' -f1) reporter vnic"
+    ).check()
     assert "vNIC env counters" in said.stdout
 
 
