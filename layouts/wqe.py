@@ -17,6 +17,9 @@ INLINE = 1 << 31
 
 INLINE_LENGTH = 0x3FF
 
+REPEAT_BLOCK = 0x400
+"""What stands in the place of an entry's key when a repeat block begins (MLX5_STRIDE_BLOCK_OP)."""
+
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
@@ -86,6 +89,19 @@ klm = Prm(
     "klm", "bcount" / bits(32), "key" / bits(32), "va" / bits(64), c_name="mlx5_klm"
 )
 
+stride_block_ctrl_seg = Prm(
+    "stride_block_ctrl_seg",
+    "bcount_per_cycle" / bits(32), "op" / bits(32), "repeat_count" / bits(32), rsvd(16),
+    "num_entries" / bits(16),
+    c_name="mlx5_stride_block_ctrl_seg",
+)
+
+stride_block_entry = Prm(
+    "stride_block_entry",
+    "stride" / bits(16), "bcount" / bits(16), "key" / bits(32), "va" / bits(64),
+    c_name="mlx5_stride_block_entry",
+)
+
 mtt = Prm("mtt", "ptag" / bits(64), c_name="mlx5_mtt")
 
 # fmt: on
@@ -101,3 +117,5 @@ UMR_CTRL = wqe_umr_ctrl_seg.packer(
     "flags", "xlt_octowords", "xlt_offset", "mkey_mask", "xlt_offset_47_16"
 )
 KLM = klm.packer("bcount", "key", "va")
+REPEAT = stride_block_ctrl_seg.packer("bcount_per_cycle", "op", "repeat_count", "num_entries")
+REPEAT_ENTRY = stride_block_entry.packer("stride", "bcount", "key", "va")

@@ -27,6 +27,9 @@ _CACHED_VIEWS = 64
 WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 """Rights that need memory which may be written."""
 
+MOST_PIECES = 1 << 16
+"""Into how many pieces an access may fall: repeat blocks can ask for any number."""
+
 Views = Sequence[memoryview]
 
 
@@ -133,23 +136,14 @@ def _indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int)
     views: list[memoryview] = []
     for key, at, size in pieces(mkey, va, length):
         views += access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+        if len(views) > MOST_PIECES:
+            raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
     return views
 
 
 def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:
     """(key, address, bytes) below a KLM key: entries of any length, one after the other."""
-    skip = va - mkey.start
-    for bcount, key, at in KLM.iter_unpack(mkey.xlt):
-        if skip >= bcount:
-            skip -= bcount
-            continue
-        size = min(bcount - skip, length)
-        yield key, at + skip, size
-        length -= size
-        skip = 0
-        if not length:
-            return
-    raise IndexError("KLM list ends before the range")
+    return mkey.ranges.pieces(va - mkey.start, length)
 
 
 def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:

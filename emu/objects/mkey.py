@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emu.objects.domains import Pd
+from emu.objects.ranges import Ranges
 from emu.objects.users import Umem
 from emu.resources import Object
 from layouts.enums import AccessMode
@@ -26,8 +27,8 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_entries", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd", "pg_access",
-        "qpn", "rights", "start", "umem", "umr_en", "variant", "views", "xlt", "xlt_room",
+        "_entries", "_ranges", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd",
+        "pg_access", "qpn", "rights", "start", "umem", "umr_en", "variant", "views", "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
 
@@ -49,6 +50,7 @@ class Mkey(Object):
         self.pg_access = pg_access
         """Whether the low bits of MTT entries are rights (bit 0 read, bit 1 write)."""
         self._entries: array[int] | None = None
+        self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
         self.decode()
@@ -81,6 +83,7 @@ class Mkey(Object):
         if at > len(self.xlt):
             self.xlt += bytes(at - len(self.xlt))
         self.xlt[at : at + len(xlt)] = xlt
+        self._ranges = None
         self.views.clear()
         if self._entries is not None:
             self._entries[at // 8 : (at + len(xlt)) // 8] = mtt_entries(xlt, pg_access=True)
@@ -97,6 +100,13 @@ class Mkey(Object):
         if self._entries is None:
             self._entries = mtt_entries(self.xlt, pg_access=self.pg_access)
         return self._entries
+
+    @property
+    def ranges(self) -> Ranges:
+        """The list of a KLM key, laid out."""
+        if self._ranges is None:
+            self._ranges = Ranges(self.xlt)
+        return self._ranges
 
     @property
     def key(self) -> int:
