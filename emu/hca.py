@@ -106,6 +106,8 @@ class Hca:
         self.issi = 0
         self.internal_errors = 0
         self.caller = Caller()
+        self.has_signatures = False
+        """A key has or had block signatures: its segments may be longer on the wire."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()

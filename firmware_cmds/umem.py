@@ -25,6 +25,9 @@ from layouts.enums import Op, Status
 if TYPE_CHECKING:
     from emu.hca import Hca
 
+ENTRY_BYTES = 64
+"""What rings are made of: WQEBBs, CQEs."""
+
 _RIGHTS = MTT_READ | MTT_WRITE
 
 
@@ -76,8 +79,10 @@ def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
     hca.umems.remove(cmd.umem_id)
 
 
-def buffer_in(hca: Hca, umem_id: int, offset: int, length: int) -> tuple[PageList, Umem]:
-    """A queue's buffer in user memory.
+def buffer_in(
+    hca: Hca, umem_id: int, offset: int, length: int, align: int = ENTRY_BYTES
+) -> tuple[PageList, Umem]:
+    """A queue's buffer in user memory, whose entries do not cross pages.
 
     Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
     leaves it or that the device may not write.
@@ -87,7 +92,10 @@ def buffer_in(hca: Hca, umem_id: int, offset: int, length: int) -> tuple[PageLis
         raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
     if not umem.is_writable:
         raise CmdError(Status.BAD_PARAM_ERR, "umem may not be written", f"{umem!r}")
-    return umem.memory.part(offset, length), umem
+    buffer = umem.memory.part(offset, length)
+    if buffer.address(0) % align:
+        raise CmdError(Status.BAD_PARAM_ERR, "buffer is not aligned in its umem", f"{offset:#x}")
+    return buffer, umem
 
 
 def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
@@ -98,7 +106,8 @@ def record_in(hca: Hca, ctx: Any) -> tuple[int, tuple[Umem, ...]]:
     address: int = ctx.dbr_addr
     held: tuple[Umem, ...] = ()
     if ctx.dbr_umem_valid:
-        memory, umem = buffer_in(hca, ctx.dbr_umem_id, address, DOORBELL_RECORD_BYTES)
+        size = DOORBELL_RECORD_BYTES
+        memory, umem = buffer_in(hca, ctx.dbr_umem_id, address, size, align=size)
         address, held = memory.address(0), (umem,)
     check_record(hca.memory, address)
     return address, held

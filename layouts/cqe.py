@@ -39,7 +39,8 @@ err_cqe = Prm(
 sig_err_cqe = Prm(
     "sig_err_cqe",
     rsvd(128), "expected_trans_sig" / bits(32), "actual_trans_sig" / bits(32),
-    "expected_reftag" / bits(32), "actual_reftag" / bits(32), "syndrome" / bits(16), rsvd(16),
+    "expected_reftag" / bits(32), "actual_reftag" / bits(32), "syndrome" / bits(16),
+    "sig_type" / bits(8), "domain" / bits(8),
     "mkey" / bits(32), "err_offset" / bits(64), rsvd(64), "qpn" / bits(32), rsvd(16),
     "signature" / bits(8), "op_own" / bits(8),
     c_name="mlx5_sig_err_cqe",
@@ -54,3 +55,7 @@ CQE = cqe64.packer(
 ERR_CQE = err_cqe.packer(
     "srqn", "vendor_err_synd", "syndrome", "s_wqe_opcode_qpn", "wqe_counter", upto=OP_OWN
 )
+SIG_ERR_CQE = sig_err_cqe.packer(
+    "expected_trans_sig", "actual_trans_sig", "expected_reftag", "actual_reftag", "syndrome",
+    "domain", "mkey", "err_offset", "qpn", upto=OP_OWN,
+)  # fmt: skip

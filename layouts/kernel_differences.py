@@ -33,7 +33,8 @@ KNOWN: tuple[Known, ...] = (
             access_register_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
             destroy_cq_out destroy_eq_out destroy_mkey_out destroy_psv_out destroy_qp_out
-            destroy_rmp_out destroy_srq_out destroy_xrc_srq_out detach_from_mcg_out
+            destroy_rmp_out destroy_srq_out destroy_uctx_out destroy_umem_out destroy_xrc_srq_out
+            detach_from_mcg_out
             disable_hca_out enable_hca_out init_hca_out modify_cq_out
             modify_hca_vport_context_out modify_rmp_out page_fault_resume_out pcap_reg
             qp_2err_out qp_2rst_out query_cq_out query_eq_out query_hca_vport_context_out
@@ -73,6 +74,7 @@ KNOWN: tuple[Known, ...] = (
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),
+            *_fields("sig_err_cqe", "sig_type domain"),
             "cqc.dbr_umem_id",
             "qpc.dbr_umem_id",
         ),

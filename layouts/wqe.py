@@ -85,6 +85,27 @@ seg_set_psv = Prm(
     c_name="mlx5_seg_set_psv",
 )
 
+bsf_basic = Prm(
+    "bsf_basic",
+    "bsf_size_sbs" / bits(8), "check_byte_mask" / bits(8), "wire" / bits(8), "mem" / bits(8),
+    "raw_data_size" / bits(32), "w_bfs_psv" / bits(32), "m_bfs_psv" / bits(32),
+    c_name="mlx5_bsf_basic",
+)
+
+bsf_inl = Prm(
+    "bsf_inl",
+    "vld_refresh" / bits(16), "dif_apptag" / bits(16), "dif_reftag" / bits(32),
+    "sig_type" / bits(8), "rp_inv_seed" / bits(8), rsvd(24), "dif_inc_ref_guard_check" / bits(8),
+    "dif_app_bitmask_check" / bits(16),
+    c_name="mlx5_bsf_inl",
+)
+
+bsf = Prm(
+    "bsf",
+    "basic" / bsf_basic, rsvd(128), "w_inl" / bsf_inl, "m_inl" / bsf_inl,
+    c_name="mlx5_bsf",
+)
+
 klm = Prm(
     "klm", "bcount" / bits(32), "key" / bits(32), "va" / bits(64), c_name="mlx5_klm"
 )
@@ -116,6 +137,7 @@ NEXT = wqe_srq_next_seg.packer("next_wqe_index")
 UMR_CTRL = wqe_umr_ctrl_seg.packer(
     "flags", "xlt_octowords", "xlt_offset", "mkey_mask", "xlt_offset_47_16"
 )
+SET_PSV = seg_set_psv.packer("psv_num", "syndrome", "transient_sig", "ref_tag")
 KLM = klm.packer("bcount", "key", "va")
 REPEAT = stride_block_ctrl_seg.packer("bcount_per_cycle", "op", "repeat_count", "num_entries")
 REPEAT_ENTRY = stride_block_entry.packer("stride", "bcount", "key", "va")

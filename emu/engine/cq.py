@@ -21,7 +21,7 @@ from emu.engine.pages import PageList
 from emu.errors import CmdError
 from emu.objects import Cq, Moderation
 from emu.ports import DmaError
-from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN
+from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE
 from layouts.enums import (
     CqeOpcode,
     CqErrorSyndrome,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INDEX_MASK = 0xFFFFFF
+_WORD = 0xFFFFFFFF
 ARM_SOLICITED = 1 << 24
 _SOLICITED = 1 << 1
 _EVENT_DATA = Struct(">24xI")
@@ -97,6 +98,28 @@ def fail(
     count_error(qp, opcode, syndrome)
     entry = ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
     if not _write(hca, cq, entry, opcode << 4, True):
+        qp.count("cq_overflow")
+
+
+def report_signature(
+    hca: Hca,
+    cq: Cq,
+    qp: Qp,
+    key: int,
+    syndrome: int,
+    domain: int,
+    values: tuple[int, int, int],
+) -> None:
+    """Report a wrong signature: found, computed (64 bits each) and where its block begins.
+
+    ``domain`` is 0 for the wire's, 1 for the memory's.
+    """
+    found, computed, offset = values
+    entry = SIG_ERR_CQE.pack(
+        found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
+        offset, qp.handle,
+    )  # fmt: skip
+    if not _write(hca, cq, entry, CqeOpcode.SIG_ERR << 4, True):
         qp.count("cq_overflow")
 
 

@@ -78,6 +78,8 @@ def access(
     if cached is not None and cached[0] == hca.memory.generation:
         return cached[1]
     try:
+        if mkey.signature is not None:
+            return mkey.signature.views(hca, mkey, qpn, va, length, need, depth)
         return _translate(hca, mkey, va, length, need, depth)
     except (DmaError, IndexError):
         raise AccessError(Refusal.TRANSLATION, key, va, length) from None
@@ -88,7 +90,7 @@ def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int
     if mkey.mode == AccessMode.PA:
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode != AccessMode.MTT:
-        return _indirect(hca, mkey, va, length, need, depth)
+        return indirect(hca, mkey, va, length, need, depth)
     views: list[memoryview] = []
     for iova, size in page_runs(mkey, va, length, need):
         views += hca.memory.segments(iova, size, writable=writable)
@@ -127,7 +129,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     yield start, end - start
 
 
-def _indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
     """Follow the key's entries to the keys below; each is checked as an access of its own."""
     if depth >= hca.caps.general.max_indirection:
         raise AccessError(Refusal.DEPTH, mkey.key, va, length)

@@ -93,7 +93,7 @@ class PacketRequester:
         window, qp = self._window, self._link.qp
         assert qp.sq is not None
         waiting = qp.sq.waiting() - window.ahead
-        if waiting <= 0 or not self._has_room():
+        if waiting <= 0 or qp.is_draining or not self._has_room():
             return False
         wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):

@@ -89,6 +89,15 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     flush(hca, qp)
 
 
+def drained(hca: Hca, qp: Qp) -> None:
+    """A wrong signature stops a send queue that asks for it, when its request is complete."""
+    log.info("%r: to SQD from %s: signature error", qp, qp.state.name)
+    qp.is_draining = False
+    qp.state = QpState.SQD
+    qp.stop_waiting()
+    raise_qp_event(hca, qp, EventType.SQ_DRAINED)
+
+
 def flush(hca: Hca, qp: Qp) -> None:
     """Complete with WR_FLUSH_ERR what is posted now to the queues that do not work any more."""
     if qp.state in (QpState.ERR, QpState.SQER):

@@ -77,6 +77,7 @@ _OPTIONAL: Mapping[int, tuple[str, ...]] = {
     8: ("log_sra_max",),
     9: ("log_rra_max",),
     10: ("pm_state",),
+    11: ("drain_sigerr",),
     12: ("retry_count",),
     13: ("rnr_retry",),
     25: ("counter_set_id",),

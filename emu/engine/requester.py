@@ -50,6 +50,9 @@ def turn(hca: Hca, qp: Qp) -> bool:
     if qp.state is not _RTS:
         qp_life.flush(hca, qp)
         return more
+    if qp.is_draining and (qp.link is None or not qp.link.completer.window.requests):
+        qp_life.drained(hca, qp)
+        return more
     try:
         if qp.link is not None or hca.wire.reaches(qp.rlid):
             return link_of(hca, qp).requester.turn() or more

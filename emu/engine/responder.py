@@ -26,6 +26,7 @@ from emu.engine.memory import (
 )
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak, atomic_word
 from emu.engine.rq import ListBrokenError, RecvWqe
+from emu.engine.signature import on_wire
 from emu.objects import Cq, Pd, Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
@@ -146,7 +147,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     if not qp.rre:
         return None
     try:
-        pd, va = _domain(hca, qp, message), message.va + offset
+        pd, va = _domain(hca, qp, message), _start(hca, message) + offset
         return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE_READ)
     except AccessError:
         return None
@@ -196,11 +197,18 @@ def _need(hca: Hca, qp: Qp, allowed: int) -> None:
 
 def _remote(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
     """The views behind a piece of (va, rkey, length)."""
-    pd, va = _domain(hca, qp, message), message.va + offset
+    pd, va = _domain(hca, qp, message), _start(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, va, length, need)
     except AccessError as error:
         raise _access_violation(hca, qp, str(error)) from None
+
+
+def _start(hca: Hca, message: Message) -> int:
+    """Where the message's range begins in the wire's stream of its key."""
+    if not hca.has_signatures:
+        return message.va
+    return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
 def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
@@ -289,6 +297,8 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
         if not left:
             break
         room = byte_count or LIST_LENGTH_2GIB
+        if hca.has_signatures:
+            address, room = on_wire(hca, lkey, address, room)
         if skip >= room:
             skip -= room
             continue

@@ -80,6 +80,8 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
             hca, qp.scq, qp, CqeOpcode.REQ,
             wqe_counter=wqe.index, byte_cnt=length, wqe_opcode=wqe.opcode,
         )  # fmt: skip
+    if qp.is_draining:
+        qp_life.drained(hca, qp)
 
 
 def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:

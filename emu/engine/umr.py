@@ -17,13 +17,15 @@ from collections.abc import Mapping
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
+from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
 from emu.engine.memory import LOCAL_READ, access
+from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op
-from emu.objects import Mkey, Pd, Qp
+from emu.objects import Mkey, Pd, Psv, Qp
 from layouts.enums import AccessMode, Opcode, QpType
 from layouts.mkey import mkc
-from layouts.wqe import DATA, UMR_CTRL
+from layouts.wqe import DATA, SET_PSV, UMR_CTRL
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -52,6 +54,8 @@ MASKED_FIELDS: Mapping[int, tuple[str, ...]] = {
     0: ("len", "length64"),
     6: ("start_addr",),
     8: ("en_rinval",),
+    9: ("expected_sigerr_count",),
+    12: ("bsf_en",),
     13: ("mkey_7_0",),
     14: ("qpn",),
     17: ("lr",),
@@ -67,6 +71,7 @@ MASKED_FIELDS: Mapping[int, tuple[str, ...]] = {
 """Bits of mkey_mask (MLX5_MKEY_MASK_*) and the fields of mkc that each replaces."""
 
 _PAGE_SIZE, _PD, _PAGE_SIZE_5 = 1 << 1, 1 << 7, 1 << 42
+_EN_SIGERR, _BSF_EN = 1 << 9, 1 << 12
 _KNOWN_MASK = sum(1 << bit for bit in MASKED_FIELDS) | _PAGE_SIZE | _PD | _PAGE_SIZE_5
 
 
@@ -75,16 +80,24 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Check everything, then change context and translations together."""
     if wqe.ds * OCTWORD < _DATA_AT:
         raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
-    flags, octwords, offset_low, mask, offset_high = UMR_CTRL.unpack_from(wqe.buf, _CTRL_AT)
+    flags, octwords, low, mask, offset_high = UMR_CTRL.unpack_from(wqe.buf, _CTRL_AT)
     if mask & ~_KNOWN_MASK:
         raise BadWqeError(f"mkey_mask {mask & ~_KNOWN_MASK:#x} is not supported")
     mkey = _target(hca, qp, wqe, flags)
     given = mkc.view(wqe.buf, _MKC_AT)
     pd = _new_domain(hca, qp, mkey, given) if mask & _PD else mkey.pd
-    offset = (offset_high << 16 | offset_low) if flags & Flag.TRANSLATION_OFFSET else 0
+    offset = (offset_high << 16 | low) if flags & Flag.TRANSLATION_OFFSET else 0
+    signature = mkey.signature
+    if mask & _BSF_EN:
+        bsf_octwords = 0 if flags & Flag.TRANSLATION_OFFSET else low
+        signature = _signature(hca, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
     xlt = _within(mkey, offset * OCTWORD, xlt)
+    mkey.signature = signature
+    hca.has_signatures |= signature is not None
     _apply(mkey, given, mask, pd)
+    if signature is not None and mask & _EN_SIGERR:
+        signature.is_reported = False
     if xlt:
         mkey.write_translations(offset * OCTWORD, xlt)
     return None
@@ -112,6 +125,50 @@ def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
     if pd is None or (qp.st is not QpType.REG_UMR and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
     return pd
+
+
+def _signature(
+    hca: Hca, mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
+) -> Signature | None:
+    """The block signatures that the request describes behind its translations; none turns them off.
+
+    Without a description a key that had one keeps it.
+    """
+    if not given.bsf_en:
+        return None
+    if not octwords:
+        if mkey.signature is None:
+            raise BindError(f"{mkey!r} has no BSF")
+        return mkey.signature
+    if octwords != BSF_OCTWORDS or octwords > mkey.ctx.bsf_octword_size:
+        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
+    if wqe.ds * OCTWORD < at + octwords * OCTWORD:
+        raise BadWqeError("the BSF leaves the WQE")
+    if mkey.mode not in (AccessMode.KLMS, AccessMode.KSM):
+        raise BindError(f"{mkey!r} is {mkey.mode.name}: signatures are for lists of keys")
+
+    def psv_of(number: int) -> Psv | None:
+        psv = hca.psvs.get(number)
+        return psv if psv is not None and psv.pd is mkey.pd else None
+
+    try:
+        blocks = BlockSignature.parse(wqe.buf[at : at + octwords * OCTWORD], psv_of)
+    except BsfError as error:
+        raise BindError(f"{mkey!r}: {error}") from None
+    return Signature(blocks)
+
+
+@wqe_op(Opcode.SET_PSV, SERVICES)
+def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, seg_set_psv: what a signature of the queue pair's domain starts from."""
+    if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
+        raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
+    number, _, transient_sig, ref_tag = SET_PSV.unpack_from(wqe.buf, _CTRL_AT)
+    psv = hca.psvs.get(number)
+    if psv is None or psv.pd is not qp.pd:
+        raise BadWqeError(f"psv {number:#x}")
+    psv.transient_sig = transient_sig << 32 | ref_tag
+    return None
 
 
 def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from emu.engine.datagram import Datagram, read_av
 from emu.engine.memory import LOCAL_READ, LOCAL_WRITE, Views, access, length_of
 from emu.engine.message import Message, MsgOp
+from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
 from emu.objects import Qp
 from layouts.enums import Opcode, QpType
@@ -66,7 +67,10 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
                 views.append(memoryview(wqe.buf)[at + 4 : at + 4 + length])
             at += (4 + length + DS - 1) & ~(DS - 1)
             continue
-        views += access(hca, qp.pd, qp.handle, lkey, address, byte_count or SEGMENT_2GIB, need)
+        length = byte_count or SEGMENT_2GIB
+        if hca.has_signatures:
+            address, length = on_wire(hca, lkey, address, length)
+        views += access(hca, qp.pd, qp.handle, lkey, address, length, need)
         at += DS
     return views
 
@@ -78,6 +82,8 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         is_inline = byte_count & INLINE
         room = byte_count & INLINE_LENGTH if is_inline else byte_count or SEGMENT_2GIB
+        if hca.has_signatures and not is_inline:
+            address, room = on_wire(hca, lkey, address, room)
         size = min(room - offset, length)
         if size <= 0:
             offset -= room

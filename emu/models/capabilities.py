@@ -68,6 +68,15 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Processes that send commands of their own (DEVX), and the memory that they name.
         "log_max_uctx": 12,
         "log_max_umem": 16,
+        # Block signatures: T10-DIF and CRCs; SIG_ERR completions name domain and type.
+        "sho": 1,
+        "sigerr_cqe": 1,
+        "sigerr_domain_and_sig_type": 1,
+        "drain_sigerr": 1,
+        "sig_block_4048": 1,
+        "sig_crc32c": 1,
+        "sig_crc64_xp10": 1,
+        "log_max_bsf_list_size": 6,
         # Multicast.
         "log_max_mcg": 8,
         "max_qp_mcg": 64,

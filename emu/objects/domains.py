@@ -49,14 +49,16 @@ class QCounter(Object):
 
 
 class Psv(Object):
-    """A protection signature value."""
+    """A protection signature value: what a signature starts from, set by SET_PSV."""
 
-    __slots__ = ("pd",)
+    __slots__ = ("pd", "transient_sig")
     kind = "psv"
 
     def __init__(self, pd: Pd) -> None:
         super().__init__()
         self.pd = pd
+        self.transient_sig = 0
+        """64 bits: guard and tags, or the seed of a CRC in the upper bits."""
 
     def holds(self) -> tuple[Object, ...]:
         return (self.pd,)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emu.objects.domains import Pd
 from emu.objects.ranges import Ranges
 from emu.objects.users import Umem
 from emu.resources import Object
 from layouts.enums import AccessMode
+
+if TYPE_CHECKING:
+    from emu.engine.signature import Signature
 
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its domain may use."""
@@ -28,7 +31,8 @@ class Mkey(Object):
 
     __slots__ = (
         "_entries", "_ranges", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd",
-        "pg_access", "qpn", "rights", "start", "umem", "umr_en", "variant", "views", "xlt", "xlt_room",
+        "pg_access", "qpn", "rights", "signature", "start", "umem", "umr_en", "variant", "views",
+        "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
 
@@ -53,6 +57,8 @@ class Mkey(Object):
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
+        self.signature: Signature | None = None
+        """Block signatures, where a UMR has described some."""
         self.decode()
 
     def decode(self) -> None:
@@ -66,7 +72,8 @@ class Mkey(Object):
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size = int(ctx.log_page_size)
         self.start = int(ctx.start_addr)
-        self.end = 1 << 64 if ctx.length64 else self.start + ctx.len
+        length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
+        self.end = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
         self.xlt_room = ctx.translations_octword_size * 16
         self.views.clear()

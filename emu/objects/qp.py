@@ -52,10 +52,11 @@ class Qp(Object):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_ready", "link", "log_msg_max",
-        "max_datagram", "mcgs", "min_rnr_nak", "mtu_bytes", "parts", "pd", "pkey_index", "psn",
-        "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries",
-        "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
+        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_draining", "is_ready", "link",
+        "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak", "mtu_bytes", "parts", "pd",
+        "pkey_index", "psn", "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid",
+        "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer",
+        "xrcd",
     )  # fmt: skip
     kind = "qp"
 
@@ -84,6 +85,8 @@ class Qp(Object):
         """Multicast GIDs that it is attached to."""
         self.is_ready = False
         """Whether it stands in the device's ready list."""
+        self.is_draining = False
+        """It goes to SQD when what it is sending is complete: a signature was wrong."""
         self.timer: Timer | None = None
         """What it waits for: a retry, or the next look at its receive queue."""
         self.retries = self.rnr_retries = 0
@@ -112,6 +115,8 @@ class Qp(Object):
         """Write what the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
         self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
+        if self.sq is not None:
+            self.ctx.hw_sq_wqebb_counter = self.sq.ci
 
     def stop_waiting(self) -> None:
         """Forget the timer and the retries that led to it."""
@@ -125,6 +130,7 @@ class Qp(Object):
     def restart(self) -> None:
         """State RST: the driver starts counting at 0 again."""
         self.link = None
+        self.is_draining = False
         if self.sq is not None:
             self.sq.restart()
         if self.rq is not None:

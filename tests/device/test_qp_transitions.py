@@ -22,7 +22,7 @@ LEGAL = {
 # Bits of opt_param_mask, qp.h: mlx5_qp_optpar.
 RRE, RAE, RWE, PKEY_INDEX, Q_KEY, RNR_TIMEOUT = 1, 2, 3, 4, 5, 6
 PRIMARY_PATH, SRA_MAX, RRA_MAX, PM_STATE, RETRY_COUNT, RNR_RETRY = 7, 8, 9, 10, 12, 13
-ACK_TIMEOUT, LAG_TX_AFF, PRI_PORT, COUNTER_SET = 14, 15, 16, 25
+DRAIN_SIGERR, ACK_TIMEOUT, LAG_TX_AFF, PRI_PORT, COUNTER_SET = 11, 14, 15, 16, 25
 
 
 @pytest.fixture
@@ -95,6 +95,7 @@ OPTIONS = [
     (SRA_MAX, {"log_sra_max": 1}),
     (RRA_MAX, {"log_rra_max": 1}),
     (PM_STATE, {"pm_state": 1}),
+    (DRAIN_SIGERR, {"drain_sigerr": 1}),
     (RETRY_COUNT, {"retry_count": 2}),
     (RNR_RETRY, {"rnr_retry": 2}),
     (PKEY_INDEX, {"primary_address_path": {"pkey_index": 4}}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helpers.driver import pack64, unpack64
-from layouts.cqe import cqe64, err_cqe
+from layouts.cqe import cqe64, err_cqe, sig_err_cqe
 from layouts.enums import CqeOpcode, EventType, Op
 from layouts.eqe import eqe_comp
 
@@ -32,6 +32,20 @@ class Completion:
     flags_rqpn: int = 0
     solicited: bool = False
     timestamp: int = 0
+
+
+@dataclass
+class SignatureError:
+    """A SIG_ERR entry: ``found`` stood in the stream, ``computed`` would be right."""
+
+    opcode: CqeOpcode
+    qpn: int
+    mkey: int
+    syndrome: int
+    domain: int
+    offset: int
+    found: int
+    computed: int
 
 
 class CompletionQueue:
@@ -145,6 +159,13 @@ def _completion(raw):
         return Completion(
             opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
             syndrome=entry.syndrome, srqn=entry.srqn,
+        )  # fmt: skip
+    if opcode == CqeOpcode.SIG_ERR:
+        entry = sig_err_cqe.view(raw)
+        return SignatureError(
+            opcode, entry.qpn, entry.mkey, entry.syndrome, entry.domain, entry.err_offset,
+            entry.expected_trans_sig << 32 | entry.expected_reftag,
+            entry.actual_trans_sig << 32 | entry.actual_reftag,
         )  # fmt: skip
     entry = cqe64.view(raw)
     word = entry.sop_drop_qpn

@@ -18,20 +18,24 @@ INLINE_LIMIT = 64
 
 
 def umr(
-    qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None, ring=True, **context
-):
-    """Post a UMR for ``key``. ``pointer`` is a data segment; otherwise translations go inline."""
+    qp, key, *, flags, mask, xlt=b"", offset=0, pointer=None, octwords=None, bsf=b"", ring=True,
+    **context,
+):  # fmt: skip
+    """Post a UMR for ``key``. ``pointer`` is a data segment; otherwise translations go inline.
+
+    A BSF takes the place of the offset.
+    """
     octwords = len(xlt) // 16 if octwords is None else octwords
     ctrl = wqe_umr_ctrl_seg.new(
         flags=flags | (0 if pointer else INLINE),
         xlt_octowords=octwords,
-        xlt_offset=offset & 0xFFFF,
+        xlt_offset=len(bsf) // 16 if bsf else offset & 0xFFFF,
         xlt_offset_47_16=offset >> 16,
         mkey_mask=mask,
     )
     segments = [bytes(ctrl.buf), bytes(mkc.new(**context).buf)]
     body = DATA.pack(*pointer) if pointer else xlt
-    return qp.post(Opcode.UMR, *segments, body, imm=key, ring=ring)
+    return qp.post(Opcode.UMR, *segments, body, bsf, imm=key, ring=ring)
 
 
 def pad64(data):
