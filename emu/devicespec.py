@@ -1,7 +1,8 @@
 """How the command line names a device: ``MODEL[,KEY=VALUE]...``.
 
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
-of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware.
+of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware;
+with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B.
 """
 
 from __future__ import annotations
@@ -44,14 +45,21 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     if model is None:
         raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
     chosen: set[str] = set()
-    values = {"guid": BASE_GUID + 16 * index, "lid": 1 + index, "pages": 0, "ib_virt": 1}
+    values = {
+        "guid": BASE_GUID + 16 * index,
+        "lid": 1 + index,
+        "pages": 0,
+        "ib_virt": 1,
+        "mw_2a": 0,
+    }
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key not in values:
             raise DeviceSpecError(f"{setting!r} is none of {', '.join(f'{k}=N' for k in values)}")
         values[key] = _number(key, value)
         chosen.add(key)
-    options = HcaOptions(values["guid"], values["lid"], values["pages"])
+    windows_2a = bool(values["mw_2a"])
+    options = HcaOptions(values["guid"], values["lid"], values["pages"], windows_2a)
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
     return DeviceSpec(model, options, frozenset(chosen))
@@ -62,6 +70,7 @@ _LIMITS = {
     "lid": (1, MAX_LID),
     "pages": (0, MAX_BOOT_PAGES),
     "ib_virt": (0, 1),
+    "mw_2a": (0, 1),
 }
 
 

@@ -68,6 +68,8 @@ class HcaOptions:
     lid: int = 1
     boot_pages: int = 0
     """Pages asked for before and after INIT_HCA (each); 0 skips MANAGE_PAGES."""
+    windows_2a: bool = False
+    """Memory windows of type 2 are of type 2A: access through one compares the QPN, not the PD."""
 
 
 class Hca:

@@ -68,7 +68,7 @@ def access(
         raise AccessError(Refusal.NO_KEY, key, va, length)
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
-    if mkey.pd is not pd or (mkey.qpn != ANY_QPN and mkey.qpn != qpn):
+    if (mkey.pd is not pd or mkey.qpn not in (ANY_QPN, qpn)) and not is_type_2a(hca, mkey, qpn):
         raise AccessError(Refusal.DOMAIN, key, va, length)
     if need & ~mkey.rights:
         raise AccessError(Refusal.RIGHTS, key, va, length)
@@ -83,6 +83,14 @@ def access(
         return _translate(hca, mkey, va, length, need, depth)
     except (DmaError, IndexError):
         raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+
+
+def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether a window that belongs to this queue pair is of type 2A: its domain does not matter.
+
+    Of the two flavours of type 2, ConnectX has 2B; a function can be told to have 2A instead.
+    """
+    return hca.options.windows_2a and mkey.qpn == qpn != ANY_QPN
 
 
 def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:

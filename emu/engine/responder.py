@@ -23,6 +23,7 @@ from emu.engine.memory import (
     Views,
     access,
     copy,
+    is_type_2a,
 )
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak, atomic_word
 from emu.engine.rq import ListBrokenError, RecvWqe
@@ -323,8 +324,10 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
 def _invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
     """SEND with invalidate: the key must allow it and belong here (IBTA 9.4.1.1.3)."""
     mkey = hca.mkeys.get(rkey >> 8)
-    if mkey is None or mkey.variant != rkey & 0xFF or mkey.pd is not pd:
+    if mkey is None or mkey.variant != rkey & 0xFF:
         why = "no such key"
+    elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
+        why = "key of another domain"
     elif mkey.free or not mkey.en_rinval or not mkey.bound_to(qp.handle):
         why = "key is not open to invalidation from here"
     else:

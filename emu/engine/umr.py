@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
 from emu.engine.memory import LOCAL_READ, access
+from emu.engine.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op
@@ -72,6 +73,7 @@ MASKED_FIELDS: Mapping[int, tuple[str, ...]] = {
 
 _PAGE_SIZE, _PD, _PAGE_SIZE_5 = 1 << 1, 1 << 7, 1 << 42
 _EN_SIGERR, _BSF_EN = 1 << 9, 1 << 12
+_LEN, _START_ADDR = 1 << 0, 1 << 6
 _KNOWN_MASK = sum(1 << bit for bit in MASKED_FIELDS) | _PAGE_SIZE | _PD | _PAGE_SIZE_5
 
 
@@ -86,6 +88,7 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     mkey = _target(hca, qp, wqe, flags)
     given = mkc.view(wqe.buf, _MKC_AT)
     pd = _new_domain(hca, qp, mkey, given) if mask & _PD else mkey.pd
+    _check_range(mkey, given, mask)
     offset = (offset_high << 16 | low) if flags & Flag.TRANSLATION_OFFSET else 0
     signature = mkey.signature
     if mask & _BSF_EN:
@@ -117,6 +120,16 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
     if flags & Flag.CHECK_QPN and not mkey.bound_to(qp.handle):
         raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
+
+
+def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
+    """Start, length and page size as they will be make sense together."""
+    start = given.start_addr if mask & _START_ADDR else mkey.start
+    length = given.len if mask & _LEN else mkey.ctx.len
+    if start + length > 1 << 64:
+        raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
+    if mask & _PAGE_SIZE and mkey.mode is AccessMode.MTT and given.log_page_size < SMALLEST_PAGE:
+        raise BindError(f"{mkey!r} would have pages of {1 << given.log_page_size} bytes")
 
 
 def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:

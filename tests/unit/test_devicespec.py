@@ -40,6 +40,11 @@ def test_port_data_by_mad():
     assert (old.name, old.identity) == (plain.name, plain.identity)
 
 
+def test_type_of_windows():
+    assert parse("connectx6,mw_2a=1").options.windows_2a
+    assert not parse("connectx6").options.windows_2a
+
+
 @pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
 def test_limits_are_inside(text):
     parse(f",{text}")
