@@ -41,7 +41,7 @@ class Function:
         tracer: Tracer | None = None,
     ) -> None:
         self.model = model
-        self._tracer = tracer
+        self.tracer = tracer
         self._memory = memory
         self._interrupts = interrupts
         self.missing = Missing()
@@ -63,8 +63,8 @@ class Function:
         self._power_on()
 
     def _power_on(self) -> None:
-        if self._tracer:
-            self._tracer.power_on(self.model.name)
+        if self.tracer:
+            self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
         self.bar0 = Bar0(self.hca)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
@@ -113,16 +113,16 @@ class Function:
             data = self._pending_bits()[offset - MSIX_PBA :][:length]
         else:
             data = self.bar0.read(offset, length)
-        if self._tracer:
-            self._tracer.mmio("read", offset, data)
+        if self.tracer:
+            self.tracer.mmio("read", offset, data)
         return data
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
         """Write BAR 0; nothing happens outside it or while Memory Space Enable is off."""
         if bar or offset < 0 or offset + len(data) > self._decoded:
             return
-        if self._tracer:
-            self._tracer.mmio("write", offset, data)
+        if self.tracer:
+            self.tracer.mmio("write", offset, data)
         at = offset - MSIX_TABLE
         if at >= 0 and at + len(data) <= len(self._msix_table):
             self._msix_table[at : at + len(data)] = data

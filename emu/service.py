@@ -99,6 +99,9 @@ class Server:
         for function in self.functions:
             for line in function.missing.lines():
                 log.warning("%s: touched but not modelled: %s", function.model.name, line)
+            if function.tracer is not None:
+                for line in function.tracer.summary():
+                    log.info("%s: trace: %s", function.model.name, line)
 
 
 def _wanted(spec: DeviceSpec) -> Identity:

@@ -475,6 +475,44 @@ class Opcode(IntEnum):
     UMR = 0x25
 
 
+class UmrFlag(IntFlag):
+    """wqe_umr_ctrl_seg.flags.
+
+    The driver's two names for the states say what a check rejects (MLX5_UMR_CHECK_NOT_FREE is
+    0x20); here they say what must hold. rdma-core has them this way round.
+    """
+
+    CHECK_QPN = 0x08
+    TRANSLATION_OFFSET = 0x10
+    MUST_BE_FREE = 0x20
+    MUST_NOT_BE_FREE = 0x40
+    INLINE = 0x80
+
+
+class MkeyMask(IntFlag):
+    """wqe_umr_ctrl_seg.mkey_mask: what a UMR changes of a key (MLX5_MKEY_MASK_*)."""
+
+    LEN = 1 << 0
+    PAGE_SIZE = 1 << 1
+    START_ADDR = 1 << 6
+    PD = 1 << 7
+    EN_RINVAL = 1 << 8
+    EN_SIGERR = 1 << 9
+    BSF_EN = 1 << 12
+    KEY = 1 << 13
+    QPN = 1 << 14
+    LR = 1 << 17
+    LW = 1 << 18
+    RR = 1 << 19
+    RW = 1 << 20
+    A = 1 << 21
+    SMALL_FENCE = 1 << 23
+    RELAXED_ORDERING_WRITE = 1 << 25
+    FREE = 1 << 29
+    PAGE_SIZE_5 = 1 << 42
+    RELAXED_ORDERING_READ = 1 << 47
+
+
 class CqeOpcode(IntEnum):
     """What a CQE reports (MLX5_CQE_*), bits 7:4 of op_own."""
 

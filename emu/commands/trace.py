@@ -24,6 +24,7 @@ _STYLES: Mapping[str, str] = {
     Point.MMIO: "blue",
     Point.EQE: "magenta",
     Point.IRQ: "green",
+    Point.WQE: "bright_blue",
     Point.CQE: "yellow",
 }
 _FEW = 8

@@ -6,15 +6,10 @@ The context segment has the layout of mkc; ``mkey_mask`` says which of its field
 Translations go to ``xlt_offset`` when the request says so, to the list's start otherwise. The whole
 request is checked before the key changes. The key is named by its index alone: a registration
 carries the new variant byte in ``imm``, a window's bind the old one.
-
-The driver's two flag names say what the check rejects, not what it wants; here they are called by
-what must hold (rdma-core has them the same way round).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
@@ -24,7 +19,7 @@ from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op
 from emu.objects import Mkey, Pd, Psv, Qp
-from layouts.enums import AccessMode, Opcode, QpType
+from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL
 
@@ -37,44 +32,41 @@ _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
 
 
-class Flag(IntFlag):
-    """umr_ctrl.flags."""
-
-    CHECK_QPN = 0x08
-    TRANSLATION_OFFSET = 0x10
-    MUST_BE_FREE = 0x20
-    MUST_NOT_BE_FREE = 0x40
-    INLINE = 0x80
-
-
 class BindError(Exception):
     """The key may not be changed this way: MW_BIND_ERR."""
 
 
-MASKED_FIELDS: Mapping[int, tuple[str, ...]] = {
-    0: ("len", "length64"),
-    6: ("start_addr",),
-    8: ("en_rinval",),
-    9: ("expected_sigerr_count",),
-    12: ("bsf_en",),
-    13: ("mkey_7_0",),
-    14: ("qpn",),
-    17: ("lr",),
-    18: ("lw",),
-    19: ("rr",),
-    20: ("rw",),
-    21: ("a",),
-    23: ("small_fence_on_rdma_read_response",),
-    25: ("relaxed_ordering_write",),
-    29: ("free",),
-    47: ("relaxed_ordering_read",),
-}
-"""Bits of mkey_mask (MLX5_MKEY_MASK_*) and the fields of mkc that each replaces."""
+# Plain numbers: operations on flags of an enumeration take a microsecond each.
+_CHECK_QPN, _OFFSET = int(UmrFlag.CHECK_QPN), int(UmrFlag.TRANSLATION_OFFSET)
+_MUST_BE_FREE, _MUST_NOT_BE_FREE = int(UmrFlag.MUST_BE_FREE), int(UmrFlag.MUST_NOT_BE_FREE)
+_INLINE = int(UmrFlag.INLINE)
+_LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
+_PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
+_EN_SIGERR, _BSF_EN = int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
+_KNOWN_MASK = sum(map(int, MkeyMask))
 
-_PAGE_SIZE, _PD, _PAGE_SIZE_5 = 1 << 1, 1 << 7, 1 << 42
-_EN_SIGERR, _BSF_EN = 1 << 9, 1 << 12
-_LEN, _START_ADDR = 1 << 0, 1 << 6
-_KNOWN_MASK = sum(1 << bit for bit in MASKED_FIELDS) | _PAGE_SIZE | _PD | _PAGE_SIZE_5
+_MASKED_FIELDS = tuple(
+    (int(flag), names)
+    for flag, names in (
+        (MkeyMask.LEN, ("len", "length64")),
+        (MkeyMask.START_ADDR, ("start_addr",)),
+        (MkeyMask.EN_RINVAL, ("en_rinval",)),
+        (MkeyMask.EN_SIGERR, ("expected_sigerr_count",)),
+        (MkeyMask.BSF_EN, ("bsf_en",)),
+        (MkeyMask.KEY, ("mkey_7_0",)),
+        (MkeyMask.QPN, ("qpn",)),
+        (MkeyMask.LR, ("lr",)),
+        (MkeyMask.LW, ("lw",)),
+        (MkeyMask.RR, ("rr",)),
+        (MkeyMask.RW, ("rw",)),
+        (MkeyMask.A, ("a",)),
+        (MkeyMask.SMALL_FENCE, ("small_fence_on_rdma_read_response",)),
+        (MkeyMask.RELAXED_ORDERING_WRITE, ("relaxed_ordering_write",)),
+        (MkeyMask.FREE, ("free",)),
+        (MkeyMask.RELAXED_ORDERING_READ, ("relaxed_ordering_read",)),
+    )
+)
+"""Bits of the mask, and the fields of mkc that each replaces; page size and domain are apart."""
 
 
 @wqe_op(Opcode.UMR, SERVICES)
@@ -89,10 +81,10 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     given = mkc.view(wqe.buf, _MKC_AT)
     pd = _new_domain(hca, qp, mkey, given) if mask & _PD else mkey.pd
     _check_range(mkey, given, mask)
-    offset = (offset_high << 16 | low) if flags & Flag.TRANSLATION_OFFSET else 0
+    offset = (offset_high << 16 | low) if flags & _OFFSET else 0
     signature = mkey.signature
     if mask & _BSF_EN:
-        bsf_octwords = 0 if flags & Flag.TRANSLATION_OFFSET else low
+        bsf_octwords = 0 if flags & _OFFSET else low
         signature = _signature(hca, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
     xlt = _within(mkey, offset * OCTWORD, xlt)
@@ -113,11 +105,11 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
     if qp.st is not QpType.REG_UMR and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
-    if flags & Flag.MUST_BE_FREE and not mkey.free:
+    if flags & _MUST_BE_FREE and not mkey.free:
         raise BindError(f"{mkey!r} is not free")
-    if flags & Flag.MUST_NOT_BE_FREE and mkey.free:
+    if flags & _MUST_NOT_BE_FREE and mkey.free:
         raise BindError(f"{mkey!r} is free")
-    if flags & Flag.CHECK_QPN and not mkey.bound_to(qp.handle):
+    if flags & _CHECK_QPN and not mkey.bound_to(qp.handle):
         raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
 
@@ -188,7 +180,7 @@ def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
     """The entries that the request brings."""
     if not length:
         return b""
-    if flags & Flag.INLINE:
+    if flags & _INLINE:
         if wqe.ds * OCTWORD < _DATA_AT + length:
             raise BadWqeError(f"{length} bytes of translations leave the WQE")
         return wqe.buf[_DATA_AT : _DATA_AT + length]
@@ -214,8 +206,8 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
 
 def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:
     ctx = mkey.ctx
-    for bit, names in MASKED_FIELDS.items():
-        if mask >> bit & 1:
+    for bit, names in _MASKED_FIELDS:
+        if mask & bit:
             for name in names:
                 setattr(ctx, name, getattr(given, name))
     if mask & _PAGE_SIZE:

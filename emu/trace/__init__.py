@@ -11,14 +11,16 @@ follow from the dict; :mod:`emu.trace.text` may put it into nicer words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from emu.cmdif import Request
+    from emu.engine.sq import Wqe
     from emu.errors import CmdError
     from emu.hca import Hca
     from emu.mailbox import DeliveryError
+    from emu.objects import Qp
     from emu.ports import Buffer
     from emu.registry import Command
     from layouts.enums import EventType
@@ -49,6 +51,12 @@ class Tracer(Protocol):
 
     def irq(self, vector: int, eqn: int) -> None:
         """An interrupt was raised for an event queue."""
+
+    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
+        """A work request is about to be carried out, or is tried again."""
+
+    def summary(self) -> Iterator[str]:
+        """Lines for the end of a run: what there was of each kind."""
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A completion queue entry was written: its first 63 bytes, and the last."""

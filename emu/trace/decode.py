@@ -196,6 +196,13 @@ def _plain(value: Any) -> Any:
     return octets(value) if isinstance(value, bytes) else value
 
 
+def shortened(items: list[Any]) -> Any:
+    """A list as it is shown: whole, or its length and its first items."""
+    if len(items) <= MOST_ITEMS:
+        return items
+    return {"count": len(items), "first": items[:_FIRST_ITEMS]}
+
+
 def _list(items: ArrayView) -> Any:
     if len(items) <= MOST_ITEMS:
         return [_plain(item) for item in items]

@@ -15,6 +15,11 @@ mmio   ``access`` (read, write), ``offset`` in BAR 0, ``length``, ``register`` (
        to 8 bytes, else a hexadecimal string), ``fields`` of the value
 eqe    ``eqn``, ``type`` (name), ``sub_type`` (name or number), ``data`` (fields of the event)
 irq    ``vector``, ``eqn``
+wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, what
+       it is used for: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``,
+       ``change``), ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by
+       name: ``umr`` (flags and mask by name), ``mkc`` (what the mask selects), ``list``, ``bsf``,
+       ``data``. A request that is tried again is another event.
 cqe    ``cqn``, ``qpn``, ``type`` (its opcode's name), ``syndrome`` (name) when it is an error,
        ``data`` (fields of the entry)
 ====== ============================================================================================
@@ -47,6 +52,7 @@ class Point(StrEnum):
     MMIO = "mmio"
     EQE = "eqe"
     IRQ = "irq"
+    WQE = "wqe"
     CQE = "cqe"
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.errors import CmdError
 from emu.registry import op_name
-from emu.trace import decode, mmio
+from emu.trace import decode, mmio, work
 from emu.trace.event import Event, Point
 from emu.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, Status
 
 if TYPE_CHECKING:
     from emu.cmdif import Request
+    from emu.engine.sq import Wqe
     from emu.hca import Hca
     from emu.mailbox import DeliveryError
+    from emu.objects import Qp
     from emu.ports import Buffer, Clock
     from emu.registry import Command
 
@@ -95,6 +98,8 @@ class Recorder:
         self._sink = sink
         self._clock = clock
         self._function = function
+        self.requests: Counter[str] = Counter()
+        """How many work requests of each kind there were."""
 
     def __bool__(self) -> bool:
         return self._sink.is_open
@@ -163,6 +168,18 @@ class Recorder:
     def irq(self, vector: int, eqn: int) -> None:
         """An interrupt."""
         self._record(Point.IRQ, {"vector": vector, "eqn": eqn})
+
+    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
+        """A work request, decoded by its opcode."""
+        key = hca.mkeys.get(wqe.imm >> 8)
+        shown = work.request(wqe, qp.st, key.mode if key is not None else None)
+        self.requests[shown["op"]] += 1
+        self._record(Point.WQE, {"qpn": qp.handle} | shown)
+
+    def summary(self) -> Iterator[str]:
+        """What was seen, for the end of a run: one line for each kind of work request."""
+        for kind, count in sorted(self.requests.items()):
+            yield f"{count} work requests {kind}"
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A CQE, decoded by its opcode."""

@@ -111,6 +111,13 @@ def _irq(fields: Mapping[str, Any]) -> Iterator[str]:
     yield f"vector {_word(fields.get('vector'))} eqn {_value('', fields.get('eqn'))}"
 
 
+def _wqe(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"qpn {_value('', fields.get('qpn'))} {_word(fields.get('index'))}"
+    yield _word(fields.get("op"))
+    named = ("qpn", "index", "op")
+    yield from _pairs({name: value for name, value in fields.items() if name not in named})
+
+
 def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
     yield f"cqn {_value('', fields.get('cqn'))} qpn {_value('', fields.get('qpn'))}"
     yield _word(fields.get("type"))
@@ -125,6 +132,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     Point.MMIO: _mmio,
     Point.EQE: _eqe,
     Point.IRQ: _irq,
+    Point.WQE: _wqe,
     Point.CQE: _cqe,
 }
 
