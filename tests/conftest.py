@@ -22,6 +22,13 @@ def pytest_addoption(parser):
         choices=SUITES,
         help=f"Debian suite of the guests; may be repeated. Default: {DEFAULT_SUITE}.",
     )
+    parser.addoption(
+        "--key-turns",
+        type=int,
+        default=3200,
+        help="How many memory windows tests/guest/test_keys.py binds and invalidates; 100000 for a"
+        " long run.",
+    )
 
 
 def pytest_generate_tests(metafunc):
