@@ -2,8 +2,9 @@
 
 The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
 sw_own_cqe), so the owner byte is written after everything else. An event is raised once for each
-arm: at once when entries already wait, otherwise with the next (solicited) one. Moderation holds an
-event back until enough entries, or enough time, have come together (PRM "CQ moderation").
+arm: at once when entries wait that no event has told of (cqc.last_notified_index), otherwise with
+the next (solicited) one. Moderation holds an event back until enough entries, or enough time, have
+come together (PRM "CQ moderation").
 
 A queue that overruns or whose memory is gone takes nothing any more: its driver is told, and the
 queue pairs that report there stop (IBTA 10.2.5.2, 11.6.3.2).
@@ -214,8 +215,10 @@ def arm(hca: Hca, cqn: int, command: int) -> None:
         cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi
     else:
         cq.notification, newest = CqNotification.ARMED, cq.pi
-    if newest > cq.ci:
-        _notify(hca, cq, newest - cq.ci)
+    # A consumer may arm before it polls: what its last event told of must not wake it again.
+    known = max(cq.ci, cq.notified_pi)
+    if newest > known:
+        _notify(hca, cq, newest - known)
 
 
 def _notify(hca: Hca, cq: Cq, entries: int) -> None:
@@ -233,6 +236,7 @@ def _notify(hca: Hca, cq: Cq, entries: int) -> None:
 
 def _fire(hca: Hca, cq: Cq) -> None:
     cq.notification = CqNotification.FIRED
+    cq.notified_pi = cq.pi
     if cq.moderation is not None:
         cq.moderation.restart()
     eq_engine.post(hca, cq.eq, EventType.COMP, 0, _EVENT_DATA.pack(cq.handle))
@@ -270,4 +274,5 @@ def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
     cq.ci += 1
     cq.solicited_pi += 1
+    cq.notified_pi += 1
     cq.move(buffer, log_size)

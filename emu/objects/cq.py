@@ -18,7 +18,8 @@ class Cq(Object):
 
     __slots__ = (
         "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
-        "moderation", "notification", "pi", "solicited_pi", "status", "stride", "umems",
+        "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
+        "umems",
     )  # fmt: skip
     kind = "cq"
 
@@ -47,6 +48,8 @@ class Cq(Object):
         """As far as the driver is known to have read; behind the truth while there is room."""
         self.solicited_pi = 0
         """Producer index after the newest solicited completion."""
+        self.notified_pi = 0
+        """Producer index at the last event."""
         self.move(buffer, int(ctx.log_cq_size))
 
     def move(self, buffer: PageList, log_size: int) -> None:
@@ -64,6 +67,8 @@ class Cq(Object):
         """Write what the engine has changed back into the context, for a query."""
         ctx = self.ctx
         ctx.status, ctx.st = self.status, self.notification
+        ctx.last_notified_index = self.notified_pi & 0xFFFFFF
+        ctx.last_solicit_index = self.solicited_pi & 0xFFFFFF
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
 
     def holds(self) -> tuple[Object, ...]:
