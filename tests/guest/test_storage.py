@@ -6,11 +6,14 @@ import pytest
 
 from emu.guest import Guest, GuestOptions
 
+pytestmark = pytest.mark.guest
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "storage"
 
 
 @pytest.fixture(scope="module")
-def storage_guest(suite):
+def storage_guest(lab, suite):
+    """A guest that sees the examples; ``lab`` skips where there can be none."""
     options = GuestOptions(suite=suite, devices=("connectx6-vf",), share=EXAMPLES)
     with Guest(options) as guest:
         yield guest
