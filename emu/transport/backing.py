@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import logging
 import mmap
 import os
@@ -46,13 +47,14 @@ class Backing:
         self.writable = writable
         self.users = 0
 
-    def close(self) -> None:
-        """Unmap; a view that somebody still holds delays it until that view is gone."""
+    def close(self) -> bool:
+        """Unmap; False when a view that somebody still holds delays it until that view is gone."""
         self.view.release()
         try:
             self.mapping.close()
         except BufferError:
-            logger.error("a view of guest memory outlives its mapping; it is unmapped later")
+            return False
+        return True
 
 
 class BackingCache:
@@ -61,6 +63,8 @@ class BackingCache:
     def __init__(self, trust_unsealed: bool = False) -> None:
         self._trust_unsealed = trust_unsealed
         self._backings: dict[tuple[int, int], Backing] = {}
+        self._held: list[Backing] = []
+        """Without users, but not unmapped."""
 
     def get(self, fd: int, end: int, writable: bool) -> Backing:
         """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
@@ -78,13 +82,25 @@ class BackingCache:
         return backing
 
     def put(self, backing: Backing) -> None:
-        """Take back one :meth:`get`; the last one unmaps."""
+        """Take back one :meth:`get`; the last one unmaps, or leaves it to :meth:`release`."""
         backing.users -= 1
         if backing.users:
             return
         if self._backings.get(backing.key) is backing:
             del self._backings[backing.key]
-        backing.close()
+        if not backing.close():
+            self._held.append(backing)
+
+    def release(self) -> None:
+        """Unmap what could not be: nobody should hold a view of it any more."""
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        # What a reset function leaves behind refers to itself, the views that it kept included.
+        gc.collect()
+        for backing in held:
+            if not backing.close():
+                logger.error("a view of guest memory outlives its mapping; it is unmapped later")
 
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int]]:
         """Size and identity of the file; sealed first, so that the size holds from then on."""

@@ -132,6 +132,7 @@ class LibvfioUserServer:
             self.function.reset()
         except Exception:
             logger.exception("%s: the function could not be reset", self._name)
+        self.memory.release()
 
 
 class _Client:

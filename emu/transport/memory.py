@@ -161,10 +161,18 @@ class DmaMap:
         if starts_inside or (last > first and self._regions[last - 1].end > end):
             raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
         self._remove(first, last)
+        self.release()
         return last - first
 
+    def release(self) -> None:
+        """Unmap files that are granted no more; an error is logged when a view of one is kept."""
+        self._files.release()
+
     def clear(self) -> int:
-        """Take back everything and return how many ranges there were."""
+        """Take back everything and return how many ranges there were.
+
+        Whoever keeps views has until :meth:`release` to forget them.
+        """
         count = len(self._regions)
         self._remove(0, count)
         return count

@@ -104,3 +104,4 @@ class VfioUserServer:
             self.function.reset()
         except Exception:
             logger.exception("%s: the function could not be reset", self._name)
+        self.memory.release()

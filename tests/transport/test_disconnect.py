@@ -51,6 +51,26 @@ def test_the_next_client_finds_a_fresh_function(served):
         served.interrupts.clear_pending()
 
 
+def test_function_that_remembers_views_until_it_is_reset(served, caplog):
+    """As a memory key does; what a reset leaves behind may be garbage that refers to itself."""
+
+    class Remembering(type(served.function)):
+        def reset(self):
+            super().reset()
+            del self.seen
+
+    served.function.__class__ = Remembering
+    client, ram = served.client(), served.ram(0x1000)
+    client.dma_map(0, 0x1000, fd=ram.fd)
+    served.function.seen = seen = [served.memory.view(0, 4)]
+    seen.append(seen)
+    del seen
+    client.close()
+    served.settle()
+    assert served.function.resets == 1
+    assert "outlives its mapping" not in caplog.text
+
+
 def test_memory_and_interrupts_stay_the_same_objects(served):
     memory, interrupts = served.memory, served.interrupts
     served.client().close()
