@@ -7,7 +7,6 @@ time do not both replace it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -52,7 +51,11 @@ class UnixAddress:
             return None
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _remove_dead_socket(self.path)
+            if self._is_alive():
+                sock.close()
+                lock.release()
+                return None
+            self.path.unlink(missing_ok=True)
             sock.bind(os.fspath(self.path))
             sock.listen(_BACKLOG)
         except OSError:
@@ -61,6 +64,18 @@ class UnixAddress:
             raise
         sock.setblocking(False)
         return Listener(sock, self.path, lock)
+
+    def _is_alive(self) -> bool:
+        """Whether somebody listens who holds no lock: another program. Raises FileExistsError."""
+        try:
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise FileExistsError(errno.EEXIST, "exists and is no socket")
+            self.connect().close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except BlockingIOError:  # its backlog is full
+            return True
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +199,3 @@ def _started(sock: socket.socket, where: str | tuple[Any, ...]) -> socket.socket
         sock.close()
         raise OSError(result, os.strerror(result))
     return sock
-
-
-def _remove_dead_socket(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(errno.EEXIST, "exists and is no socket")
-        path.unlink()

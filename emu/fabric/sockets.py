@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
+PATIENCE_NS = 1_000_000_000
+"""After so long it is said what is waited for."""
 _DLID = slice(2, 4)
 """Where a packet's destination stands in its local route header."""
 
@@ -72,7 +74,10 @@ class SocketFabric(LocalFabric):
         self._trying: Membership | None = None
         self._former: list[Identity] = []
         """Who was on the fabric when the hub went."""
+        self._unplugged: set[int] = set()
+        """LIDs of our ports that are down because the fabric is not there."""
         self._why = "nobody answers"
+        self._why_lost = ""
         self._is_refused = self._was_joined = self._is_closed = False
         self._epoll = select.epoll()
         self._watched: dict[int, Connection] = {}
@@ -93,11 +98,16 @@ class SocketFabric(LocalFabric):
 
         Waits for the hub. Raises :class:`FabricError`.
         """
-        end = self._loop.now_ns() + timeout_ns
+        start = self._loop.now_ns()
+        says_at, end = start + PATIENCE_NS, start + timeout_ns
         self._try()
         while self._role is None:
-            if self._is_refused or self._loop.now_ns() >= end:
+            now = self._loop.now_ns()
+            if self._is_refused or now >= end:
                 raise FabricError(f"fabric {self._address}: {self._why}")
+            if now >= says_at:
+                log.warning("fabric %s: not there yet (%s): waiting", self._address, self._why)
+                says_at = end
             self._loop.step(RETRY_NS)
         return self._wanted
 
@@ -170,10 +180,21 @@ class SocketFabric(LocalFabric):
             self._why = why or self._why
             self._try_to_listen()
             return
-        log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
+        if not why or why != self._why_lost:
+            log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
+        self._why_lost, self._why = why, why or "the hub has gone"
         self._former = [Identity(port.lid, port.port_guid) for port in membership.ports()]
         self._role = None
-        self._loop.call_later(0, self._try)
+        for hca in self._nodes.values():
+            self._unplug(hca)
+        # A process that breaks the protocol may go on doing so.
+        self._loop.call_later(RETRY_NS if why else 0, self._try)
+
+    def _unplug(self, hca: Hca) -> None:
+        """No fabric, no link: the guest hears of it, and of its return."""
+        if hca.port.is_up:
+            self._unplugged.add(hca.port.lid)
+            hca.set_link(up=False)
 
     def _say(self, why: str) -> None:
         """Say once why we are not on the fabric."""
@@ -184,7 +205,10 @@ class SocketFabric(LocalFabric):
     def _settle(self) -> None:
         """We are in. A new hub's administrator knows nothing of us: the guests' stacks tell it."""
         self._why, self._is_refused = "nobody answers", False
-        for hca in self._nodes.values():
+        unplugged, self._unplugged = self._unplugged, set()
+        for lid, hca in self._nodes.items():
+            if lid in unplugged:
+                hca.set_link(up=True)
             self._announce(hca)
             if self._was_joined:
                 hca.reregister()
@@ -218,6 +242,8 @@ class SocketFabric(LocalFabric):
             self._role.announce(gone)
         super().attach(hca)
         self._announce(hca)
+        if self._was_joined and self._role is None:
+            self._unplug(hca)
 
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down."""

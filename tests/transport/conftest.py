@@ -1,10 +1,12 @@
-"""A fake function served by each transport, stepped by the client that talks to it."""
+"""A fake function served by each transport, and fabrics; all stepped by the test itself."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
 
 import pytest
+from helpers.fabric import Fabric
 from helpers.fake_function import FakeFunction
 from helpers.vfio_client import GuestRam, VfioClient
 
@@ -109,3 +111,20 @@ def own(serve):
 @pytest.fixture
 def own_client(own):
     return own.client()
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def name(request, tmp_path):
+    """What a fabric is called."""
+    if request.param == "unix":
+        return f"unix:{tmp_path}/fabric"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"tcp:127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.fixture
+def fabric(name):
+    """A fabric without members."""
+    with Fabric(name) as lab:
+        yield lab

@@ -1,0 +1,376 @@
+"""Strangers at the hub's door, members that lie, and a hub that does: dropped, and nothing else."""
+
+import contextlib
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+from helpers.fabric import Fabric, Stranger
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emu.endport import end_port
+from emu.engine.packet import OPS, Packet, Route, build
+from emu.fabric import protocol
+from emu.fabric.address import FabricError
+from emu.fabric.connection import HARD_BYTES, LIFETIME_NS
+from emu.fabric.hub import GREETING_NS, MAX_MEMBERS
+from emu.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
+from layouts.bth import Kind as PacketKind
+from layouts.bth import Service
+from layouts.enums import CqeSyndrome
+
+attacks = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture
+def name(tmp_path):
+    return f"unix:{tmp_path}/fabric"
+
+
+@pytest.fixture
+def hub(fabric):
+    return fabric.join()
+
+
+@pytest.fixture
+def honest(fabric, hub):
+    """A member that has nothing to do with it, and has to be served before and after."""
+    member = fabric.join()
+    yield member
+    fabric.until(lambda: member.wire.reaches(hub.node.lid) and hub.wire.reaches(member.node.lid))
+    qp, peer = hub.node.queue_pair(), member.node.queue_pair()
+    region = member.node.region(64)
+    qp.init().to_rtr(member.node.lid, peer.qpn, 0x20).to_rts(0x10)
+    peer.init().to_rtr(hub.node.lid, qp.qpn, 0x10).to_rts(0x20)
+    qp.write((region.key, region.va), b"still here")
+    assert [done.syndrome for done in fabric.completions(qp)] == [0]
+
+
+def warnings(caplog):
+    return [found.getMessage() for found in caplog.records if found.levelno >= logging.WARNING]
+
+
+def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40):
+    packet = Packet(OPS[Service.RC, kind, True, True, None], qpn, 0)
+    packet.syndrome = packet.msn = 0
+    return build(packet, Route(dlid, slid, 0, 0xFFFF, None))
+
+
+def port_of(member, **changes):
+    """A port as the member reports it."""
+    described = end_port(member.node.hca)
+    fields = {name: getattr(described, name) for name in described.__slots__} | changes
+    return protocol.port(type(described)(**fields))
+
+
+# Before the greeting.
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "frame of kind"),
+        (HEADER.pack(1 << 31, Kind.HELLO), "frame of kind 1 with 2147483648 bytes"),
+        (HEADER.pack(0, 0), "frame of kind 0"),
+        (HEADER.pack(0, 99), "frame of kind 99"),
+        (protocol.frame(Kind.PORT, b""), "PORT before HELLO"),
+        (protocol.frame(Kind.WELCOME, b""), "WELCOME before HELLO"),
+        (protocol.frame(Kind.HELLO, b""), "HELLO is too short"),
+        (protocol.frame(Kind.HELLO, bytes(12)), "no greeting"),
+        (protocol.frame(Kind.HELLO, protocol.MAGIC + b"\0\x63\0\0"), "version 99"),
+        (protocol.frame(Kind.HELLO, protocol.MAGIC + b"\0\1\0\1"), "1 functions in 0 bytes"),
+        (protocol.frame(Kind.HELLO, protocol.hello([Identity(0xC000)])), "a LID is too high"),
+        (protocol.frame(Kind.HELLO, protocol.hello([Identity(1)])), "belongs to another"),
+        (protocol.frame(Kind.HELLO, protocol.hello([Identity(9), Identity(9)])), "another"),
+    ],
+)
+def test_greeting_that_is_none(fabric, honest, caplog, said, why):
+    stranger = Stranger.connected(fabric)
+    stranger.send(said)
+    assert stranger.is_dropped()
+    (line,) = warnings(caplog)
+    assert why in line
+    stranger.close()
+
+
+def test_refusal_says_why(fabric, hub):
+    stranger = Stranger.connected(fabric)
+    stranger.say(Kind.HELLO, protocol.hello([Identity(1)]))
+    kind, body = stranger.hear()
+    assert kind is Kind.REFUSED
+    assert protocol.read_reason(memoryview(body)).startswith("LID 0x1 belongs to another")
+
+
+def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
+    stranger = Stranger.connected(fabric)
+    stranger.send(HEADER.pack(12, Kind.HELLO)[:5])
+    fabric.loop.skip(GREETING_NS)
+    assert stranger.is_dropped()
+    assert warnings(caplog) == ["fabric member 2: connection dropped: it has not said HELLO"]
+
+
+def test_crowd_at_the_door(fabric, hub, caplog):
+    crowd = [Stranger.connected(fabric) for _ in range(MAX_MEMBERS + 3)]
+    fabric.settle()
+    assert warnings(caplog) == [f"more than {MAX_MEMBERS} processes on the fabric"] * 3
+    assert all(stranger.is_dropped() for stranger in crowd[MAX_MEMBERS:])
+    for stranger in crowd:
+        stranger.close()
+    fabric.settle()
+    assert fabric.join().node.lid == 2
+
+
+def test_half_a_frame_and_good_bye(fabric, honest, caplog):
+    stranger = Stranger.member(fabric)
+    stranger.send(HEADER.pack(100, Kind.PACKET) + bytes(50))
+    stranger.close()
+    fabric.settle()
+    assert warnings(caplog) == []
+
+
+# After it.
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (Kind.HELLO, "HELLO from a member"),
+        (Kind.WELCOME, "WELCOME from a member"),
+        (Kind.REFUSED, "REFUSED from a member"),
+        (Kind.PORTS, "PORTS from a member"),
+        (Kind.PORT, "a port is cut off"),
+        (Kind.PACKET, "bad packet"),
+    ],
+)
+def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):
+    stranger = Stranger.member(fabric)
+    stranger.say(kind, bytes(10))
+    assert stranger.is_dropped()
+    (line,) = warnings(caplog)
+    assert why in line
+
+
+def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
+    stranger = Stranger.member(fabric)
+    stranger.say(Kind.PORT, port_of(honest))
+    assert stranger.is_dropped()
+    assert "port with LID 0x2, which is not its own" in warnings(caplog)[0]
+    assert hub.wire.reaches(2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"lid": 0}, "LID 0x0"),
+        ({"lid": 0xBFFF}, "LID 0xbfff"),
+        ({"mtu": 77}, "MTU 77"),
+        ({"subnet_timeout": 32}, "a port with"),
+        ({"state": 9}, "9 is not a valid"),
+        ({"phys_state": 200}, "200 is not a valid"),
+    ],
+)
+def test_port_that_cannot_be(fabric, honest, caplog, changes, why):
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    changes = {"lid": own.lid, "port_guid": own.guid} | changes
+    stranger.say(Kind.PORT, port_of(honest, **changes))
+    assert stranger.is_dropped()
+    assert why in warnings(caplog)[0]
+
+
+def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
+    """It would be taken for the other's by a queue pair that is connected to that one."""
+    stranger = Stranger.member(fabric)
+    stranger.say(Kind.PACKET, packet_frame(honest.node.lid))
+    assert stranger.is_dropped()
+    assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
+
+
+def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
+    """Packets of its own that fit nothing go nowhere; the member stays."""
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    qp = hub.node.queue_pair()
+    qp.init().to_rtr(own.lid, 0x123, 0).to_rts(0)
+    for kind in (PacketKind.ACKNOWLEDGE, PacketKind.READ_RESPONSE):
+        stranger.say(Kind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
+    fabric.settle()
+    assert warnings(caplog) == []
+    assert qp.cq.drain() == []
+
+
+def test_member_that_does_not_read(fabric, hub, honest, caplog):
+    """Its packets are lost after a link's lifetime; whoever waits for it is told by its retries."""
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    stranger.say(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+    fabric.until(lambda: hub.wire.reaches(own.lid))
+    qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
+    qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
+    for _ in range(16):
+        qp.write((1, 0), region.sge())
+    fabric.settle()
+    fabric.loop.skip(LIFETIME_NS)
+    found = fabric.completions(qp, 16)
+    assert found[0].syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
+    assert {done.syndrome for done in found[1:]} == {CqeSyndrome.WR_FLUSH_ERR}
+
+
+def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog):
+    """News of ports cannot be dropped: a member that leaves too many of them has to go."""
+    Stranger.member(fabric)
+    news = 0
+    while len(hub.wire._role._members) > 1:
+        hub.wire._role._publish()
+        news += 1
+        assert news * 100 < 4 * HARD_BYTES
+        if not news % 64:
+            fabric.step()
+    assert "it does not read" in warnings(caplog)[-1]
+
+
+# By chance.
+
+kinds = st.sampled_from(Kind)
+frames = st.tuples(kinds, st.binary(max_size=200)).map(lambda said: protocol.frame(*said))
+noise = st.lists(st.one_of(st.binary(max_size=100), frames), min_size=1, max_size=8)
+
+
+@attacks
+@given(noise, st.booleans())
+def test_noise(fabric, hub, said, greeted):
+    stranger = Stranger.member(fabric) if greeted else Stranger.connected(fabric)
+    for data in said:
+        if not stranger.send(data):
+            break
+    stranger.close()
+    fabric.settle()
+    assert not hub.wire._role._members
+
+
+@st.composite
+def damaged(draw):
+    """Something that a member may say, with some of its bytes changed."""
+    which = draw(st.sampled_from(["port", *PacketKind]))
+    return which, draw(
+        st.lists(st.tuples(st.integers(0, 255), st.integers(1, 255)), min_size=1, max_size=4)
+    )
+
+
+@attacks
+@given(st.lists(damaged(), min_size=1, max_size=6))
+def test_damaged_messages(fabric, hub, messages):
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    before = bytes(hub.node.memory.ram)
+    for which, changes in messages:
+        if which == "port":
+            body = bytearray(port_of(hub, lid=own.lid, port_guid=own.guid))
+            kind = Kind.PORT
+        else:
+            body, kind = bytearray(_packet_of(which, own.lid)), Kind.PACKET
+        for at, mask in changes:
+            body[at % len(body)] ^= mask
+        if not stranger.send(protocol.frame(kind, bytes(body))):
+            break
+    stranger.close()
+    fabric.until(lambda: not hub.wire._role._members)
+    assert bytes(hub.node.memory.ram) == before
+
+
+def _packet_of(kind, slid):
+    """A packet of any kind with zeros in its headers."""
+    services = (Service.UD, Service.RC)
+    op = next(
+        op for (service, has, first, last, _), op in OPS.items()
+        if service in services and has is kind and first and last
+    )  # fmt: skip
+    packet = Packet(op, 0x40, 0)
+    for name in ("va", "rkey", "length", "swap_add", "compare", "original", "syndrome", "msn",
+                 "qkey", "src_qpn", "immediate", "inv_rkey"):  # fmt: skip
+        setattr(packet, name, 0)
+    return build(packet, Route(1, slid, 0, 0xFFFF, None))
+
+
+# A hub that lies.
+
+
+class LyingHub:
+    """Listens at the fabric's address; says what it is told to at once, and the lie later."""
+
+    def __init__(self, fabric, answer, lie=b""):
+        self.fabric, self.answer, self.lie = fabric, answer, lie
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.bind(fabric.name.removeprefix("unix:"))
+        self.sock.listen()
+        self.asked = 0
+        fabric.loop.add_reader(self.sock.fileno(), self._accept)
+        fabric.cleanup.callback(self.sock.close)
+
+    def _accept(self):
+        client, _ = self.sock.accept()
+        self.fabric.cleanup.callback(client.close)
+        self._say(client, self.answer)
+        self.fabric.loop.call_later(20_000_000, lambda: self._say(client, self.lie))
+        self.asked += 1
+
+    def _say(self, client, text):
+        with contextlib.suppress(BrokenPipeError):
+            client.sendall(text)
+
+    def close(self):
+        self.fabric.loop.remove_reader(self.sock.fileno())
+        self.sock.close()
+
+
+WELCOME = protocol.frame(Kind.WELCOME, protocol.welcome([Identity(5, 0x1234)]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (protocol.frame(Kind.REFUSED, protocol.reason("not \x1b[31myou")), r"not \?\[31myou"),
+        (protocol.frame(Kind.REFUSED, b"\xff" * MAX_BODY[Kind.REFUSED]), "\ufffd"),
+        (protocol.frame(Kind.WELCOME, protocol.welcome([])), "WELCOME"),
+        (protocol.frame(Kind.WELCOME, protocol.welcome([Identity(0, 1)])), "WELCOME"),
+        (protocol.frame(Kind.PORTS, b""), "PORTS before WELCOME"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "frame of kind"),
+    ],
+    ids=["escape", "no text", "nobody", "no lid", "ports", "another protocol"],
+)
+def test_hub_that_is_none(name, answer, why):
+    with Fabric(name) as fabric:
+        liar = LyingHub(fabric, answer)
+        fabric.loop.call_later(1 << 28, lambda: fabric.loop.skip(1 << 40))
+        with pytest.raises(FabricError, match=why):
+            fabric.join()
+        assert Path(fabric.name.removeprefix("unix:")).is_socket()
+        liar.close()
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        protocol.frame(Kind.PORTS, b"x"),
+        protocol.frame(Kind.PACKET, b"x"),
+        protocol.frame(Kind.HELLO, b"x"),
+        HEADER.pack(5, 77),
+    ],
+    ids=["ports", "packet", "hello", "no kind"],
+)
+def test_hub_that_breaks_the_protocol_is_left(name, caplog, lie):
+    with Fabric(name) as fabric:
+        liar = LyingHub(fabric, WELCOME, lie)
+        member = fabric.join()
+        fabric.until(lambda: liar.asked >= 3)
+        liar.close()
+        fabric.until(lambda: member.wire.is_hub)
+        assert member.node.lid == 5
+    (line,) = warnings(caplog)
+    assert "the hub has gone: " in line

@@ -1,0 +1,127 @@
+"""Every kind of message between processes: to and from the hub, and between two members."""
+
+import random
+
+import pytest
+from helpers.channels import Channel
+from helpers.gsi import Gsi
+
+from layouts import sa
+from layouts.enums import CqeOpcode, QpType
+from layouts.mads import Method
+from layouts.sa import SaAttr
+
+RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
+SIZE = 1 << 20
+TEXT = random.Random(3).randbytes(SIZE)
+COUNT = 60
+
+
+@pytest.fixture(params=["hub to member", "member to hub", "member to member"])
+def ends(request, fabric):
+    nodes = [fabric.join().node for _ in range(3)]
+    left, right = {"hub to member": (0, 1), "member to hub": (1, 0), "member to member": (1, 2)}[
+        request.param
+    ]
+    fabric.until(lambda: all(node.hca.wire.reaches(3) for node in nodes[:2]))
+    return nodes[left], nodes[right]
+
+
+@pytest.fixture
+def channel(ends):
+    return Channel(RC, *ends, mtu=5)
+
+
+@pytest.fixture
+def source(channel):
+    region = channel.left.region(SIZE, va=0x1000_0000_0123)
+    region.write(TEXT)
+    return region
+
+
+@pytest.fixture
+def target(channel):
+    return channel.right.region(SIZE, va=0x2000_0000_0F00)
+
+
+def finish(fabric, channel, count=1):
+    """The sender's completions, which are good."""
+    found = fabric.completions(channel.sender, count)
+    assert [done.syndrome for done in found] == [0] * count
+    return found
+
+
+def test_messages_of_a_mebibyte(fabric, channel, source, target):
+    channel.write((target.key, target.va), source.sge())
+    finish(fabric, channel)
+    assert target.read() == TEXT
+    target.write(TEXT[::-1])
+    channel.read((target.key, target.va), source.sge())
+    finish(fabric, channel)
+    assert source.read() == TEXT[::-1]
+    channel.post_recv(target.sge())
+    source.write(TEXT)
+    channel.send(source.sge(), imm=9)
+    finish(fabric, channel)
+    (received,) = channel.received()
+    assert (received.byte_cnt, received.immediate) == (SIZE, 9)
+    assert target.read() == TEXT
+
+
+def test_many_messages_in_order(fabric, channel, source, target):
+    for number in range(COUNT):
+        channel.post_recv(target.sge(number * 100, 100))
+    for number in range(COUNT):
+        channel.send(source.sge(number * 100, 100), imm=number)
+    finish(fabric, channel, COUNT)
+    assert [found.immediate for found in channel.received()] == [*range(COUNT)]
+    assert target.read(0, COUNT * 100) == TEXT[: COUNT * 100]
+
+
+def test_atomics(fabric, channel, source, target):
+    target.write(bytes(8), 0x100)
+    remote = target.key, target.va + 0x100
+    for _ in range(5):
+        channel.fetch_add(remote, source.sge(0, 8), 3)
+    channel.compare_swap(remote, source.sge(8, 8), 15, 99)
+    finish(fabric, channel, 6)
+    assert sorted(source.read(0, 8) + source.read(8, 8))[-2:] == [12, 15]
+    assert 99 in target.read(0x100, 8)
+
+
+@pytest.mark.parametrize("service", [UC, UD, XRC])
+def test_other_services(fabric, ends, service):
+    channel = Channel(service, *ends, mtu=5)
+    target = channel.right.region(4096)
+    channel.post_recv(target.sge())
+    channel.send(TEXT[:64], imm=5)
+    finish(fabric, channel)
+    received = []
+    fabric.until(lambda: received.extend(channel.recv_cq.drain()) or received)
+    assert received[0].opcode == CqeOpcode.RESP_SEND_IMM
+    assert received[0].byte_cnt == channel.header + 64
+    assert target.read(channel.header, 64) == TEXT[:64]
+
+
+def test_both_ways_at_once(fabric, ends):
+    channels = [Channel(RC, *ends, mtu=5), Channel(RC, *ends[::-1], mtu=5)]
+    regions = [channel.right.region(SIZE) for channel in channels]
+    for channel, target in zip(channels, regions):
+        here = channel.left.region(SIZE)
+        here.write(TEXT)
+        for _ in range(4):
+            channel.write((target.key, target.va), here.sge())
+    for channel in channels:
+        finish(fabric, channel, 4)
+    assert [region.read() == TEXT for region in regions] == [True, True]
+
+
+def test_administrator_answers_all(fabric, ends):
+    """It lives in the hub's process and knows everybody's port."""
+    for node in ends:
+        gsi = Gsi(node)
+        request = sa.sa_mad.new(mad_hdr=gsi.header(3, 2, Method.GET_TABLE, SaAttr.NODE_REC))
+        gsi.send(request)
+        answers = []
+        fabric.until(lambda gsi=gsi, answers=answers: answers.extend(gsi.take()) or answers)
+        assert sa.sa_mad.view(answers[0][1]).mad_hdr.status == 0
