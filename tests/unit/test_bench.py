@@ -253,6 +253,7 @@ def test_every_verbs_test_has_a_name_of_its_own():
 SMALL = {
     "commands": ["--keys", "10"],
     "engine": ["--count", "4"],
+    "fabric": ["--count", "4"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
     "transport": ["--rounds", "1", "--count", "10"],
 }
