@@ -1,0 +1,208 @@
+"""Two guests on one fabric: their servers are two processes, packets go between them.
+
+The guests have no other network: the programs exchange their addresses over IPoIB, which goes the
+same way.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from helpers import traffic_tools
+from helpers.ib_diags import fields
+from helpers.kernel_log import KernelLog, server_complaints
+from helpers.traffic_tools import PINGPONGS, SECONDS, converse
+
+from emu.guest import Guest, GuestOptions
+from emu.port import SM_LID
+
+pytestmark = pytest.mark.guest
+
+ONE, TWO = "10.0.0.1", "10.0.0.2"
+PERFTESTS = traffic_tools.perftests((2, 4096, 1 << 20))
+VERIFY = (Path(__file__).parent / "inside" / "verify.py").read_text()
+
+IPOIB = """set -e
+modprobe ib_ipoib
+ip address add {address}/24 dev ib0
+ip link set ib0 up
+until ip link show ib0 | grep -q LOWER_UP; do sleep 0.1; done
+"""
+
+
+def options(suite, fabric):
+    return GuestOptions(
+        suite=suite, devices=("connectx6-vf",), server_options=("--fabric", fabric), memory_mib=1024
+    )
+
+
+def together(*actions):
+    """Do things that wait for guests at the same time; what each gives."""
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return [job.result() for job in [pool.submit(action) for action in actions]]
+
+
+def run(guest, command):
+    return guest.run(command, timeout=SECONDS).check().stdout
+
+
+@pytest.fixture(scope="module")
+def guests(lab, suite, tmp_path_factory):
+    """Two of them, with IPoIB; neither kernel nor server has anything to complain of at the end."""
+    fabric = f"unix:{tmp_path_factory.mktemp('fabric')}/socket"
+    found = [Guest(options(suite, fabric)) for _ in range(2)]
+    try:
+        together(*(guest.start for guest in found))
+        # Whichever server came first is the hub and has LID 1.
+        found.sort(key=lid)
+        together(
+            *(
+                lambda guest=guest, address=address: run(guest, IPOIB.format(address=address))
+                for guest, address in zip(found, (ONE, TWO))
+            )
+        )
+        yield found
+        assert [KernelLog(guest, whole=True).complaints() for guest in found] == [[], []]
+        assert [server_complaints(guest) for guest in found] == [[], []]
+    finally:
+        for guest in found:
+            guest.stop()
+
+
+def lid(guest):
+    (link,) = json.loads(run(guest, "rdma -j link"))
+    return link["lid"]
+
+
+def test_both_are_on_one_subnet(guests):
+    assert [lid(guest) for guest in guests] == [1, 2]
+    for guest in guests:
+        assert fields(run(guest, "saquery NR"), "lid") == ["1", "2", f"{SM_LID}"]
+
+
+@pytest.mark.parametrize("size", [56, 4064, 20000])
+def test_ping(guests, size):
+    for guest, to in zip(guests, (TWO, ONE)):
+        assert " 0% packet loss" in run(guest, f"ping -c 3 -i 0.2 -W 10 -s {size} {to}")
+
+
+def test_tcp(guests):
+    """A second of it each way, without loss that anybody would notice."""
+    one, two = guests
+    job = two.popen("exec iperf3 --server --one-off")
+    run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
+    said = json.loads(run(one, f"iperf3 -c {TWO} -t 1 --bidir -J"))
+    assert two.wait(job, timeout=SECONDS) == 0
+    assert said["end"]["sum_received"]["bytes"] > 1 << 20
+    assert said["end"]["sum_received_bidir_reverse"]["bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize("program", PINGPONGS)
+def test_pingpong(guests, program):
+    one, two = guests
+    converse(two, one, PINGPONGS[program], TWO)
+
+
+@pytest.mark.parametrize("program", PERFTESTS)
+def test_perftest(guests, program):
+    one, two = guests
+    converse(one, two, PERFTESTS[program], ONE)
+
+
+def test_data_are_what_was_sent(guests):
+    """SEND, WRITE, READ and both atomics, of up to a mebibyte, byte by byte."""
+    one, two = guests
+    job = two.popen(["timeout", f"{SECONDS}", "python3", "-c", VERIFY])
+    run(two, "until ss -Hltn sport = :7000 | grep -q LISTEN; do sleep 0.1; done")
+    said = one.run(["timeout", f"{SECONDS}", "python3", "-c", VERIFY, TWO], timeout=SECONDS)
+    assert said.stderr == ""
+    assert two.wait(job, timeout=SECONDS) == 0, bytes(job.stderr).decode()
+    assert said.check().stdout == "verified\n"
+
+
+RDMA_CM = {
+    "rping": ("rping -s -a {to} -C 20 -S 4096 -V", "rping -c -a {to} -C 20 -S 4096 -V"),
+    "ucmatose": ("ucmatose -b {to} -c 3", "ucmatose -s {to} -c 3"),
+    "udaddy": ("udaddy -b {to}", "udaddy -s {to}"),
+    "rdma_xserver": ("rdma_xserver -c r", "rdma_xclient -s {to} -c r"),
+    "rstream": ("rstream -b {to} -S 4096 -C 10 -I 10", "rstream -s {to} -S 4096 -C 10 -I 10"),
+    "ib_write_bw": ("ib_write_bw -R -F -n 100", "ib_write_bw -R -F -n 100 {to}"),
+}
+
+
+@pytest.mark.parametrize("tool", RDMA_CM)
+def test_rdma_cm(guests, tool):
+    """Addresses by ARP over IPoIB, routes from the subnet administrator in the hub's process."""
+    one, two = guests
+    server, client = (command.format(to=TWO) for command in RDMA_CM[tool])
+    job = two.popen(f"exec timeout {SECONDS} {server}")
+    name = server.split()[0]
+    run(
+        two,
+        f"until rdma resource show cm_id | grep LISTEN | grep -q 'comm {name}'; do sleep 0.1; done",
+    )
+    run(one, f"timeout {SECONDS} {client}")
+    assert two.wait(job, timeout=SECONDS) == 0, bytes(job.stderr).decode()
+
+
+def test_multicast_by_rdma_cm(guests):
+    one, two = guests
+    has_group = "saquery -g | grep -q ff12:4001:ffff::f01:101"
+    job = two.popen(f"exec timeout {SECONDS} mckey -m 239.1.1.1 -b {TWO}")
+    run(one, f"until {has_group}; do sleep 0.1; done")
+    run(one, f"timeout {SECONDS} mckey -m 239.1.1.1 -b {ONE} -s")
+    assert two.wait(job, timeout=SECONDS) == 0, bytes(job.stderr).decode()
+
+
+RETRY_EXCEEDED = "Failed status 12"
+"""IBV_WC_RETRY_EXC_ERR, as perftest reports it."""
+
+
+def endless_writes(server, client, to):
+    """Writes that only an error ends: the jobs of both sides, under way."""
+    command = "ib_write_bw -F -s 4096 -D 1000"
+    jobs = [server.popen(f"exec {command}")]
+    run(server, 'until grep -q ":4853 .* 0A " /proc/net/tcp*; do sleep 0.02; done')
+    jobs.append(client.popen(f"exec {command} {to}"))
+    count = "$(cat /sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_packets)"
+    run(client, f"old={count}; until [ {count} -gt $((old + 500)) ]; do sleep 0.1; done")
+    return jobs
+
+
+def test_peers_that_vanish(lab, suite):
+    """The hub's server is killed, then a whole guest is gone: errors in time, and life goes on.
+
+    On TCP. The survivor's port goes down and comes back when its own server has become the hub.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        fabric = f"tcp:127.0.0.1:{free.getsockname()[1]}"
+    first, survivor, third = (Guest(options(suite, fabric)) for _ in range(3))
+    with first, survivor:
+        together(
+            lambda: run(first, IPOIB.format(address=ONE)),
+            lambda: run(survivor, IPOIB.format(address=TWO)),
+        )
+        watch = survivor.popen("exec stdbuf -oL ibv_asyncwatch")
+        _, job = endless_writes(first, survivor, ONE)
+        first.kill_server()
+        assert survivor.wait(job, timeout=SECONDS) == 1
+        assert RETRY_EXCEEDED in bytes(job.stdout + job.stderr).decode()
+        run(survivor, "until rdma link | grep -q ACTIVE; do sleep 0.1; done")
+        first.stop()
+        with third:
+            run(third, IPOIB.format(address=ONE))
+            run(survivor, "until ip link show ib0 | grep -q LOWER_UP; do sleep 0.1; done")
+            run(survivor, f"until ping -c 1 -W 1 {ONE}; do :; done")
+            _, job = endless_writes(third, survivor, ONE)
+        assert survivor.wait(job, timeout=SECONDS) == 1
+        assert RETRY_EXCEEDED in bytes(job.stdout + job.stderr).decode()
+        events = bytes(watch.stdout).decode()
+        watch.kill()
+        said = [line.split("(")[1].split(")")[0] for line in events.splitlines() if "event" in line]
+        assert said[:3] == ["10", "9", "17"]  # port error, port active, client reregister
+        assert KernelLog(survivor, whole=True).complaints() == []

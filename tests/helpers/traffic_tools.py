@@ -1,0 +1,75 @@
+"""rdma-core's pingpongs and perftest, and how a server and a client of them meet.
+
+Sizes and counts are small: these runs show that something works, not how fast it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+SECONDS = 120
+"""For anything: a guest on emulated processors is slow, and one that hangs never ends."""
+
+PINGPONGS = {
+    f"{service}{' with events' if events else ''}": f"ibv_{service}_pingpong {options}{events}"
+    for service, options in {
+        "rc": "-n 100 -s 10000 -c",
+        "uc": "-n 100 -c",
+        "ud": "-n 100 -c",
+        "srq": "-n 20 -q 8 -c",
+        "xsrq": "-n 100",
+    }.items()
+    for events in ("", " -e")
+}
+"""Where a program can compare what it receives (-c), it does."""
+
+_COUNTS = {2: 100, 4096: 100, 1 << 20: 10, 4 << 20: 5}
+"""How many messages of each size."""
+
+
+def _bandwidth(op, size, *options):
+    return " ".join((f"ib_{op}_bw -F -s {size} -n {_COUNTS[size]}", *options))
+
+
+def perftests(sizes):
+    """Latency and bandwidth of every operation, by what to call each run."""
+    runs = {}
+    for op in ("send", "write", "read"):
+        for size in sizes:
+            count = min(_COUNTS[size], 50)
+            runs[f"{op}_lat {size}"] = f"ib_{op}_lat -F -s {size} -n {count}"
+            runs[f"{op}_bw {size}"] = _bandwidth(op, size)
+        for size in (2, 4096, 1 << 20):
+            runs[f"{op}_bw {size}, 16 QPs"] = f"ib_{op}_bw -F -s {size} -n 5 -q 16"
+        for size in (4096, 1 << 20):
+            runs[f"{op}_bw {size}, both ways"] = _bandwidth(op, size, "-b")
+    for op in ("FETCH_AND_ADD", "CMP_AND_SWAP"):
+        runs[f"atomic_lat {op}"] = f"ib_atomic_lat -F -n 50 -A {op}"
+        runs[f"atomic_bw {op}"] = f"ib_atomic_bw -F -n 100 -A {op}"
+    runs["atomic_bw, 16 QPs"] = "ib_atomic_bw -F -n 50 -q 16"
+    runs["atomic_bw, both ways"] = "ib_atomic_bw -F -n 100 -b"
+    for service in ("UC", "UD"):
+        runs[f"send_bw {service}"] = f"ib_send_bw -F -s 2048 -n 100 -c {service}"
+    runs["send_bw with events"] = _bandwidth("send", 4096, "-e")
+    return runs
+
+
+_LISTENING = 'until grep -q ":4853 .* 0A " /proc/net/tcp*; do sleep 0.02; done'
+"""Port 18515, which both families of programs take, in state LISTEN."""
+
+
+def converse(server, client, command, to, *, server_device="mlx5_0", client_device="mlx5_0"):
+    """Run one command on both sides; what each of them says.
+
+    The server has to listen before the client comes: it would give up at once.
+    """
+    job = server.popen(f"exec timeout {SECONDS} {command} -d {server_device}")
+    server.run(_LISTENING, timeout=SECONDS).check()
+    said = client.run(f"timeout {SECONDS} {command} -d {client_device} {to}", timeout=2 * SECONDS)
+    status = server.wait(job, timeout=SECONDS)
+    heard = bytes(job.stdout).decode()
+    assert (said.status, status) == (0, 0), (said.stderr, bytes(job.stderr).decode(), said.stdout)
+    for text in (said.stdout, heard):
+        assert "invalid data" not in text
+        assert not re.search(r"[Ff]ailed|[Ee]rror", text), text
+    return said.stdout, heard
