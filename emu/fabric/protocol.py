@@ -59,6 +59,10 @@ MAX_BODY = {
 }
 
 
+_KINDS = {kind.value: (kind, limit) for kind, limit in MAX_BODY.items()}
+_NO_KIND = Kind.HELLO, -1
+
+
 class ProtocolError(Exception):
     """The other side does not keep to the protocol; the text says how."""
 
@@ -81,17 +85,17 @@ def frames(buffer: memoryview) -> Iterator[tuple[Kind, memoryview, int]]:
 
     Raises :class:`ProtocolError` for a header that cannot be.
     """
-    at = 0
-    while len(buffer) - at >= HEADER.size:
-        length, code = HEADER.unpack_from(buffer, at)
-        limit = MAX_BODY.get(code)
-        if limit is None or length > limit:
+    body, available = HEADER.size, len(buffer)
+    while body <= available:
+        length, code = HEADER.unpack_from(buffer, body - HEADER.size)
+        kind, limit = _KINDS.get(code, _NO_KIND)
+        if length > limit:
             raise ProtocolError(f"frame of kind {code} with {length} bytes")
-        end = at + HEADER.size + length
-        if end > len(buffer):
+        end = body + length
+        if end > available:
             return
-        yield Kind(code), buffer[at + HEADER.size : end], end
-        at = end
+        yield kind, buffer[body:end], end
+        body = end + HEADER.size
 
 
 def hello(wanted: Sequence[Identity]) -> bytes:

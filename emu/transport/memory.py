@@ -112,8 +112,9 @@ class DmaMap:
         """As :meth:`GuestMemory.segments`; ``writable=False`` also serves read-only ranges."""
         start, end, delta, _, view = self._write_window
         stop = iova + length
-        if writable and start <= iova < stop <= end:
-            return [view[iova - delta : stop - delta]]
+        if start <= iova < stop <= end:
+            piece = view[iova - delta : stop - delta]
+            return [piece if writable else piece.toreadonly()]
         pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
         views = [window[4][at : at + size] for window, at, size in pieces]
         return views if writable else [view.toreadonly() for view in views]
