@@ -7,6 +7,7 @@ same way.
 from __future__ import annotations
 
 import json
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ from emu.port import SM_LID
 pytestmark = pytest.mark.guest
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
-PERFTESTS = traffic_tools.perftests((2, 4096, 1 << 20))
+PERFTESTS = traffic_tools.perftests((2, 4096, 1 << 20), sizes_of_16=(2, 4096, 1 << 20))
 VERIFY = (Path(__file__).parent / "inside" / "verify.py").read_text()
 
 IPOIB = """set -e
@@ -162,6 +163,10 @@ RETRY_EXCEEDED = "Failed status 12"
 """IBV_WC_RETRY_EXC_ERR, as perftest reports it."""
 
 
+PORT_ACTIVE, PORT_ERR, CLIENT_REREGISTER = 9, 10, 17
+"""enum ibv_event_type."""
+
+
 def endless_writes(server, client, to):
     """Writes that only an error ends: the jobs of both sides, under way."""
     command = "ib_write_bw -F -s 4096 -D 1000"
@@ -203,6 +208,6 @@ def test_peers_that_vanish(lab, suite):
         assert RETRY_EXCEEDED in bytes(job.stdout + job.stderr).decode()
         events = bytes(watch.stdout).decode()
         watch.kill()
-        said = [line.split("(")[1].split(")")[0] for line in events.splitlines() if "event" in line]
-        assert said[:3] == ["10", "9", "17"]  # port error, port active, client reregister
+        told = [int(number) for number in re.findall(r"event_type .*\((\d+)\)", events)]
+        assert told[:3] == [PORT_ERR, PORT_ACTIVE, CLIENT_REREGISTER], events
         assert KernelLog(survivor, whole=True).complaints() == []

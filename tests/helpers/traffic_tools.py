@@ -23,7 +23,7 @@ PINGPONGS = {
 }
 """Where a program can compare what it receives (-c), it does."""
 
-_COUNTS = {2: 100, 4096: 100, 1 << 20: 10, 4 << 20: 5}
+_COUNTS = {2: 100, 4096: 100, 65536: 50, 1 << 20: 10, 4 << 20: 5}
 """How many messages of each size."""
 
 
@@ -31,15 +31,18 @@ def _bandwidth(op, size, *options):
     return " ".join((f"ib_{op}_bw -F -s {size} -n {_COUNTS[size]}", *options))
 
 
-def perftests(sizes):
-    """Latency and bandwidth of every operation, by what to call each run."""
+def perftests(sizes, *, sizes_of_16=()):
+    """Latency and bandwidth of every operation, by what to call each run.
+
+    ``sizes_of_16`` are those of runs with 16 queue pairs.
+    """
     runs = {}
     for op in ("send", "write", "read"):
         for size in sizes:
             count = min(_COUNTS[size], 50)
             runs[f"{op}_lat {size}"] = f"ib_{op}_lat -F -s {size} -n {count}"
             runs[f"{op}_bw {size}"] = _bandwidth(op, size)
-        for size in (2, 4096, 1 << 20):
+        for size in sizes_of_16:
             runs[f"{op}_bw {size}, 16 QPs"] = f"ib_{op}_bw -F -s {size} -n 5 -q 16"
         for size in (4096, 1 << 20):
             runs[f"{op}_bw {size}, both ways"] = _bandwidth(op, size, "-b")
