@@ -16,11 +16,11 @@ from emu.fabric.protocol import Identity, Kind, ProtocolError
 log = logging.getLogger(__name__)
 
 
-class MemberSite(Site, Protocol):
-    """The process around a membership."""
+class Place(Protocol):
+    """Who wants the membership."""
 
-    def joined(self, membership: Membership) -> None:
-        """The hub has welcomed us."""
+    def joined(self, membership: Membership, identities: list[Identity]) -> None:
+        """The hub has welcomed us, under these numbers."""
 
     def refused(self, why: str) -> None:
         """The hub does not want us."""
@@ -32,8 +32,9 @@ class MemberSite(Site, Protocol):
 class Membership:
     """The connection to the hub, from the moment of connecting."""
 
-    def __init__(self, site: MemberSite, sock: socket, wanted: Sequence[Identity]) -> None:
+    def __init__(self, site: Site, place: Place, sock: socket, wanted: Sequence[Identity]) -> None:
         self._site = site
+        self._place = place
         self._wanted = list(wanted)
         self._ports: dict[int, EndPort] = {}
         self.identities: list[Identity] | None = None
@@ -88,14 +89,14 @@ class Membership:
 
     def _answered(self, kind: Kind, body: memoryview) -> None:
         if kind is Kind.REFUSED:
-            self._site.refused(protocol.read_reason(body))
+            self._place.refused(protocol.read_reason(body))
             self.connection.abandon()
         elif kind is Kind.WELCOME:
             self.identities = protocol.read_welcome(body, self._wanted)
-            self._site.joined(self)
+            self._place.joined(self, self.identities)
         else:
             raise ProtocolError(f"{kind.name} before WELCOME")
 
     def closed(self, connection: Connection, why: str) -> None:
         """The hub has gone, or was never there."""
-        self._site.lost(self, why)
+        self._place.lost(self, why)

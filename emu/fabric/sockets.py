@@ -8,25 +8,23 @@ functions. Between two functions of one process nothing changes.
 
 from __future__ import annotations
 
-import logging
-import select
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from emu.endport import EndPort, end_port
 from emu.engine import packet_io
 from emu.engine.datagram import Datagram, Origin
 from emu.engine.packet import BadPacketError, Packet, parse
 from emu.engine.ud_packets import datagram_of, frame_of
-from emu.fabric.address import FabricError, Listener
 from emu.fabric.address import parse as parse_address
 from emu.fabric.connection import Connection
-from emu.fabric.directory import TakenError
 from emu.fabric.hub import Hub
 from emu.fabric.local import LocalFabric
 from emu.fabric.member import Membership
+from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
+from emu.fabric.seat import Seat
 from emu.port import SM_LID
 from emu.ports import Clock
 from layouts.bth import Service
@@ -35,27 +33,8 @@ from layouts.enums import PhysState, PortState
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-log = logging.getLogger(__name__)
-
-RETRY_NS = 200_000_000
-JOIN_TIMEOUT_NS = 15_000_000_000
-PATIENCE_NS = 1_000_000_000
-"""After so long it is said what is waited for."""
 _DLID = slice(2, 4)
 """Where a packet's destination stands in its local route header."""
-
-
-class Reactor(Clock, Protocol):
-    """The loop that drives sockets and timers."""
-
-    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` whenever ``fd`` is readable."""
-
-    def remove_reader(self, fd: int) -> None:
-        """Watch ``fd`` no longer."""
-
-    def step(self, timeout_ns: int | None = 0) -> None:
-        """One round, waiting at most so long."""
 
 
 class SocketFabric(LocalFabric):
@@ -67,21 +46,12 @@ class SocketFabric(LocalFabric):
         Raises :class:`FabricError` for a name that is none.
         """
         super().__init__(loop)
-        self._address = parse_address(name)
+        address = parse_address(name)
         self._loop = loop
-        self._wanted = list(wanted)
-        self._role: Hub | Membership | None = None
-        self._trying: Membership | None = None
-        self._former: list[Identity] = []
-        """Who was on the fabric when the hub went."""
+        self._poller = Poller(loop)
+        self.seat = Seat(self, address, loop, self._poller, wanted)
         self._unplugged: set[int] = set()
         """LIDs of our ports that are down because the fabric is not there."""
-        self._why = "nobody answers"
-        self._why_lost = ""
-        self._is_refused = self._was_joined = self._is_closed = False
-        self._epoll = select.epoll()
-        self._watched: dict[int, Connection] = {}
-        loop.add_reader(self._epoll.fileno(), self._ready)
 
     @property
     def clock(self) -> Clock:
@@ -89,149 +59,51 @@ class SocketFabric(LocalFabric):
         return self._loop
 
     @property
+    def _role(self) -> Hub | Membership | None:
+        return self.seat.role
+
+    @property
     def is_hub(self) -> bool:
         """Whether this process listens, and its administrator answers."""
         return isinstance(self._role, Hub)
 
-    def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
+    def join(self) -> list[Identity]:
         """Become a part of the fabric; gives the numbers of our functions.
 
         Waits for the hub. Raises :class:`FabricError`.
         """
-        start = self._loop.now_ns()
-        says_at, end = start + PATIENCE_NS, start + timeout_ns
-        self._try()
-        while self._role is None:
-            now = self._loop.now_ns()
-            if self._is_refused or now >= end:
-                raise FabricError(f"fabric {self._address}: {self._why}")
-            if now >= says_at:
-                log.warning("fabric %s: not there yet (%s): waiting", self._address, self._why)
-                says_at = end
-            self._loop.step(RETRY_NS)
-        return self._wanted
+        return self.seat.take()
 
     def close(self) -> None:
         """Leave the fabric."""
-        self._is_closed = True
-        for part in (self._trying, self._role):
-            if part is not None:
-                part.close()
-        self._trying = self._role = None
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
+        self.seat.leave()
+        self._poller.close()
 
-    # -- becoming a part of it
+    def watch(self, connection: Connection, events: int) -> None:
+        """Call ``connection.ready`` for these epoll events from now on."""
+        self._poller.watch(connection, events)
 
-    def _try(self) -> None:
-        """Connect to the hub; where there is none, be it."""
-        if self._is_closed or self._role is not None or self._trying is not None:
-            return
-        try:
-            sock = self._address.connect()
-        except OSError:
-            self._try_to_listen()
-        else:
-            self._trying = Membership(self, sock, self._wanted)
+    # -- our place
 
-    def _try_to_listen(self) -> None:
-        try:
-            listener = self._address.listen()
-        except OSError as error:
-            self._say(error.strerror or str(error))
-            self._is_refused = True
-        else:
-            if listener is not None and self._become_hub(listener):
-                return
-        self._loop.call_later(RETRY_NS, self._try)
-
-    def _become_hub(self, listener: Listener) -> bool:
-        try:
-            hub = Hub(self, listener, self._wanted, self._former)
-        except TakenError as error:
-            listener.close()
-            self.refused(str(error))
-            return False
-        self._role, self._wanted = hub, hub.identities
-        self._epoll.register(hub.fileno(), select.EPOLLIN)
-        log.info("fabric %s: we listen", self._address)
-        self._settle()
-        return True
-
-    def joined(self, membership: Membership) -> None:
-        """The hub has welcomed us."""
-        assert membership.identities is not None
-        self._trying, self._role = None, membership
-        self._wanted = membership.identities
-        log.info("fabric %s: joined", self._address)
-        self._settle()
-
-    def refused(self, why: str) -> None:
-        """Our numbers are taken. Where we have been a member before, we go on asking."""
-        self._trying = None
-        self._say(why)
-        self._is_refused = True
-        self._loop.call_later(RETRY_NS, self._try)
-
-    def lost(self, membership: Membership, why: str) -> None:
-        """The connection to the hub has ended, or could not be made."""
-        if membership is self._trying:
-            self._trying = None
-            self._why = why or self._why
-            self._try_to_listen()
-            return
-        if not why or why != self._why_lost:
-            log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
-        self._why_lost, self._why = why, why or "the hub has gone"
-        self._former = [Identity(port.lid, port.port_guid) for port in membership.ports()]
-        self._role = None
-        for hca in self._nodes.values():
-            self._unplug(hca)
-        # A process that breaks the protocol may go on doing so.
-        self._loop.call_later(RETRY_NS if why else 0, self._try)
-
-    def _unplug(self, hca: Hca) -> None:
-        """No fabric, no link: the guest hears of it, and of its return."""
-        if hca.port.is_up:
-            self._unplugged.add(hca.port.lid)
-            hca.set_link(up=False)
-
-    def _say(self, why: str) -> None:
-        """Say once why we are not on the fabric."""
-        if self._was_joined and why != self._why:
-            log.warning("fabric %s: cannot come back: %s", self._address, why)
-        self._why = why
-
-    def _settle(self) -> None:
+    def seated(self, *, again: bool) -> None:
         """We are in. A new hub's administrator knows nothing of us: the guests' stacks tell it."""
-        self._why, self._is_refused = "nobody answers", False
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
             if lid in unplugged:
                 hca.set_link(up=True)
             self._announce(hca)
-            if self._was_joined:
+            if again:
                 hca.reregister()
-        self._was_joined = True
 
-    # -- sockets
+    def unseated(self) -> None:
+        """No fabric, no link: the guests hear of it, and of its return."""
+        for hca in self._nodes.values():
+            self._unplug(hca)
 
-    def watch(self, connection: Connection, events: int) -> None:
-        """Call ``connection.ready`` for these epoll events from now on."""
-        fd = connection.fileno()
-        if self._watched.get(fd) is connection:
-            self._epoll.modify(fd, events)
-        else:
-            # A closed socket has left the epoll set by itself; its number may be used again.
-            self._watched[fd] = connection
-            self._epoll.register(fd, events)
-
-    def _ready(self) -> None:
-        for fd, events in self._epoll.poll(0):
-            if isinstance(self._role, Hub) and fd == self._role.fileno():
-                self._role.accept()
-            elif (connection := self._watched.get(fd)) is not None:
-                connection.ready(events)
+    def _unplug(self, hca: Hca) -> None:
+        if hca.port.is_up:
+            self._unplugged.add(hca.port.lid)
+            hca.set_link(up=False)
 
     # -- the subnet
 
@@ -242,7 +114,7 @@ class SocketFabric(LocalFabric):
             self._role.announce(gone)
         super().attach(hca)
         self._announce(hca)
-        if self._was_joined and self._role is None:
+        if self.seat.has_been_taken and self._role is None:
             self._unplug(hca)
 
     def port_changed(self, hca: Hca) -> None:

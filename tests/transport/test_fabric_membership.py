@@ -9,7 +9,7 @@ from helpers.verbs import connect
 
 from emu.fabric.address import FabricError
 from emu.fabric.protocol import Identity
-from emu.fabric.sockets import JOIN_TIMEOUT_NS, PATIENCE_NS
+from emu.fabric.seat import JOIN_TIMEOUT_NS, PATIENCE_NS
 from layouts.enums import CqeSyndrome, PortChange
 
 GUID = 0x1234_5678_9ABC_DEF0
