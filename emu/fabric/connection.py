@@ -233,5 +233,6 @@ class Connection:
             with contextlib.suppress(OSError):
                 sock.sendmsg(last[:_BUFFERS_PER_CALL])
         self._queue.clear()
+        self._buffer = bytearray()
         sock.close()
         self._wake()

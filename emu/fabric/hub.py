@@ -19,7 +19,7 @@ from emu.fabric.address import Listener
 from emu.fabric.connection import READ, Connection
 from emu.fabric.directory import TakenError, assign
 from emu.fabric.protocol import MAX_PORTS, Identity, Kind, ProtocolError
-from emu.ports import Clock
+from emu.ports import Clock, Timer
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ class _Member:
     ports: dict[int, EndPort] = field(default_factory=dict)
     """By LID, those that it has reported."""
     is_greeted: bool = False
+    patience: Timer | None = None
+    """Until it has to have said HELLO."""
 
 
 class Hub:
@@ -81,6 +83,8 @@ class Hub:
         self._members: dict[Connection, _Member] = {}
         self._ways: dict[int, Connection] = {}
         self._count = 0
+        self._news: Timer | None = None
+        """Everyone will be told about the ports in the loop's next round."""
         self.identities = assign(wanted, (), self._former)
 
     def fileno(self) -> int:
@@ -104,10 +108,12 @@ class Hub:
 
     def announce(self, port: EndPort) -> None:
         """A port of our own has changed."""
-        self._publish()
+        self._tell()
 
     def close(self) -> None:
         """Let everyone go."""
+        if self._news is not None:
+            self._news.cancel()
         for connection in list(self._members):
             connection.abandon()
         self._listener.close()
@@ -123,9 +129,9 @@ class Hub:
                 continue
             self._count += 1
             connection = Connection(sock, self, self._site.clock, f"fabric member {self._count}")
-            self._members[connection] = _Member()
+            patience = self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
+            self._members[connection] = _Member(patience=patience)
             self.watch(connection, READ)
-            self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
 
     def _hurry(self, connection: Connection) -> None:
         member = self._members.get(connection)
@@ -182,6 +188,8 @@ class Hub:
     def closed(self, connection: Connection, why: str) -> None:
         """A member has gone, and its ports with it."""
         member = self._members.pop(connection)
+        if member.patience is not None:
+            member.patience.cancel()
         for identity in member.identities:
             self._ways.pop(identity.lid, None)
         if why:
@@ -195,9 +203,15 @@ class Hub:
 
     def _changed(self) -> None:
         self._site.ports_changed()
-        self._publish()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Once in a round: a member that changes its ports all the time is not to flood others."""
+        if self._news is None:
+            self._news = self._site.clock.call_later(0, self._publish)
 
     def _publish(self) -> None:
+        self._news = None
         for connection, member in list(self._members.items()):
             if member.is_greeted:
                 self._publish_to(connection, member)

@@ -126,6 +126,18 @@ def test_crowd_at_the_door(fabric, hub, caplog):
     assert fabric.join().node.lid == 2
 
 
+def test_come_and_go(fabric, honest):
+    """Nothing is kept of those that leave without a word, not even for the time of a greeting."""
+
+    def waiting():
+        return sum(timer.callback is not None for _, _, timer in fabric.loop._heap)
+
+    before = waiting()
+    for _ in range(50):
+        Stranger.connected(fabric).close()
+    fabric.until(lambda: waiting() <= before)
+
+
 def test_half_a_frame_and_good_bye(fabric, honest, caplog):
     stranger = Stranger.member(fabric)
     stranger.send(HEADER.pack(100, Kind.PACKET) + bytes(50))
@@ -233,6 +245,18 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
         if not news % 64:
             fabric.step()
     assert "it does not read" in warnings(caplog)[-1]
+
+
+def test_flood_of_news(fabric, hub, honest, caplog):
+    """Others are told of ports no more often than they can hear of it."""
+    stranger = Stranger.member(fabric, *[Identity()] * 50)
+    ports = [
+        protocol.frame(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+        for own in stranger.identities
+    ]
+    assert stranger.send(b"".join(ports * 40))
+    fabric.until(lambda: honest.wire.reaches(stranger.identities[-1].lid))
+    assert warnings(caplog) == []
 
 
 # By chance.
