@@ -7,8 +7,11 @@ same way.
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +28,7 @@ pytestmark = pytest.mark.guest
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
 PERFTESTS = traffic_tools.perftests((2, 4096, 1 << 20), sizes_of_16=(2, 4096, 1 << 20))
+EXAMPLES = Path(__file__).parents[2] / "examples" / "fabric"
 VERIFY = (Path(__file__).parent / "inside" / "verify.py").read_text()
 
 IPOIB = """set -e
@@ -211,3 +215,17 @@ def test_peers_that_vanish(lab, suite):
         told = [int(number) for number in re.findall(r"event_type .*\((\d+)\)", events)]
         assert told[:3] == [PORT_ERR, PORT_ACTIVE, CLIENT_REREGISTER], events
         assert KernelLog(survivor, whole=True).complaints() == []
+
+
+def test_example(lab):
+    """``examples/fabric/two-guests.sh``, whose guests find each other by themselves."""
+    done = subprocess.run(
+        [EXAMPLES / "two-guests.sh", "ib_read_lat", "-F", "-n", "20"],
+        env=os.environ | {"MLX5EMU": f"{sys.executable} -m emu"},
+        cwd=EXAMPLES.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert "RDMA_Read Latency Test" in done.stdout
