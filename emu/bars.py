@@ -8,7 +8,7 @@ BAR; a write there is noted in the trace and changes nothing.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.cmdif import LOG_SLOTS, LOG_STRIDE
 from emu.engine import cq as cq_engine
@@ -60,6 +60,13 @@ class Bar0:
         )
         self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
         self._seg.health.hw_id = hca.model.hw_id
+        self.is_stalled = False
+        """Whether the health counter stands still."""
+
+    @property
+    def segment(self) -> Any:
+        """The initialization segment, as a view that can be written."""
+        return self._seg
 
     def read(self, offset: int, length: int) -> bytes:
         """Read inside the initialization segment; UAR pages have nothing to read."""
@@ -74,12 +81,18 @@ class Bar0:
         self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = now & 0xFFFFFFFF
         # Never zero and never all-ones: the driver takes both for a dead device.
-        self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
+        if not self.is_stalled:
+            self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def write(self, offset: int, data: Buffer) -> None:
         """Take a register or doorbell write."""
         if offset >= PAGE * 2:
-            self._uar_write(offset >> 12, offset & PAGE - 1, data)
+            if self._hca.faults is None:
+                self._uar_write(offset >> 12, offset & PAGE - 1, data)
+            else:
+                self._hca.faults.doorbells.uar(
+                    offset >> 12, offset & PAGE - 1, data, self._uar_write
+                )
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
@@ -87,7 +100,10 @@ class Bar0:
 
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:
-            self._hca.cmdif.doorbell(value)
+            if self._hca.faults is None:
+                self._hca.cmdif.doorbell(value)
+            else:
+                self._hca.faults.doorbells.command(value, self._hca.cmdif.doorbell)
             return
         low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:

@@ -86,6 +86,29 @@ class Caps:
         else:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
 
+    def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        """Give general fields, by dotted names, smaller values, at most and now.
+
+        Returns what they were; a value that is no smaller changes nothing.
+        """
+        before = {}
+        views = [self._view(CapType.GENERAL, mode) for mode in (CapMode.MAX, CapMode.CUR)]
+        for name, value in values.items():
+            was = tuple(getattr(*_holder(view, name)) for view in views)
+            if all(isinstance(old, int) for old in was) and 0 <= int(value) < max(was):
+                before[name] = was
+                for view, old in zip(views, was):
+                    holder, last = _holder(view, name)
+                    setattr(holder, last, min(old, int(value)))
+        return before
+
+    def restore(self, before: Mapping[str, tuple[int, int]]) -> None:
+        """Undo ``lower``."""
+        for name, was in before.items():
+            for mode, old in zip((CapMode.MAX, CapMode.CUR), was):
+                holder, last = _holder(self._view(CapType.GENERAL, mode), name)
+                setattr(holder, last, old)
+
     def has(self, group: int) -> bool:
         """Whether the device has the group: it is modelled and its gate is open."""
         if group not in GROUPS:
@@ -104,6 +127,14 @@ class Caps:
             return CapMode(mode)
         except ValueError:
             raise CmdError(Status.BAD_PARAM_ERR, "unknown capability mode", f"{mode}") from None
+
+
+def _holder(view: Any, path: str) -> tuple[Any, str]:
+    """The view that holds the last name of a dotted path, and that name."""
+    *way, name = path.split(".")
+    for step in way:
+        view = getattr(view, step)
+    return view, name
 
 
 def _check_below(chosen: Any, maximum: Any) -> None:

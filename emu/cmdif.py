@@ -73,6 +73,8 @@ class CommandInterface:
         self._address = 0
         self._waiting = 0
         self._finished = 0
+        self.executed = 0
+        """Commands that were run or refused since power-on."""
 
     def set_address(self, address: int) -> None:
         """Where the command queue lies (a page); the driver says so before its first doorbell."""
@@ -102,7 +104,7 @@ class CommandInterface:
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
             self._serve(slot)
-        self._report()
+        self.report()
 
     def _serve(self, slot: int) -> None:
         by_event = self._hca.event_eq(EventType.CMD)
@@ -120,7 +122,11 @@ class CommandInterface:
                     self._hca.tracer.undelivered(slot, entry, error)
                 self._hand_back(slot, entry, error.status)
             else:
-                self._answer(request)
+                if self._hca.faults is None:
+                    self.execute(request)
+                    self.deliver(request)
+                elif not self._hca.faults.commands.serve(self, request):
+                    return
         except DmaError as error:
             log.warning("command slot %d: %s", slot, error)
             return
@@ -152,22 +158,33 @@ class CommandInterface:
     def _signed(self) -> bool:
         return bool(self._hca.caps.general.cmdif_checksum)
 
-    def _answer(self, request: Request) -> None:
-        self.execute(request)
+    def deliver(self, request: Request, delivery: int = Delivery.OK) -> None:
+        """Give the command's output and its slot back to the driver. Raises DmaError."""
         mailbox.scatter(self._hca.memory, request.out_blocks, request.out)
         if self._signed:
             mailbox.sign(self._hca.memory, request.out_blocks)
         request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
-        self._hand_back(request.slot, request.entry, Delivery.OK)
+        self._hand_back(request.slot, request.entry, delivery)
 
-    def execute(self, request: Request) -> None:
-        """Run one delivered command; its output, status and syndrome are in ``request.out``."""
+    def finish(self, slot: int) -> None:
+        """Have the next report name a slot, if the driver wants events now."""
+        if self._hca.event_eq(EventType.CMD) is not None:
+            self._finished |= 1 << slot
+
+    def execute(self, request: Request, refusal: CmdError | None = None) -> None:
+        """Run one delivered command; its output, status and syndrome are in ``request.out``.
+
+        With a ``refusal`` it does not run and gets that.
+        """
         hca = self._hca
+        self.executed += 1
         command = self._commands.get(request.opcode)
         traced = hca.tracer.command(hca, request, command) if hca.tracer else None
         error: CmdError | None = None
         hca.caller.uid = request.uid
         try:
+            if refusal is not None:
+                raise refusal
             self._dispatch(request, command)
         except CmdError as refused:
             error = refused
@@ -222,7 +239,7 @@ class CommandInterface:
         asked[opcode] += 1
         return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
 
-    def _hand_back(self, slot: int, entry: Any, delivery: Delivery) -> None:
+    def _hand_back(self, slot: int, entry: Any, delivery: int) -> None:
         """Write output and signature and, last of all, the ownership byte."""
         entry.status_own = delivery << 1
         if self._signed:
@@ -233,7 +250,7 @@ class CommandInterface:
         memory.write(at + _OUT_OFFSET, entry.buf[_OUT_OFFSET:_STATUS_OWN_OFFSET])
         memory.write(at + _STATUS_OWN_OFFSET, entry.buf[_STATUS_OWN_OFFSET:])
 
-    def _report(self) -> None:
+    def report(self) -> None:
         """One CMD event for all slots finished since the last one, if the driver wants events."""
         finished, self._finished = self._finished, 0
         if finished:

@@ -15,6 +15,7 @@ from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command
 
 if TYPE_CHECKING:
+    from emu.faults.injector import Injector
     from emu.models import Model
     from emu.trace import Tracer
 
@@ -42,8 +43,10 @@ class Function:
     ) -> None:
         self.model = model
         self.tracer = tracer
-        self._memory = memory
-        self._interrupts = interrupts
+        self.memory = memory
+        self.interrupts = interrupts
+        self.wire = wire
+        self._injector: Injector | None = None
         self.missing = Missing()
         self._make_hca = partial(
             Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing
@@ -60,16 +63,23 @@ class Function:
         self._decoded = 0
         """How much of BAR 0 answers, in bytes."""
         self._mastering: bool | None = None
-        self._power_on()
+        self._power_on("start")
 
-    def _power_on(self) -> None:
+    def use_faults(self, injector: Injector) -> None:
+        """Let faults be injected from now on."""
+        self._injector = injector
+        injector.attach()
+
+    def _power_on(self, cause: str) -> None:
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
         self.bar0 = Bar0(self.hca)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
-        self._interrupts.clear_pending()
+        self.interrupts.clear_pending()
         self._follow_command_register()
+        if self._injector is not None:
+            self._injector.power_on(cause)
 
     def _follow_command_register(self) -> None:
         """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
@@ -80,8 +90,8 @@ class Function:
         mastering = self.config.bus_master_enabled
         if mastering != self._mastering:
             self._mastering = mastering
-            self._memory.permit(mastering)
-            self._interrupts.permit(mastering)
+            self.memory.permit(mastering)
+            self.interrupts.permit(mastering)
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
@@ -95,10 +105,16 @@ class Function:
 
     def config_read(self, offset: int, length: int) -> bytes:
         """Read configuration space."""
+        faults = self.hca.faults
+        if faults is not None and faults.registers.is_gone:
+            return b"\xff" * length
         return self.config.read(offset, length)
 
     def config_write(self, offset: int, data: Buffer) -> None:
         """Write configuration space; Initiate FLR resets the function."""
+        faults = self.hca.faults
+        if faults is not None and faults.registers.is_gone:
+            return
         self.config.write(offset, bytes(data))
         self._follow_command_register()
 
@@ -113,6 +129,8 @@ class Function:
             data = self._pending_bits()[offset - MSIX_PBA :][:length]
         else:
             data = self.bar0.read(offset, length)
+        if self.hca.faults is not None:
+            data = self.hca.faults.registers.read(offset, data)
         if self.tracer:
             self.tracer.mmio("read", offset, data)
         return data
@@ -123,6 +141,8 @@ class Function:
             return
         if self.tracer:
             self.tracer.mmio("write", offset, data)
+        if self.hca.faults is not None and not self.hca.faults.registers.takes(offset, data):
+            return
         at = offset - MSIX_TABLE
         if at >= 0 and at + len(data) <= len(self._msix_table):
             self._msix_table[at : at + len(data)] = data
@@ -130,26 +150,33 @@ class Function:
             self.bar0.write(offset, data)
 
     def _pending_bits(self) -> bytes:
-        pending = sum(1 << v for v in range(MSIX_VECTORS) if self._interrupts.pending(v))
+        pending = sum(1 << v for v in range(MSIX_VECTORS) if self.interrupts.pending(v))
         return pending.to_bytes(MSIX_VECTORS // 8, "little")
 
     def reset(self) -> None:
         """Power-on state: a new HCA, configuration space at its defaults."""
         log.info("%s: reset", self.model.name)
         self.config.reset()
-        self._restart()
+        self.restart("reset")
 
     def _on_flr(self) -> None:
         """Configuration space has reset itself, but for its sticky bits."""
         log.info("%s: function-level reset", self.model.name)
-        self._restart()
+        self.restart("flr")
 
-    def _restart(self) -> None:
+    def restart(self, cause: str) -> None:
+        """A new HCA; configuration space stays as it is."""
         self.hca.quiesce()
-        self._power_on()
+        self._power_on(cause)
 
     def run(self) -> bool:
-        """Do a bounded share of the HCA's pending work; True when there is more."""
+        """Do a bounded share of the HCA's pending work; True when there is more.
+
+        A function that is off the bus does nothing.
+        """
+        faults = self.hca.faults
+        if faults is not None and faults.effects.is_gone:
+            return False
         return self.hca.run()
 
 

@@ -42,6 +42,7 @@ from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
 if TYPE_CHECKING:
+    from emu.faults.injector import Injector
     from emu.models import Model
     from emu.trace import Tracer
 
@@ -94,6 +95,7 @@ class Hca:
         self.clock = clock
         self.wire = wire
         self.tracer = tracer
+        self.faults: Injector | None = None
         self.state = HcaState.DISABLED
         self.caps = Caps(model.capabilities)
         self.port = Port(

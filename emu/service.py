@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from emu.control.methods import methods
+from emu.control.server import ControlServer
 from emu.devicespec import DeviceSpec
 from emu.fabric.local import LocalFabric
 from emu.fabric.protocol import Identity
 from emu.fabric.sockets import SocketFabric
+from emu.fault_options import FaultOptions, Faults
 from emu.function import Function
 from emu.ports import Clock
 from emu.trace import Tracer
@@ -53,12 +56,14 @@ class Server:
         transport: str = DEFAULT_TRANSPORT,
         tracer: Callable[[int, Clock], Tracer] | None = None,
         fabric: str | None = None,
+        faults: FaultOptions | None = None,
+        control: Path | None = None,
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
         ``fabric`` names one that other processes have functions on as well; a LID or a GUID that a
         specification leaves open is then chosen there. Raises :class:`FabricError` when it cannot
-        be joined.
+        be joined. ``control`` is where the control socket shall be; OSError when it cannot.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -83,6 +88,11 @@ class Server:
             way.listen(function)
             self.loop.add_transport(way)
             self.functions.append(function)
+        self._faults = Faults(self.functions, faults or FaultOptions())
+        self._control = None
+        if control is not None:
+            served = methods(self.functions, self.loop, self._faults)
+            self._control = ControlServer(control, self.loop, served)
 
     def run(self) -> None:
         """Serve until a signal ends it."""
@@ -93,6 +103,9 @@ class Server:
 
     def close(self) -> None:
         """Close the sockets and say what was missing."""
+        if self._control is not None:
+            self._control.close()
+        self._faults.close()
         if self._sockets is not None:
             self._sockets.close()
         self.loop.close()

@@ -38,6 +38,8 @@ _OPTIONS = (
     click.option("--no-device", is_flag=True, hidden=True, help="Boot without any function."),
     click.option("--share", type=_DIRECTORY, help="A directory to see, read-only, at /mnt/share."),
     click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
+    click.option("--faults", type=_FILE, help="Make the functions fail as this plan says."),
+    click.option("--record", type=_NEW_FILE, help="Where the record of the faults goes."),
     click.option("--transport", metavar="NAME", help="How the functions are served."),
     click.option(
         "--fabric",

@@ -41,6 +41,8 @@ def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: A
         if stdin:
             threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
         status = guest.wait(job, timeout)
+        if options.faults is not None:
+            click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
     sys.exit(status)
 
 

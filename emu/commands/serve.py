@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from emu.devicespec import DeviceSpecError, parse
+from emu.fault_options import FaultOptions
 from emu.service import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
 from emu.trace_file import DEFAULT_FORM, FORMS, recorders
 from emu.transport.base import TransportError
@@ -58,6 +59,22 @@ REPLY_TIMEOUT_MS = 60_000
     show_default=True,
     help="Lines for mlx5emu trace show, or for reading as they are.",
 )
+@click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Fail as this plan says (TOML).",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every fault that fires in this file.",
+)
+@click.option(
+    "--control",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Socket for mlx5emu status, objects and fault.",
+)
+@click.option("--run", "run_json", default="{}", hidden=True, help="What the record says of us.")
 @click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
 def serve(
     sockets: tuple[Path, ...],
@@ -66,6 +83,10 @@ def serve(
     fabric: str | None,
     trace: Path | None,
     trace_format: str,
+    faults: Path | None,
+    record: Path | None,
+    control: Path | None,
+    run_json: str,
     verbose: bool,
 ) -> None:
     """Serve emulated functions until interrupted.
@@ -86,7 +107,8 @@ def serve(
                 for index, socket in enumerate(sockets)
             ]
             tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
-            server = Server(endpoints, transport, tracer, fabric)
+            options = FaultOptions(faults, record, devices, json.loads(run_json))
+            server = Server(endpoints, transport, tracer, fabric, options, control)
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)

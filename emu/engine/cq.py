@@ -79,7 +79,12 @@ def complete(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & 0xFFFFFFFF,
         now & 0xFFFFFFFF, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
-    if not _write(hca, cq, entry, opcode << 4 | (_SOLICITED if solicited else 0), solicited):
+    op_own = opcode << 4 | (_SOLICITED if solicited else 0)
+    if hca.faults is None:
+        is_written = write(hca, cq, entry, op_own, solicited)
+    else:
+        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=solicited)
+    if not is_written:
         qp.count("cq_overflow")
 
 
@@ -97,8 +102,15 @@ def fail(
 ) -> None:
     """Report a failure; errors count as solicited (IBTA 11.4.2.2)."""
     count_error(qp, opcode, syndrome)
-    entry = ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
-    if not _write(hca, cq, entry, opcode << 4, True):
+    entry = error_entry(
+        qp, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
+    )
+    op_own = opcode << 4
+    if hca.faults is None:
+        is_written = write(hca, cq, entry, op_own, True)
+    else:
+        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=True)
+    if not is_written:
         qp.count("cq_overflow")
 
 
@@ -120,11 +132,18 @@ def report_signature(
         found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
         offset, qp.handle,
     )  # fmt: skip
-    if not _write(hca, cq, entry, CqeOpcode.SIG_ERR << 4, True):
+    if not write(hca, cq, entry, CqeOpcode.SIG_ERR << 4, True):
         qp.count("cq_overflow")
 
 
-def _write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
+def error_entry(
+    qp: Qp, syndrome: CqeSyndrome, *, wqe_counter: int, vendor: int, wqe_opcode: int, srqn: int
+) -> bytes:
+    """The bytes of an error CQE in front of op_own."""
+    return ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
+
+
+def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
     """Append an entry, and raise the event that is due; False when the entry is lost."""
     if not _append(hca, cq, entry, op_own):
         return False

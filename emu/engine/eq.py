@@ -31,6 +31,13 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
     ``data`` is the event's own part (at most 28 bytes). Returns False when the event is lost: the
     ring is full (counted in ``eq.overruns``) or its page is no longer guest memory.
     """
+    if hca.faults is not None:
+        return hca.faults.events.post(eq, event, sub_type, data)
+    return write(hca, eq, event, sub_type, data)
+
+
+def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
+    """As ``post``, whatever faults are planned."""
     if eq.pi - eq.ci >= 1 << eq.log_size:
         eq.overruns += 1
         log.warning("%r: overrun, %s event lost", eq, event.name)

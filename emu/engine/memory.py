@@ -102,9 +102,10 @@ def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int
     views: list[memoryview] = []
     for iova, size in page_runs(mkey, va, length, need):
         views += hca.memory.segments(iova, size, writable=writable)
-    if len(mkey.views) >= _CACHED_VIEWS:
-        mkey.views.clear()
-    mkey.views[va, length, need] = hca.memory.generation, views
+    if hca.faults is None:  # faults of DMA want to see every access
+        if len(mkey.views) >= _CACHED_VIEWS:
+            mkey.views.clear()
+        mkey.views[va, length, need] = hca.memory.generation, views
     return views
 
 

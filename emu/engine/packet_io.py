@@ -25,7 +25,15 @@ PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
-    """Take a packet of a connected service, ``length`` bytes in all, for this function's LID."""
+    """A packet of a connected service, ``length`` bytes in all, arrives for this function's LID."""
+    if hca.faults is not None and hca.faults.wants_packets:
+        hca.faults.packets.arrive(packet, length)
+    else:
+        take(hca, packet, length)
+
+
+def take(hca: Hca, packet: Packet, length: int) -> None:
+    """As ``receive``, whatever faults are planned."""
     if not hca.port.is_up:
         return
     hca.port.count_received(1, length)

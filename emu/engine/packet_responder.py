@@ -78,6 +78,12 @@ class PacketResponder:
             qp.count("duplicate_request")
             _DUPLICATES[packet.op.kind](self, packet)
 
+    def not_ready(self, packet: Packet, timer: int) -> None:
+        """Refuse a request for the time being, as for want of a receive request."""
+        if packet.psn == self._link.qp.epsn:
+            self._has_naked = True
+            self.answers.refuse(packet.psn, bth.KIND_RNR | timer)
+
     # -- PSN
 
     def _expected(self, packet: Packet) -> None:

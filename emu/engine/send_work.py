@@ -49,6 +49,8 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
     """What the WQE asks for; None when it was local and is done. Raises LocalError."""
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
+    if hca.faults is not None:
+        hca.faults.requests.check(qp, wqe)
     operation = WQE_OPS.get((wqe.opcode, qp.st))
     if operation is None:
         raise LocalError(

@@ -1,8 +1,9 @@
 """The fabric inside one process: functions by LID, datagrams from one to another, the manager.
 
 Connected queue pairs of functions in the same process find each other through ``node`` and exchange
-whole messages; only datagrams are carried here. A multicast packet goes to every queue pair that is
-attached to its GID. The subnet's administrator answers at a LID of its own.
+whole messages. Datagrams are carried here, and packets where faults are to strike at them. A
+multicast packet goes to every queue pair that is attached to its GID. The subnet's administrator
+answers at a LID of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from emu.endport import EndPort, end_port
 from emu.engine import datagram as ud
 from emu.engine.arrivals import QP1, arrive
 from emu.engine.datagram import Datagram, Origin
+from emu.fabric.packet_queue import PacketQueue
 from emu.fabric.sa import SubnetAdministrator
 from emu.port import SM_LID
 from emu.ports import Clock
@@ -27,6 +29,7 @@ class LocalFabric:
 
     def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
+        self._packets = PacketQueue(clock, self.node)
         self.sa = SubnetAdministrator(self.end_ports, self._carry, clock)
 
     def attach(self, hca: Hca) -> None:
@@ -45,16 +48,17 @@ class LocalFabric:
         return self._nodes.get(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Nothing lies outside this process."""
-        return False
+        """Whether packets have to go there: to a function here only when it wants them."""
+        node = self._nodes.get(lid)
+        return node is not None and node.faults is not None and node.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
-        """Nobody is there to hear a packet."""
-        return True
+        """Carry a packet to a function of this process."""
+        return self._packets.add(frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
-        """There is always room for packets that nobody hears."""
-        callback()
+        """Call ``callback`` once, when more packets may be sent."""
+        self._packets.when_room(callback)
 
     def end_ports(self) -> Iterator[EndPort]:
         """The ports that are up, as the administrator sees them."""

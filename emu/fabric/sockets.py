@@ -145,18 +145,19 @@ class SocketFabric(LocalFabric):
 
     def reaches(self, lid: int) -> bool:
         """Whether the node with this LID is in another process: packets go there."""
-        return self._role is not None and self._role.way(lid) is not None
+        is_outside = self._role is not None and self._role.way(lid) is not None
+        return is_outside or super().reaches(lid)
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
         """Send a packet to another process; False when its way is congested."""
         way = self._way(int.from_bytes(frame[_DLID], "big"))
-        return way is None or way.send(Kind.PACKET, frame)
+        return way.send(Kind.PACKET, frame) if way else super().transmit(source, frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when packets to this LID may be sent again."""
         way = self._way(lid)
         if way is None:
-            callback()
+            super().when_room(lid, callback)
         else:
             way.when_room(callback)
 

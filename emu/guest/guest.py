@@ -17,6 +17,7 @@ from emu.guest.channel import Channel
 from emu.guest.errors import ChannelClosedError, CommandFailedError, GuestError, GuestHungError
 from emu.guest.job import Job, Sink
 from emu.guest.options import GuestOptions
+from emu.guest.server import RECORD_NAME
 from emu.guest.vm import Vm
 
 logger = logging.getLogger(__name__)
@@ -172,6 +173,16 @@ class Guest:
     def kill_server(self) -> None:
         """Tear the functions out: their server is gone at once, the guest goes on without them."""
         self._machine.kill_server()
+
+    @property
+    def control_socket(self) -> Path:
+        """Where :class:`emu.control.Client` reaches the functions."""
+        return self._machine.control_socket
+
+    @property
+    def record(self) -> Path:
+        """The record of the faults that have fired."""
+        return self.options.record or self.logs / RECORD_NAME
 
     @property
     def is_running(self) -> bool:

@@ -19,6 +19,9 @@ _MAX_CPUS = 64
 class GuestOptions:
     """Choices for one guest; a choice that cannot work raises :class:`LabError` here.
 
+    ``faults`` is a plan by which the functions fail; ``record`` takes what fired, by default a file
+    in the guest's logs when there is a plan.
+
     ``devices`` are handed to the server as they are, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree when it has modules.
     ``probe`` loads the mlx5 driver while booting. ``kernel_arguments`` and ``qemu_arguments`` are
@@ -32,6 +35,8 @@ class GuestOptions:
     devices: tuple[str, ...] = (DEFAULT_DEVICE,)
     share: Path | None = None
     trace: Path | None = None
+    faults: Path | None = None
+    record: Path | None = None
     server_options: tuple[str, ...] = ()
     memory_mib: int = 2048
     cpus: int = 2
@@ -59,6 +64,7 @@ class GuestOptions:
             (self.modules and not self.modules.is_dir(), f"no directory {self.modules}"),
             (self.share and not self.share.is_dir(), f"no directory {self.share} to share"),
             (self.trace and not self.devices, "nothing to trace without a device"),
+            (self.faults and not self.devices, "nothing to fail without a device"),
             (len(self.devices) > _MAX_DEVICES, f"at most {_MAX_DEVICES} devices"),
             (self.memory_mib < _MIN_MEMORY_MIB, f"at least {_MIN_MEMORY_MIB} MiB of memory"),
             (not 1 <= self.cpus <= _MAX_CPUS, f"1 to {_MAX_CPUS} processors"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from emu.control.client import SOCKET_NAME
 from emu.guest.errors import ServerError
 from emu.guest.options import GuestOptions
 from emu.guest.process import stop, tied
@@ -16,6 +19,8 @@ from emu.guest.process import stop, tied
 logger = logging.getLogger(__name__)
 
 READY_TIMEOUT = 60.0
+RECORD_NAME = "faults.jsonl"
+"""The record of a run with faults, in the guest's logs."""
 
 
 class Server:
@@ -31,6 +36,9 @@ class Server:
         directory: Path,
         log: Path | None,
         trace: Path | None = None,
+        faults: Path | None = None,
+        record: Path | None = None,
+        run: Mapping[str, Any] | None = None,
         options: Sequence[str] = (),
         on_end: Callable[[ServerError], None],
     ) -> None:
@@ -44,6 +52,13 @@ class Server:
             self._command += ["--socket", str(socket), "--device", device]
         if trace is not None:
             self._command += ["--trace", str(trace)]
+        for name, path in (("--faults", faults), ("--record", record)):
+            if path is not None:
+                self._command += [name, str(path)]
+        if record is not None:
+            self._command += ["--run", json.dumps(run or {})]
+        self.control = directory / SOCKET_NAME
+        self._command += ["--control", str(self.control)]
         self._command += options
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,6 +76,9 @@ class Server:
             directory=directory,
             log=log,
             trace=options.trace,
+            faults=options.faults,
+            record=options.record or _record_in_logs(options, log),
+            run={"suite": options.suite, "kernel": options.kernel and str(options.kernel)},
             options=options.server_options,
             on_end=on_end,
         )
@@ -118,3 +136,8 @@ class Server:
             lines = self._log.read_text(errors="replace").strip().splitlines()
         said = f": {lines[-1].removeprefix('Error: ')}" if lines else ""
         return f"the device server ended with status {status}{said}"
+
+
+def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:
+    """Where a plan's record goes when nothing else is said."""
+    return log.parent / RECORD_NAME if options.faults is not None and log is not None else None

@@ -85,6 +85,13 @@ class Vm:
             raise GuestError("the guest is not running")
         return self._qmp.execute(command, **arguments)
 
+    @property
+    def control_socket(self) -> Path:
+        """The server's control socket."""
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        return self._server.control
+
     def kill_server(self) -> None:
         """End the server without a chance to clean up; ``on_server_end`` is not called."""
         if self._server is None:

@@ -122,11 +122,16 @@ def octets(data: Buffer) -> str:
     return f"0x{whole[:MOST_BYTES].hex()}... {len(whole)} bytes"
 
 
+def event_layout(event: EventType, sub_type: int) -> Prm | None:
+    """The structure of an event's own data."""
+    if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
+        return _PAGE_FAULTS[sub_type]
+    return _EVENT_DATA.get(event)
+
+
 def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
     """The fields of an event's own data, which may be shorter than the entry has room for."""
-    layout = _EVENT_DATA.get(event)
-    if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
-        layout = _PAGE_FAULTS[sub_type]
+    layout = event_layout(event, sub_type)
     if layout is None:
         return unknown(data)
     return fields(layout.view(bytes(data).ljust(_EVENT_DATA_BYTES, b"\0")))

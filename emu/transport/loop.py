@@ -9,19 +9,32 @@ MMIO read never waits for more than one share.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from struct import Struct
 from types import FrameType
+from typing import Final
 
 from emu.ports import PciFunction
 from emu.transport.base import Transport
 from emu.transport.timers import TimerQueue
 
 logger = logging.getLogger(__name__)
+
+# fcntl(2); Python has no names for them.
+_F_SETOWN_EX: Final = 15
+_F_OWNER_TID: Final = 0
+_OWNER: Final = Struct("@ii")
+
+_QUIET_NS: Final = 200_000_000
+"""How late a quiet reader may be when its signal comes just before the receive call begins, where
+Python notes it and cannot end the call."""
 
 
 class Loop(TimerQueue):
@@ -37,6 +50,10 @@ class Loop(TimerQueue):
         self._functions: list[PciFunction] = []
         self._sole: Transport | None = None
         self._readers: dict[int, Callable[[], None]] = {}
+        self._quiet: set[int] = set()
+        self._nudged = False
+        """A quiet reader may have something."""
+        self._restore_signal: Callable[[], object] | None = None
         self._poll = select.poll()
         self._polled: dict[int, Transport | None] = {}
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -59,9 +76,31 @@ class Loop(TimerQueue):
         self._readers[fd] = callback
         self._choose()
 
+    def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """As :meth:`add_reader`, for a descriptor that seldom has anything: it costs nothing then.
+
+        The kernel tells by a signal when data come (fcntl(2): O_ASYNC), so that the sole transport
+        can go on blocking in its receive call. Signals need the main thread; in another one this is
+        an ordinary reader.
+        """
+        if threading.current_thread() is threading.main_thread():
+            if self._restore_signal is None:
+                previous = signal.signal(signal.SIGIO, self._nudge)
+                self._restore_signal = lambda: signal.signal(signal.SIGIO, previous)
+            self._quiet.add(fd)
+            # To this thread: another one's system call would be interrupted in vain.
+            fcntl.fcntl(fd, _F_SETOWN_EX, _OWNER.pack(_F_OWNER_TID, threading.get_native_id()))
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+            # Something may have come before the signal was asked for.
+            self._nudged = True
+        self.add_reader(fd, callback)
+
     def remove_reader(self, fd: int) -> None:
         """Watch ``fd`` no longer; to be called before it is closed."""
         del self._readers[fd]
+        if fd in self._quiet:
+            self._quiet.discard(fd)
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
         self._choose()
 
     def run(self) -> None:
@@ -76,6 +115,8 @@ class Loop(TimerQueue):
         Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
         and not at all while a function has work left.
         """
+        if self._nudged and self._look():
+            timeout_ns = 0
         self.run_due()
         for function in self._functions:
             if function.run():
@@ -84,6 +125,8 @@ class Loop(TimerQueue):
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
         sole = self._sole
         if sole is not None and sole.connected:
+            if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
+                timeout_ns = _QUIET_NS
             sole.serve(timeout_ns)
         else:
             self._poll_once(timeout_ns)
@@ -118,12 +161,31 @@ class Loop(TimerQueue):
         """Close every transport and the loop's own descriptor."""
         for transport in self._transports:
             transport.close()
+        if self._restore_signal is not None:
+            self._restore_signal()
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
         """Whether one transport is all there is to wait for, besides our own wake-up."""
-        alone = len(self._transports) == 1 and len(self._readers) == 1
+        alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
+
+    def _nudge(self, _signum: int, _frame: FrameType | None) -> None:
+        self._nudged = True
+        if self._sole is not None:
+            self._sole.wake()
+
+    def _look(self) -> bool:
+        """Call the quiet readers that have something; False when none has."""
+        self._nudged = False
+        ready = select.poll()
+        for fd in self._quiet:
+            ready.register(fd, select.POLLIN)
+        for fd, events in ready.poll(0):
+            # The signal comes once for all that is there: look again until there is nothing.
+            self._nudged = True
+            self._read(fd, events)
+        return self._nudged
 
     def _poll_once(self, timeout_ns: int | None) -> None:
         wanted: dict[int, Transport | None] = dict.fromkeys(self._readers)

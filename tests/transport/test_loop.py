@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -280,3 +281,37 @@ def test_an_idle_loop_uses_no_cpu(served, loop):
     loop.run()
     assert loop.now_ns() - before >= 300 * MS
     assert served.function.runs < 50
+
+
+def test_quiet_reader_beside_the_sole_transport(served, loop):
+    """It is called although the loop blocks in the transport's receive, and not after removal."""
+    loop.add_transport(served.transport)
+    reader, writer = os.pipe()
+    taken = []
+    end, other = socket.socketpair()
+    end.setblocking(False)
+
+    def take():
+        taken.append(end.recv(1))
+        if len(taken) == 3:
+            loop.remove_reader(end.fileno())
+            os.write(writer, b".")
+
+    loop.add_quiet_reader(end.fileno(), take)
+
+    def work():
+        client = VfioClient(served.path)
+        client.negotiate()
+        assert client.read(0, 64, 4) == bytes(4)
+        other.sendall(b"abc")
+        assert os.read(reader, 1) == b"."
+        assert client.read(0, 64, 4) == bytes(4)
+        other.sendall(b"d")
+        client.close()
+
+    run_with(loop, work)
+    assert b"".join(taken) == b"abc"
+    for fd in (reader, writer):
+        os.close(fd)
+    end.close()
+    other.close()

@@ -48,7 +48,7 @@ def test_each_function_has_a_socket(start, tmp_path):
     assert (tmp_path / "words").read_text().split() == [
         *("--socket", str(server.sockets[0]), "--device", "connectx6"),
         *("--socket", str(server.sockets[1]), "--device", "connectx7"),
-        *("--trace", str(trace), "--transport", "x"),
+        *("--trace", str(trace), "--control", str(tmp_path / "control"), "--transport", "x"),
     ]
     server.stop()
     assert not ended.is_set()

@@ -1,0 +1,104 @@
+"""``mlx5emu fault``: the rules of a server that runs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.commands._control import connect, console, control_option
+from emu.user_error import UserError
+
+
+@click.group()
+def fault() -> None:
+    """Make the functions of a running guest fail, and see what has failed.
+
+    Plans and rules are described in examples/faults/README.md.
+    """
+
+
+@fault.command()
+@control_option
+@click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
+def add(words: tuple[str, ...], control: Path | None) -> None:
+    """Add a rule: mlx5emu fault add point=cmd action=fail match.op=CREATE_CQ times=1"""
+    table = rule_of(words)
+    with connect(control) as client:
+        click.echo(client.add(table))
+
+
+@fault.command("list")
+@control_option
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+def list_(control: Path | None, as_json: bool) -> None:
+    """Show the rules, how many events each has matched and how often it has fired."""
+    with connect(control) as client:
+        rules = client.rules()
+    if as_json:
+        click.echo(json.dumps(rules, indent=1))
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("rule", "point", "action", "matched", "fired"):
+        table.add_column(name)
+    for rule in rules:
+        met = sum(count["met"] for count in rule["counts"])
+        fired = sum(count["fired"] for count in rule["counts"])
+        about = rule["rule"]
+        table.add_row(rule["name"], about["point"], about["action"], str(met), str(fired))
+    console().print(table)
+
+
+@fault.command()
+@control_option
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--all", "all_rules", is_flag=True, help="Every rule.")
+def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> None:
+    """Take rules away; what they have begun ends."""
+    if bool(names) == all_rules:
+        raise click.UsageError("the names of rules, or --all")
+    with connect(control) as client:
+        if all_rules:
+            client.clear()
+        for name in names:
+            client.remove(name)
+
+
+@fault.command()
+@control_option
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def load(plan: Path, control: Path | None) -> None:
+    """Replace all rules by those of PLAN."""
+    from emu.fault_session import read_plan
+
+    read_plan(plan)  # its mistakes, with the file's name
+    with connect(control) as client:
+        count = client.load_plan(plan.read_text())
+    click.echo(f"{count} rules")
+
+
+def rule_of(words: tuple[str, ...]) -> dict[str, Any]:
+    """The rule that words like ``match.op=CREATE_CQ`` describe; a value is TOML, or plain text."""
+    lines = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UserError(f"{word!r} is no KEY=VALUE")
+        lines.append(_line(key, value))
+    try:
+        return tomllib.loads("\n".join(lines))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"these words are no rule: {error}") from None
+
+
+def _line(key: str, value: str) -> str:
+    plain = f"{key} = {value}"
+    try:
+        tomllib.loads(plain)
+    except tomllib.TOMLDecodeError:
+        return f"{key} = {json.dumps(value)}"
+    return plain

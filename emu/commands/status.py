@@ -1,0 +1,68 @@
+"""``mlx5emu status``: the functions of a server that runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.commands._control import connect, console, control_option
+
+_SECOND_NS = 1e9
+_COUNTS = (
+    "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
+    "received_bytes",
+)  # fmt: skip
+
+
+@click.command()
+@control_option
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="How long --rate looks.",
+)
+def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> None:
+    """Show state, port and counts of the functions of a running guest or server."""
+    with connect(control) as client:
+        told = client.status()
+        if rate:
+            time.sleep(interval)
+            told = rates(told, client.status())
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("", "model", "state", "lid", "link", "faults", *_COUNTS):
+        table.add_column(name.replace("_", " "), justify="right" if name in _COUNTS else "left")
+    for one in told["functions"]:
+        counts = [f"{one['counts'][name]:,.0f}" for name in _COUNTS]
+        words = (str(one[name]) for name in ("function", "model", "state", "lid", "link", "faults"))
+        table.add_row(*words, *counts)
+    console().print(table)
+
+
+def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The counts as numbers per second between two answers.
+
+    Counts of objects that have gone in between make none below zero.
+    """
+    seconds = (after["t_ns"] - before["t_ns"]) / _SECOND_NS
+    functions = []
+    for one, other in zip(before["functions"], after["functions"]):
+        counts = {
+            name: round(max(count - one["counts"][name], 0) / seconds, 1)
+            for name, count in other["counts"].items()
+        }
+        functions.append({**other, "counts": counts})
+    return {**after, "functions": functions, "seconds": round(seconds, 3)}

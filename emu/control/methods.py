@@ -1,0 +1,100 @@
+"""What the methods of the control protocol do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emu.control import views
+from emu.control.server import Method, RequestError
+from emu.fault_options import Faults
+from emu.function import Function
+from emu.ports import Clock
+
+DEFAULT_LIMIT = 1000
+MOST_LIMIT = 20_000
+
+
+def methods(functions: Sequence[Function], clock: Clock, faults: Faults) -> Mapping[str, Method]:
+    """The methods, by name."""
+    control = _Methods(functions, clock, faults)
+    return {
+        "status": control.status,
+        "objects": control.objects,
+        "fault.list": control.fault_list,
+        "fault.add": control.fault_add,
+        "fault.remove": control.fault_remove,
+        "fault.load": control.fault_load,
+    }
+
+
+class _Methods:
+    def __init__(self, functions: Sequence[Function], clock: Clock, faults: Faults) -> None:
+        self._functions = functions
+        self._clock = clock
+        self._faults = faults
+
+    def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        told = [views.status(function, index) for index, function in enumerate(self._functions)]
+        return {"t_ns": self._clock.now_ns(), "functions": told}
+
+    def objects(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params, "function", "kind", "limit")
+        index, kind = params.get("function"), params.get("kind")
+        limit = params.get("limit", DEFAULT_LIMIT)
+        count = len(self._functions)
+        if index is not None and (type(index) is not int or not 0 <= index < count):
+            raise RequestError(f"function is a number below {count}")
+        if type(limit) is not int or not 0 <= limit <= MOST_LIMIT:
+            raise RequestError(f"limit is a number up to {MOST_LIMIT}")
+        known = views.kinds(self._functions[0])
+        if kind is not None and kind not in known:
+            raise RequestError(f"kind is one of {', '.join(known)}")
+        return {
+            "functions": [
+                {"function": number, "objects": views.objects(function, kind, limit)}
+                for number, function in enumerate(self._functions)
+                if index in (None, number)
+            ]
+        }
+
+    def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        return {"rules": self._faults.listing()}
+
+    def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        from emu.faults.text import rule_from_table
+
+        _only(params, "rule")
+        try:
+            return {"name": self._faults.wanted().add(rule_from_table(params.get("rule")))}
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+
+    def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params, "name")
+        if not self._faults.wanted().remove(str(params.get("name"))):
+            raise RequestError(f"no rule {params.get('name')!r}")
+        return {}
+
+    def fault_load(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        from emu.faults.text import PlanError, load
+
+        _only(params, "plan")
+        text = params.get("plan", "")
+        if not isinstance(text, str):
+            raise RequestError("plan is the text of a plan")
+        try:
+            plan = load(text)
+        except PlanError as error:
+            raise RequestError(str(error)) from None
+        self._faults.wanted().load(plan)
+        return {"rules": len(plan.rule)}
+
+
+def _only(params: Mapping[str, Any], *names: str) -> None:
+    """Refuse a parameter that the method does not have."""
+    for name in params:
+        if name not in names:
+            raise RequestError(f"no parameter {name!r}; there are {', '.join(names) or 'none'}")

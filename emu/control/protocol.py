@@ -1,0 +1,61 @@
+"""The control protocol: JSON objects, one on a line, over a Unix stream socket of mode 0600.
+
+The server speaks first: ``{"mlx5emu": VERSION, "protocol": 1, "methods": [...]}``. Then it answers
+each request, in their order. A request is ``{"id": ANY, "method": NAME, "params": {...}}``, where
+``id`` and ``params`` may be missing; the answer has the same ``id`` and either ``result`` or
+``error``, which is ``{"message": TEXT}``. A line that is no request gets an error without an id and
+ends the connection. Lines are at most 256 KiB from a client and 16 MiB from the server. A change
+of a method's meaning raises ``protocol``; new methods, parameters and keys of results do not.
+
+============ =================================== ==================================================
+method       params                              result
+============ =================================== ==================================================
+status                                           ``functions``: state, port and counts of each;
+                                                 ``t_ns``: the server's monotonic clock
+objects      function, kind, limit (all may be   by kind: ``total`` and ``items``; by default every
+             missing)                            kind, 1000 of each
+fault.list                                       ``rules``: each with what it has met and fired
+fault.add    rule: as in a plan                  ``name``: what the rule is called
+fault.remove name                                {}
+fault.load   plan: the text of one (TOML); none  ``rules``: how many there are now
+             takes all rules away
+============ =================================== ==================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+VERSION: Final = 1
+MOST_REQUEST: Final = 256 << 10
+MOST_ANSWER: Final = 16 << 20
+
+
+class MessageError(ValueError):
+    """Bytes that are no message of the protocol."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """A message's line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The message in a line. Raises :class:`MessageError`."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise MessageError("a line that is no JSON") from None
+    if not isinstance(message, dict):
+        raise MessageError("a line that is no JSON object")
+    return message
+
+
+def request(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Method and parameters of a request. Raises :class:`MessageError`."""
+    method, params = message.get("method"), message.get("params", {})
+    if not isinstance(method, str) or not isinstance(params, dict):
+        raise MessageError("a request has a method and an object of params")
+    return method, params

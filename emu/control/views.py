@@ -1,0 +1,127 @@
+"""What a server tells about its functions: their state, counts and objects, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from emu.function import Function
+from emu.objects import Cq, Eq, Mkey, Qp, Srq
+from emu.resources import Object
+from layouts.enums import AccessMode, QpType
+from layouts.wqe import KLM
+
+MOST_CHILDREN = 64
+"""Entries of an indirect key that are told."""
+
+
+def status(function: Function, index: int) -> dict[str, Any]:
+    """State, port and counts of one function."""
+    hca = function.hca
+    port, faults = hca.port, hca.faults
+    return {
+        "function": index,
+        "model": function.model.name,
+        "state": hca.state.name,
+        "guid": f"{port.guid:#018x}",
+        "lid": port.lid,
+        "link": port.state.name,
+        "internal_errors": hca.internal_errors,
+        "faults": len(faults.states) if faults is not None else 0,
+        "counts": {
+            "commands": hca.cmdif.executed,
+            "completions": sum(cq.pi for cq in hca.cqs),
+            "events": sum(eq.pi for eq in hca.eqs),
+            "sent_packets": sum(cast.packets for cast in port.transmitted),
+            "sent_bytes": sum(cast.octets for cast in port.transmitted),
+            "received_packets": sum(cast.packets for cast in port.received),
+            "received_bytes": sum(cast.octets for cast in port.received),
+        },
+        "objects": {table.kind: len(table) for table in hca.tables},
+    }
+
+
+def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
+    """The objects of one function by kind, ``limit`` of each at most."""
+    return {
+        table.kind: {
+            "total": len(table),
+            "items": [_item(function, item) for item in islice(table, limit)],
+        }
+        for table in function.hca.tables
+        if kind is None or table.kind == kind
+    }
+
+
+def kinds(function: Function) -> list[str]:
+    """The kinds of objects that there are."""
+    return [table.kind for table in function.hca.tables]
+
+
+def _item(function: Function, item: Object) -> dict[str, Any]:
+    about = {"handle": item.handle, "refs": item.refs}
+    describe = _DESCRIBE.get(type(item))
+    return about | describe(function, item) if describe is not None else about
+
+
+def _qp(_function: Function, qp: Qp) -> dict[str, Any]:
+    return {
+        "service": QpType(qp.st).name, "state": qp.state.name, "remote_qpn": qp.remote_qpn,
+        "remote_lid": qp.rlid, "scq": qp.scq.handle if qp.scq else None,
+        "rcq": qp.rcq.handle if qp.rcq else None, "srq": qp.srq.handle if qp.srq else None,
+        "psn": qp.psn, "epsn": qp.epsn, "retries": qp.retries, "rnr_retries": qp.rnr_retries,
+        "packets": qp.link is not None,
+    }  # fmt: skip
+
+
+def _cq(_function: Function, cq: Cq) -> dict[str, Any]:
+    return {
+        "entries": cq.entries, "pi": cq.pi, "ci": cq.ci, "eqn": cq.eq.handle,
+        "status": cq.status.name, "notification": cq.notification.name,
+    }  # fmt: skip
+
+
+def _eq(_function: Function, eq: Eq) -> dict[str, Any]:
+    return {
+        "entries": 1 << eq.log_size, "pi": eq.pi, "ci": eq.ci, "vector": eq.vector,
+        "armed": eq.armed, "overruns": eq.overruns,
+    }  # fmt: skip
+
+
+def _srq(_function: Function, srq: Srq) -> dict[str, Any]:
+    return {"form": srq.form.value, "pd": srq.pd.handle, "in_error": srq.is_in_error}
+
+
+def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
+    about = {
+        "key": mkey.key, "mode": AccessMode(mkey.mode).name, "pd": mkey.pd.handle,
+        "start": mkey.start, "bytes": mkey.end - mkey.start, "rights": _rights(mkey.rights),
+        "free": mkey.free,
+    }  # fmt: skip
+    if mkey.mode in (AccessMode.KLMS, AccessMode.KSM):
+        about["below"] = list(islice(_below(function, mkey), MOST_CHILDREN))
+    return about
+
+
+def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
+    """The keys that an indirect key leads to."""
+    whole = len(mkey.xlt) // KLM.size * KLM.size
+    for count, key, va in KLM.iter_unpack(bytes(mkey.xlt[:whole])):
+        if key or count:
+            lives = function.hca.mkeys.get(key >> 8) is not None
+            yield {"key": key, "bytes": count, "va": va, "exists": lives}
+
+
+def _rights(rights: int) -> str:
+    names = ("lr", "lw", "rr", "rw", "a")
+    return " ".join(name for bit, name in enumerate(names) if rights >> bit & 1)
+
+
+_DESCRIBE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
+    Qp: _qp,
+    Cq: _cq,
+    Eq: _eq,
+    Srq: _srq,
+    Mkey: _mkey,
+}

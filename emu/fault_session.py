@@ -1,0 +1,153 @@
+"""The faults of a server: the rules at all its functions, and the record of what fired."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from emu.fault_options import FaultOptions
+from emu.faults import record
+from emu.faults.injector import Injector
+from emu.faults.plan import Plan, Rule
+from emu.faults.record import Fired
+from emu.faults.text import PlanError, load
+from emu.function import Function
+from emu.trace_file import TraceFile
+from emu.user_error import UserError
+from emu.version import version
+
+log = logging.getLogger(__name__)
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. Raises UserError, with the place of every mistake."""
+    try:
+        plan = load(path.read_text(), str(path))
+    except (PlanError, UnicodeDecodeError) as error:
+        raise UserError(str(error)) from None
+    return plan if plan.name else plan.model_copy(update={"name": path.stem})
+
+
+class RecordFile:
+    """The file of a record. Its first failure ends it with a line in the log; the run goes on."""
+
+    def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
+        """Raises OSError when the file cannot be made."""
+        self.path = path
+        self._file: TraceFile | None = TraceFile(path)
+        self.write(record.line(head))
+
+    def write(self, line: str) -> None:
+        """Add a line, if it can be."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(line)
+        except OSError as error:
+            log.warning("the record %s ends here, the run goes on: %s", self.path, error)
+            self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class FaultSession:
+    """The rules of one server."""
+
+    def __init__(
+        self,
+        functions: Sequence[Function],
+        options: FaultOptions,
+    ) -> None:
+        """Raises UserError for a plan that is none, and OSError when there can be no record."""
+        plan = read_plan(options.plan) if options.plan is not None else None
+        self._seed = plan.seed if plan is not None else 0
+        self._added = 0
+        self._record: RecordFile | None = None
+        if options.record is not None:
+            head = record.head(plan or Plan(), _versions(), options.devices, options.run)
+            self._record = RecordFile(options.record, head)
+        self._injectors = [
+            Injector(function, index, self._note) for index, function in enumerate(functions)
+        ]
+        for function, injector in zip(functions, self._injectors):
+            function.use_faults(injector)
+            if plan is not None:
+                injector.start(plan)
+
+    def close(self) -> None:
+        """Take all rules away and close the record."""
+        for injector in self._injectors:
+            injector.clear()
+        if self._record is not None:
+            self._record.close()
+
+    def load(self, plan: Plan) -> None:
+        """Replace all rules."""
+        for name in [rule["name"] for rule in self.listing()]:
+            self._tell({"removed": name})
+        self._seed = plan.seed
+        for rule in plan.rule:
+            self._tell({"added": rule.to_table(), "seed": plan.seed})
+        for injector in self._injectors:
+            injector.load(plan)
+
+    def add(self, rule: Rule) -> str:
+        """Add a rule; its name. Raises ValueError when another rule has that name."""
+        taken = {one["name"] for one in self.listing()}
+        if not rule.name:
+            self._added += 1
+            while f"added-{self._added}" in taken:
+                self._added += 1
+            rule = rule.model_copy(update={"name": f"added-{self._added}"})
+        if rule.name in taken:
+            raise ValueError(f"there is a rule {rule.name!r} already")
+        self._tell({"added": rule.to_table(), "seed": self._seed})
+        for injector in self._injectors:
+            injector.add([rule], self._seed)
+        name: str = rule.name
+        return name
+
+    def remove(self, name: str) -> bool:
+        """Take a rule away; False when there is none of that name."""
+        found = [injector.remove(name) for injector in self._injectors]
+        if any(found):
+            self._tell({"removed": name})
+        return any(found)
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Every rule, with what it has met and fired at each function."""
+        rules: dict[str, dict[str, Any]] = {}
+        for injector in self._injectors:
+            for state in injector.states:
+                told = rules.setdefault(
+                    state.rule.name,
+                    {"name": state.rule.name, "rule": state.rule.to_table(), "counts": []},
+                )
+                counts = {"function": injector.index, "met": state.met, "fired": state.fired}
+                told["counts"].append(counts)
+        return list(rules.values())
+
+    def _note(self, fired: Fired) -> None:
+        if self._record is not None:
+            self._record.write(fired.to_line())
+
+    def _tell(self, change: Mapping[str, Any]) -> None:
+        if self._record is not None:
+            self._record.write(record.line(change))
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "mlx5emu": version(),
+        "python": platform.python_version(),
+        "pydantic": pydantic.VERSION,
+    }

@@ -1,0 +1,58 @@
+"""Whether a rule fires, in the words of the kernel's Documentation/fault-injection.
+
+A pure function of the plan's seed, the rule and how many events the rule has met: no state of a
+random generator, and no time, can make two runs differ.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from emu.faults.event import Event
+from emu.faults.plan import Rule
+
+_DICE = 1 << 64
+
+
+def percent(seed: int, name: str, number: int) -> float:
+    """The dice of one event, from 0 up to 100 exclusively."""
+    thrown = blake2b(f"{seed}/{name}/{number}".encode(), digest_size=8).digest()
+    return int.from_bytes(thrown, "big") * 100 / _DICE
+
+
+class RuleState:
+    """A rule that is loaded, and what it has met so far at one function."""
+
+    __slots__ = ("_index", "fired", "met", "rule", "seed")
+
+    def __init__(self, rule: Rule, seed: int) -> None:
+        self.rule = rule
+        self.seed = seed
+        self.met = 0
+        """Matching events so far."""
+        self.fired = 0
+        self._index = frozenset(rule.index) if rule.index is not None else None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has fired as often as it may."""
+        return 0 <= self.rule.times <= self.fired
+
+    def fires(self, event: Event, *, is_settled: bool = False) -> bool:
+        """Count the event if it matches, and decide; what another rule has settled only counts."""
+        rule = self.rule
+        if rule.match and not event.agrees(rule.match):
+            return False
+        self.met += 1
+        number = self.met
+        if (
+            number <= rule.space
+            or (number - rule.space) % rule.interval
+            or (self._index is not None and number not in self._index)
+            or is_settled
+            or self.is_spent
+            or percent(self.seed, rule.name, number) >= rule.probability
+        ):
+            return False
+        self.fired += 1
+        return True

@@ -1,0 +1,211 @@
+"""The rules that are loaded at one function, and what they are asked.
+
+``hca.faults`` is None while there are no rules, so a device without a plan pays one attribute test
+at a point. With rules it is the function's :class:`Injector`, whose parts stand at the points.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from emu.faults.commands import CommandPoint
+from emu.faults.completions import CompletionPoint, RequestPoint
+from emu.faults.decision import RuleState
+from emu.faults.effects import Effects
+from emu.faults.event import Event
+from emu.faults.events import EventPoint, FaultyInterrupts
+from emu.faults.memory import MemoryTap
+from emu.faults.plan import Plan, Rule
+from emu.faults.record import Fired
+from emu.faults.registers import DoorbellPoint, RegisterPoint
+from emu.faults.vocabulary import EFFECTS, Point
+from emu.faults.wire import FaultyWire, PacketPoint
+from emu.ports import DmaError
+
+if TYPE_CHECKING:
+    from emu.function import Function
+    from emu.hca import Hca
+
+log = logging.getLogger(__name__)
+
+MOST_DELAYED = 10_000
+"""Events that may be held back at a time; the next one is not delayed."""
+
+
+class Injector:
+    """Makes one function fail as its rules say."""
+
+    def __init__(
+        self, function: Function, index: int = 0, sink: Callable[[Fired], None] | None = None
+    ) -> None:
+        """``sink`` takes each fault that fires; ``index`` counts the functions of a run."""
+        self.function = function
+        self.index = index
+        self._sink = sink
+        self.states: list[RuleState] = []
+        self._by_point: dict[Point, list[RuleState]] = {}
+        self._delayed = 0
+        self._is_inside = False
+        self.effects = Effects(self)
+        self.commands = CommandPoint(self)
+        self.events = EventPoint(self)
+        self.completions = CompletionPoint(self)
+        self.requests = RequestPoint(self)
+        self.doorbells = DoorbellPoint(self)
+        self.registers = RegisterPoint(self)
+        self.packets = PacketPoint(self)
+        self._tap = MemoryTap(self)
+
+    @property
+    def hca(self) -> Hca:
+        """The function's state between two resets."""
+        return self.function.hca
+
+    # -- rules
+
+    def start(self, plan: Plan) -> None:
+        """A plan that is there before the driver: the function's power-on counts, too."""
+        self.load(plan)
+        self.at(Event(Point.POWER_ON, {"cause": "start"}))
+
+    def load(self, plan: Plan) -> None:
+        """Replace all rules by those of a plan."""
+        self.clear()
+        self.add(plan.rule, plan.seed)
+
+    def add(self, rules: Iterable[Rule], seed: int) -> None:
+        """Add rules, each of a name that no other has."""
+        taken = {state.rule.name for state in self.states}
+        added = []
+        for rule in rules:
+            if rule.name in taken:
+                raise ValueError(f"there is a rule {rule.name!r} already")
+            taken.add(rule.name)
+            if rule.function in (None, self.index):
+                added.append(RuleState(rule, seed))
+        self.states += added
+        self._sort()
+        loaded = Event(Point.LOAD, {})
+        for state in added:
+            if state.rule.point is Point.LOAD and state.fires(loaded):
+                self._strike(state, loaded)
+
+    def remove(self, name: str) -> bool:
+        """Take a rule away and end what it has begun; False when there is none of that name."""
+        found = [state for state in self.states if state.rule.name == name]
+        self.states = [state for state in self.states if state not in found]
+        for state in found:
+            self.effects.end(state.rule)
+        self._sort()
+        return bool(found)
+
+    def clear(self) -> None:
+        """Take all rules away."""
+        for state in list(self.states):
+            self.remove(state.rule.name)
+
+    def _sort(self) -> None:
+        self._by_point = {}
+        for state in self.states:
+            self._by_point.setdefault(state.rule.point, []).append(state)
+        self.attach()
+
+    # -- the device
+
+    def power_on(self, cause: str) -> None:
+        """The function has a new Hca."""
+        self.effects.forget()
+        self.events.forget()
+        self.packets.forget()
+        self.attach()
+        if self.states:
+            self.at(Event(Point.POWER_ON, {"cause": cause}))
+
+    def attach(self) -> None:
+        """Stand at the points that rules are about, and at no others."""
+        hca = self.hca
+        if not self.states and not self.effects.is_any:
+            hca.faults = None
+            hca.interrupts = self.function.interrupts
+            hca.wire = self.function.wire
+            self._tap.remove()
+            return
+        hca.faults = self
+        wants = self._by_point.keys()
+        is_irq = Point.IRQ in wants
+        hca.interrupts = (
+            FaultyInterrupts(self, self.function.interrupts) if is_irq else self.function.interrupts
+        )
+        hca.wire = (
+            FaultyWire(self, self.function.wire) if self.wants_packets else self.function.wire
+        )
+        self._tap.set(wanted=bool({Point.DMA_READ, Point.DMA_WRITE} & wants))
+
+    @property
+    def wants_packets(self) -> bool:
+        """Whether rules are about packets: then messages inside the process become some, too."""
+        return Point.PKT_TX in self._by_point or Point.PKT_RX in self._by_point
+
+    def wants(self, point: Point) -> bool:
+        """Whether any rule is about a point."""
+        return point in self._by_point
+
+    # -- events
+
+    def at(self, event: Event) -> Rule | None:
+        """Show an event to the rules of its point; the one that decides about it, if any.
+
+        Effects on the device happen here. What they cause themselves is shown to no rule.
+        """
+        if self._is_inside:
+            return None
+        verdict: Rule | None = None
+        for state in self._by_point.get(event.point, ()):
+            is_effect = state.rule.action in EFFECTS
+            if state.fires(event, is_settled=verdict is not None and not is_effect):
+                self._strike(state, event)
+                if not is_effect:
+                    verdict = state.rule
+        return verdict
+
+    def _strike(self, state: RuleState, event: Event) -> None:
+        rule = state.rule
+        log.info("fault %s: %s at %s %s", rule.name, rule.action, event.point, event.summary())
+        if self._sink is not None:
+            fired = Fired(
+                self.index, rule.name, state.met, event.point, rule.action, event.summary()
+            )
+            self._sink(fired)
+        if rule.action in EFFECTS:
+            self._is_inside = True
+            try:
+                self.effects.apply(rule)
+            finally:
+                self._is_inside = False
+
+    def later(self, ms: float, call: Callable[[], object]) -> None:
+        """Do something after ``ms`` of the device's time, unless the function is reset before."""
+        hca = self.hca
+        if self._delayed >= MOST_DELAYED:
+            log.warning("%d events are held back: the next one is not", self._delayed)
+            ms = 0
+
+        def go() -> None:
+            self._delayed -= 1
+            if self.function.hca is hca:
+                self.guarded(call)
+
+        self._delayed += 1
+        hca.clock.call_later(int(ms * 1_000_000), go)
+
+    def guarded(self, call: Callable[[], object]) -> None:
+        """Do what nobody waits for: a mistake in it must not end the loop."""
+        try:
+            call()
+        except DmaError as error:
+            log.warning("%s: too late for it: %s", self.function.model.name, error)
+        except Exception:
+            log.exception("%s: a fault of our own", self.function.model.name)
+            self.hca.internal_errors += 1

@@ -1,0 +1,166 @@
+"""Plans as TOML: read with the place of every mistake, and written."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from emu.faults.plan import Plan, Rule
+
+MOST_BYTES = 1 << 20
+_HEADER = re.compile(r"^\s*\[{1,2}\s*([^\]]*?)\s*\]{1,2}")
+_KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+?)\s*=")
+_MOST_SHOWN = 20
+_LONGEST_VALUE = 60
+
+
+class PlanError(ValueError):
+    """A plan that cannot be used; each line of the text names a place, a key and what is wrong."""
+
+
+def load(text: str, source: str = "plan") -> Plan:
+    """The plan in a TOML text. Raises :class:`PlanError`; ``source`` is the file's name in it."""
+    if len(text) > MOST_BYTES:
+        raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise PlanError(f"{source}: no TOML: {error or 'too deep'}") from None
+    return from_table(table, source, _Lines(text))
+
+
+def from_table(table: Any, source: str = "plan", lines: _Lines | None = None) -> Plan:
+    """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
+    return _named(_checked(table, source, lines))
+
+
+def _checked(table: Any, source: str, lines: _Lines | None = None) -> Plan:
+    found = list(_mistakes(table))
+    if found:
+        shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
+        if len(found) > _MOST_SHOWN:
+            shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
+        raise PlanError("\n".join(shown))
+    plan: Plan = Plan.model_validate(table)
+    return plan
+
+
+def rule_from_table(table: Any, source: str = "rule") -> Rule:
+    """One rule, which may have no name. Raises :class:`PlanError`."""
+    try:
+        rule: Rule = _checked({"rule": [table]}, source).rule[0]
+    except PlanError as error:
+        raise PlanError(str(error).replace("rule[1].", "").replace("rule[1]", "")) from None
+    return rule
+
+
+def dump(plan: Plan) -> str:
+    """The plan as TOML."""
+    text: str = tomli_w.dumps(plan.to_table())
+    return text
+
+
+def _named(plan: Plan) -> Plan:
+    """Every rule has a name: its own, or its number."""
+    rules = [
+        rule if rule.name else rule.model_copy(update={"name": f"rule-{number}"})
+        for number, rule in enumerate(plan.rule, 1)
+    ]
+    named: Plan = plan.model_copy(update={"rule": rules})
+    return named
+
+
+Where = tuple[str | int, ...]
+
+
+def _mistakes(table: Any) -> Iterator[tuple[Where, str]]:
+    if not isinstance(table, Mapping):
+        yield (), "a plan is a table"
+        return
+    try:
+        plan = Plan.model_validate(table)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            yield _key(detail["loc"]), _explained(detail)
+        return
+    taken: set[str] = set()
+    for number, rule in enumerate(plan.rule):
+        for key, why in rule.problems():
+            yield ("rule", number, key), why
+        if rule.name in taken:
+            yield ("rule", number, "name"), f"{rule.name!r} is the name of another rule"
+        taken |= {rule.name} - {""}
+
+
+def _key(loc: tuple[str | int, ...]) -> Where:
+    """The part of a pydantic location that stands in the text: no names of types."""
+    return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
+
+
+def _explained(detail: Any) -> str:
+    kind, said = detail["type"], detail["msg"]
+    if kind == "extra_forbidden":
+        return "no such key"
+    if kind == "missing":
+        return "missing"
+    given = repr(detail.get("input"))
+    if len(given) > _LONGEST_VALUE:
+        given = given[:_LONGEST_VALUE] + "..."
+    return f"{said[0].lower()}{said[1:]}, not {given}"
+
+
+def _place(source: str, lines: _Lines | None, where: Where) -> str:
+    names: list[str] = []
+    for part in where:
+        if isinstance(part, int) and names:
+            names[-1] += f"[{part + 1}]"
+        else:
+            names.append(str(part))
+    line = lines.of(where) if lines is not None else 0
+    place = f"{source}:{line}" if line else source
+    return ": ".join([place, ".".join(names)] if names else [place])
+
+
+class _Lines:
+    """Where the keys of a TOML text stand; tables in tables are found by their first header."""
+
+    def __init__(self, text: str) -> None:
+        self._at: dict[tuple[str, int, str], int] = {}
+        table = ("", 0)
+        counts: dict[str, int] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if header := _HEADER.match(line):
+                name = header[1].partition(".")[0]
+                if line.lstrip().startswith("[["):
+                    counts[name] = counts.get(name, -1) + 1
+                table = (name, max(counts.get(name, 0), 0))
+                self._at.setdefault((*table, ""), number)
+                self._at.setdefault((*table, header[1].partition(".")[2]), number)
+            elif key := _KEY.match(line):
+                whole = key[1].replace('"', "").replace("'", "")
+                for prefix in _prefixes(whole):
+                    self._at.setdefault((*table, prefix), number)
+
+    def of(self, where: Where) -> int:
+        """The line of a place, or of the table that holds it; 0 when it is not known."""
+        if len(where) > 1 and isinstance(where[1], int):
+            table, rest = (str(where[0]), where[1]), where[2:]
+        elif len(where) > 1:
+            table, rest = (str(where[0]), 0), where[1:]
+        else:
+            table, rest = ("", 0), where
+        key = ".".join(str(part) for part in rest)
+        for prefix in reversed(list(_prefixes(key))):
+            if (line := self._at.get((*table, prefix))) is not None:
+                return line
+        return self._at.get((*table, ""), 0)
+
+
+def _prefixes(key: str) -> Iterator[str]:
+    parts = key.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -1,0 +1,82 @@
+"""Records of faults, the plans that replay them, and the search for a smallest one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pydantic")
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.faults import record
+from emu.faults.ddmin import ddmin
+from emu.faults.record import Fired, RecordError
+from emu.faults.text import load
+
+PLAN = load(
+    '[[rule]]\nname="a"\npoint="irq"\naction="drop"\nprobability=30\n'
+    '[[rule]]\nname="b"\npoint="eqe"\naction="drop"\n'
+)
+HEAD = record.line(record.head(PLAN, {"mlx5emu": "1"}, ["connectx6"], {"suite": "trixie"}))
+
+
+def text(*fired):
+    return HEAD + "".join(one.to_line() for one in fired)
+
+
+def test_a_record_and_its_replay():
+    read = record.read(text(Fired(0, "a", 4, "irq", "drop"), Fired(0, "a", 9, "irq", "drop")))
+    assert read.plan == PLAN
+    assert read.head["devices"] == ["connectx6"]
+    (rule,) = read.replayed().rule
+    assert (rule.name, rule.index, rule.probability) == ("a", [4, 9], 100)
+    (rule,) = read.replayed([(0, "a", 9)]).rule
+    assert rule.index == [9]
+    assert read.replayed([]).rule == []
+
+
+def test_rules_of_two_functions_stay_apart():
+    fired = Fired(0, "b", 1, "eqe", "drop"), Fired(1, "b", 2, "eqe", "drop")
+    one, two = record.read(text(*fired)).replayed().rule
+    assert (one.function, one.index, two.function, two.index) == (0, [1], 1, [2])
+    assert one.name != two.name
+
+
+def test_a_cut_last_line_is_left_out_and_changes_are_counted():
+    whole = text(Fired(0, "a", 4, "irq", "drop")) + record.line({"added": {}})
+    read = record.read(whole + '{"function":0,"ru')
+    assert (len(read.fired), read.added) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "broken", ["", "x\n", "{}\n", '{"record":2}\n', '{"record":1,"plan":{"rule":[{}]}}\n',
+               HEAD + "[]\n", HEAD + '{"rule":1}\n'],
+)  # fmt: skip
+def test_what_is_no_record(broken):
+    with pytest.raises(RecordError, match="record"):
+        record.read(broken)
+
+
+@given(st.text())
+def test_any_text_is_a_record_or_a_record_error(anything):
+    with pytest.raises(RecordError):
+        record.read(anything)
+
+
+@given(st.integers(1, 40), st.data())
+def test_ddmin_finds_what_matters(count, data):
+    items = list(range(count))
+    matters = set(data.draw(st.lists(st.sampled_from(items), min_size=1, max_size=3)))
+    asked = []
+
+    def fails(chosen):
+        assert chosen not in asked
+        asked.append(chosen)
+        return matters <= set(chosen)
+
+    assert ddmin(items, fails) == sorted(matters)
+
+
+def test_ddmin_when_nothing_matters():
+    assert ddmin([1, 2, 3], lambda _: True) == []
+    assert ddmin([], lambda _: True) == []
