@@ -188,7 +188,9 @@ class CommandInterface:
             self._dispatch(request, command)
         except CmdError as refused:
             error = refused
-            log.warning("%s refused: %s: %s", op_name(request.opcode), refused.status.name, refused)
+            if command is not None:  # an unknown one has had its line, and is counted
+                name = op_name(request.opcode)
+                log.warning("%s refused: %s: %s", name, refused.status.name, refused)
         except Exception:
             log.exception("%s: internal error", op_name(request.opcode))
             hca.internal_errors += 1
