@@ -22,6 +22,7 @@ class AckTimer:
     __slots__ = (
         "_clock",
         "_deadline",
+        "_is_overdue",
         "_on_ready",
         "_on_timeout",
         "_pause",
@@ -40,6 +41,7 @@ class AckTimer:
         self._pause: Timer | None = None
         self._deadline = 0
         self._timeout_ns = 0
+        self._is_overdue = False
 
     @property
     def is_paused(self) -> bool:
@@ -68,6 +70,7 @@ class AckTimer:
             if timer is not None:
                 timer.cancel()
         self._pause = self._timer = None
+        self._is_overdue = False
 
     def _go_on(self) -> None:
         self._pause = None
@@ -77,7 +80,16 @@ class AckTimer:
         self._timer = self._clock.call_later(self._deadline - self._clock.now_ns(), self._look)
 
     def _look(self) -> None:
-        """Time is up, or progress has moved the deadline."""
+        """Time is up, or progress has moved the deadline.
+
+        A busy host can be late itself: what has arrived by now is read before the last look.
+        """
         self._timer = None
-        if self._deadline > self._clock.now_ns() or self._on_timeout():
+        was_overdue, self._is_overdue = self._is_overdue, False
+        if self._deadline > self._clock.now_ns():
+            self._set()
+        elif not was_overdue:
+            self._is_overdue = True
+            self._timer = self._clock.call_later(0, self._look)
+        elif self._on_timeout():
             self._set()

@@ -162,7 +162,8 @@ class SocketFabric(LocalFabric):
             way.when_room(callback)
 
     def _way(self, lid: int) -> Connection | None:
-        return self._role.way(lid) if self._role is not None else None
+        role = self.seat.role
+        return role.way(lid) if role is not None else None
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         """A datagram from one of our functions, or from our administrator."""
