@@ -33,6 +33,11 @@ def read_plan(path: Path) -> Plan:
     return plan if plan.name else plan.model_copy(update={"name": path.stem})
 
 
+def read_plans(directory: Path) -> dict[str, Plan]:
+    """Every plan of a directory, by its file's name. Raises UserError."""
+    return {path.stem: read_plan(path) for path in sorted(directory.glob("*.toml"))}
+
+
 class RecordFile:
     """The file of a record. Its first failure ends it with a line in the log; the run goes on."""
 

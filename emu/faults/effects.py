@@ -139,6 +139,15 @@ class Effects:
 
         return back
 
+    def _restart(self, rule: Rule) -> Callable[[], None]:
+        hca, function = self._faults.hca, self._faults.function
+
+        def go() -> None:
+            if self._faults.hca is hca:
+                self._faults.guarded(lambda: function.restart("firmware"))
+
+        return hca.clock.call_later(int((rule.ms or 0) * 1_000_000), go).cancel
+
     def _event(self, rule: Rule) -> None:
         event = EventType(number_of(rule.event or 0, EventType))
         sub_type = rule.sub_type or 0
@@ -186,6 +195,7 @@ _BEGIN: Mapping[Action, Callable[[Effects, Rule], Callable[[], None] | None]] = 
     Action.REGISTERS: Effects._registers,
     Action.LINK: Effects._link,
     Action.GONE: Effects._gone,
+    Action.RESTART: Effects._restart,
     Action.EVENT: Effects._event,
     Action.INTERRUPT: Effects._interrupt,
     Action.PAGES: Effects._pages,

@@ -130,6 +130,8 @@ class Expectation(BaseModel):
     """Regular expressions, one for a line of the kernel's log each."""
     reporter: StrictStr = ""
     """The devlink health reporter whose error count goes up."""
+    panics: StrictBool = False
+    """Whether the kernel panics; ``dmesg`` is then looked for on the console."""
     heals: Annotated[StrictStr, Field(pattern="^(by itself|reload|reboot|no)$")] = "by itself"
     """What brings traffic back when the plan is over: nothing, a reload of the driver, a reboot."""
     model: StrictStr = "connectx6-vf"

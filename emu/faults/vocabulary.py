@@ -68,6 +68,7 @@ class Action(StrEnum):
     REGISTERS = "registers"
     LINK = "link"
     GONE = "gone"
+    RESTART = "restart"
     EVENT = "event"
     INTERRUPT = "interrupt"
     PAGES = "pages"
@@ -144,6 +145,11 @@ MEANINGS: Mapping[Action, Meaning] = {
         _ANYWHERE, takes=("ms",),
         about="the function is off the bus: all reads are ones, writes and doorbells are lost",
     ),
+    Action.RESTART: Meaning(
+        _ANYWHERE, takes=("ms",),
+        about="the firmware starts anew, after ms: nothing is left but configuration space, and the"
+        " interface is disabled until the driver comes",
+    ),
     Action.EVENT: Meaning(
         _ANYWHERE, needs=("event",), takes=("sub_type", "set", "data", "count"),
         about="an event that nothing has caused: its type, and its data by set or data",
@@ -169,8 +175,8 @@ MEANINGS: Mapping[Action, Meaning] = {
 
 EFFECTS = frozenset(
     {
-        Action.HEALTH, Action.REGISTERS, Action.LINK, Action.GONE, Action.EVENT, Action.INTERRUPT,
-        Action.PAGES, Action.CAPABILITIES, Action.AER,
+        Action.HEALTH, Action.REGISTERS, Action.LINK, Action.GONE, Action.RESTART, Action.EVENT,
+        Action.INTERRUPT, Action.PAGES, Action.CAPABILITIES, Action.AER,
     }
 )  # fmt: skip
 """Actions on the device as a whole: the event that set them off goes on."""

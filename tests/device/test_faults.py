@@ -395,6 +395,15 @@ def test_function_level_reset_takes_long(driver, function, plan, clock):
     assert function.config_read(0, 4) != b"\xff" * 4
 
 
+def test_firmware_starts_anew(driver, function, plan, clock):
+    plan('point="cmd.done"\naction="restart"\nms=100\nmatch.op="ALLOC_PD"\ntimes=1')
+    assert driver.command(Op.ALLOC_PD).status == 0
+    clock.advance(101 * MS)
+    assert not function.hca.pds
+    assert driver.read32(0x14) >> 8 & 7 == 1
+    driver.probe()
+
+
 def test_link_flaps(node, plan, function, clock):
     plan('point="load"\naction="link"\nms=200')
     assert not function.hca.port.is_up

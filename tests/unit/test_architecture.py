@@ -13,7 +13,7 @@ EDGE = tuple(
     f"emu.{name}"
     for name in (
         "transport", "fabric", "guest", "commands", "service", "cli", "doctor", "trace_file",
-        "control", "fault_options", "fault_session", "pytest_plugin", "__main__",
+        "control", "fault_options", "fault_session", "manpage", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 OPERATING_SYSTEM = (

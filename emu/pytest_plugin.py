@@ -1,0 +1,249 @@
+"""The pytest plugin: guests with emulated functions, and their faults, in other people's tests.
+
+::
+
+    def test_driver_survives_a_lost_interrupt(mlx5_guest, mlx5_faults):
+        mlx5_faults.add(point="irq", action="drop", times=1)
+        mlx5_guest.run("./my-test").check()
+
+``mlx5_guest`` is a :class:`emu.guest.Guest` that is up; tests with the same options share it, and
+a new one is booted when a test has lost it. The marker ``mlx5(...)`` gives a test other options
+(those of :class:`emu.guest.GuestOptions`), or with ``fresh=True`` a guest of its own.
+``mlx5_faults`` takes rules and plans, and takes them away when the test ends. The report of a test
+that fails shows the guest's console, kernel log and trace of that test, and the faults that fired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from emu.control.client import Client
+    from emu.guest import Guest, GuestOptions
+
+MOST_SHOWN = 20_000
+"""Characters of each section of a report."""
+
+_LAB = pytest.StashKey["_Lab"]()
+_WATCHED = pytest.StashKey["_Watched"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which guests."""
+    group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
+    group.addoption(
+        "--mlx5-suite", action="append", default=[], metavar="SUITE",
+        help="Debian suite of the guests; may be repeated, tests then run on each.",
+    )  # fmt: skip
+    group.addoption("--mlx5-kernel", type=Path, metavar="BZIMAGE", help="Kernel of the guests.")
+    group.addoption("--mlx5-modules", type=Path, metavar="DIR", help="Its modules.")
+    group.addoption("--mlx5-device", action="append", default=[], metavar="SPEC", help="Function.")
+    group.addoption(
+        "--mlx5-no-trace", action="store_true", help="Do not trace; failures are told without."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker."""
+    config.addinivalue_line(
+        "markers", "mlx5(fresh=False, **options): options of the test's guest (GuestOptions)"
+    )
+    config.stash[_LAB] = _Lab()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Every guest ends with the run."""
+    if _LAB in config.stash:
+        config.stash[_LAB].close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With several suites, a test runs on each."""
+    suites = metafunc.config.getoption("--mlx5-suite")
+    if suites and "mlx5_guest" in metafunc.fixturenames:
+        metafunc.parametrize("mlx5_suite", suites, indirect=True)
+
+
+class _Lab:
+    """Running guests, by their options."""
+
+    def __init__(self) -> None:
+        self._guests: dict[GuestOptions, Guest] = {}
+
+    def get(self, options: GuestOptions) -> Guest:
+        """A guest of these options that takes commands."""
+        from emu.guest import Guest
+
+        guest = self._guests.get(options)
+        if guest is not None and not guest.is_running:
+            guest.stop()
+            guest = None
+        if guest is None:
+            guest = self._guests[options] = Guest(options)
+            guest.start()
+        return guest
+
+    def close(self) -> None:
+        """Stop them."""
+        with contextlib.ExitStack() as stack:
+            for guest in self._guests.values():
+                stack.callback(guest.stop)
+        self._guests.clear()
+
+
+class _Watched:
+    """A guest during one test: how far its logs were when the test began."""
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest = guest
+        self._console = len(guest.console)
+        self._trace = guest.options.trace
+        self._trace_at = self._trace.stat().st_size if self._trace is not None else 0
+        self._dmesg = self._dmesg_lines()
+        self.fired: list[str] = []
+
+    def _dmesg_lines(self) -> list[str]:
+        from emu.guest import GuestError
+
+        try:
+            return self.guest.dmesg().splitlines()
+        except GuestError:
+            return []
+
+    def sections(self) -> Iterator[tuple[str, str]]:
+        """What has been said since."""
+        yield "console", self.guest.console[self._console :] if self.guest.is_running else ""
+        yield "dmesg", "\n".join(self._dmesg_lines()[len(self._dmesg) :])
+        yield "faults", "\n".join(self.fired)
+        if self._trace is not None:
+            with self._trace.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._trace_at, size - MOST_SHOWN))
+                if size - MOST_SHOWN > self._trace_at:
+                    file.readline()  # the rest of a line
+                yield "trace", file.read().decode(errors="replace")
+
+
+@pytest.fixture
+def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
+    """The Debian suite of the test's guest; None for the default one."""
+    return getattr(request, "param", None)
+
+
+@pytest.fixture
+def mlx5_guest(
+    request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
+) -> Iterator[Guest]:
+    """A guest whose driver has probed its functions; see the plugin's own description."""
+    from emu.guest import Guest
+
+    options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
+    with contextlib.ExitStack() as stack:
+        if is_fresh:
+            guest = stack.enter_context(Guest(options))
+        else:
+            guest = request.config.stash[_LAB].get(options)
+        request.node.stash[_WATCHED] = _Watched(guest)
+        yield guest
+
+
+def _options(
+    request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
+) -> tuple[GuestOptions, bool]:
+    """The guest that a test wants: by the command line, and by its own markers."""
+    from emu.guest import GuestOptions
+
+    config = request.config
+    chosen: dict[str, Any] = {"kernel": config.getoption("--mlx5-kernel")}
+    chosen["modules"] = config.getoption("--mlx5-modules")
+    if devices := config.getoption("--mlx5-device"):
+        chosen["devices"] = tuple(devices)
+    for mark in reversed(list(request.node.iter_markers("mlx5"))):
+        chosen |= mark.kwargs
+    if suite is not None:
+        chosen["suite"] = suite
+    is_fresh = bool(chosen.pop("fresh", False))
+    chosen["devices"] = tuple(chosen.get("devices", GuestOptions().devices))
+    if not config.getoption("--mlx5-no-trace") and chosen["devices"]:
+        words = "-".join(str(value) for value in chosen.values() if value)
+        name = "".join(letter if letter.isalnum() else "-" for letter in words)
+        where = tmp_path_factory.getbasetemp() / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
+        where.mkdir(exist_ok=True)
+        chosen["trace"] = where / "trace.json"
+    return GuestOptions(**chosen), is_fresh
+
+
+class Faults:
+    """The faults of a test's guest, by its control socket."""
+
+    def __init__(self, control: Client, watched: _Watched) -> None:
+        self._control = control
+        self._watched = watched
+
+    def add(self, **rule: Any) -> str:
+        """Add a rule, given by its keys as in a plan; its name."""
+        return self._control.add(rule)
+
+    def load(self, plan: str | os.PathLike[str]) -> int:
+        """Replace all rules by those of a plan: a file, or its text."""
+        text = plan if isinstance(plan, str) else Path(plan).read_text()
+        return self._control.load_plan(text)
+
+    def remove(self, name: str) -> None:
+        """Take a rule away."""
+        self._control.remove(name)
+
+    def clear(self) -> None:
+        """Take all rules away."""
+        self.note()
+        self._control.clear()
+
+    def fired(self, name: str | None = None) -> int:
+        """How often the rule of this name, or any rule, has fired."""
+        return sum(
+            count["fired"]
+            for rule in self._control.rules()
+            if name in (None, rule["name"])
+            for count in rule["counts"]
+        )
+
+    def note(self) -> None:
+        """Remember for a report what has fired."""
+        self._watched.fired += [
+            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self._control.rules()
+        ]
+
+
+@pytest.fixture
+def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
+    """Rules and plans for the test's guest; none is left when the test ends."""
+    from emu.control.client import Client
+
+    with Client(mlx5_guest.control_socket) as control:
+        faults = Faults(control, request.node.stash[_WATCHED])
+        yield faults
+        faults.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails tells what its guest said meanwhile."""
+    report = yield
+    watched = item.stash.get(_WATCHED, None)
+    if watched is not None and report.when == "call" and report.failed:
+        fixture = getattr(item, "funcargs", {}).get("mlx5_faults")
+        if isinstance(fixture, Faults):
+            with contextlib.suppress(Exception):
+                fixture.note()
+        for name, text in watched.sections():
+            if text:
+                report.sections.append((f"mlx5 {name}", text[-MOST_SHOWN:]))
+    return report
