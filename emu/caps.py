@@ -24,8 +24,22 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.GENERAL_2: layout.cmd_hca_cap_2,
 }
 
-_OFF_AT_RESET = ("cmdif_checksum",)
-"""General fields whose current value starts at 0 although the maximum is higher."""
+_OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
+    CapType.GENERAL: {"cmdif_checksum": 0},
+    CapType.ODP: {
+        "mem_page_fault": 0,
+        "transport_page_fault_scheme_cap": {
+            "rc_odp_caps": {"srq_receive": 0},
+            "ud_odp_caps": {"srq_receive": 0},
+            "xrc_odp_caps": bytes(4),
+            "dc_odp_caps": bytes(4),
+        },
+    },
+}
+"""Fields whose current value starts at 0 although the maximum is higher: a driver has to ask.
+
+What an older driver does not know of must not happen to it (core/main.c: handle_hca_cap_odp).
+"""
 
 _WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
 """Groups of which the driver sends only the fields that it sets, all others as 0.
@@ -51,8 +65,8 @@ class Caps:
         self.general = self._view(CapType.GENERAL, CapMode.CUR)
         self.atomic = self._view(CapType.ATOMIC, CapMode.CUR)
         self.odp = self._view(CapType.ODP, CapMode.CUR)
-        for name in _OFF_AT_RESET:
-            setattr(self.general, name, 0)
+        for group, fields in _OFF_AT_RESET.items():
+            self._view(group, CapMode.CUR).assign(fields)
 
     @staticmethod
     def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:

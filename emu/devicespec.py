@@ -2,7 +2,8 @@
 
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
 of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware;
-with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B.
+with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
+paging, 1 for the transport scheme and 2 for the memory scheme beside it; each model has its default.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from emu.hca import HcaOptions
-from emu.models import DEFAULT_MODEL, MODELS, Model
+from emu.models import DEFAULT_MODEL, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
 from emu.port import SM_LID
 
 BASE_GUID = 0x0002_C903_00E5_0000
@@ -51,6 +52,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "pages": 0,
         "ib_virt": 1,
         "mw_2a": 0,
+        "odp": _ODP.index(model.odp),
     }
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -62,8 +64,13 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     options = HcaOptions(values["guid"], values["lid"], values["pages"], windows_2a)
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
+    if "odp" in chosen:
+        odp = values["odp"]
+        model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=_ODP[odp])
     return DeviceSpec(model, options, frozenset(chosen))
 
+
+_ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
 
 _LIMITS = {
     "guid": (1, (1 << 64) - 1),
@@ -71,6 +78,7 @@ _LIMITS = {
     "pages": (0, MAX_BOOT_PAGES),
     "ib_virt": (0, 1),
     "mw_2a": (0, 1),
+    "odp": (0, len(_ODP) - 1),
 }
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from emu.caps import Caps
 from emu.cmdif import CommandInterface
 from emu.engine import eq as eq_engine
-from emu.engine import requester
+from emu.engine import page_faults, requester
+from emu.engine.odp import FaultTable
 from emu.fwpages import FirmwarePages
 from emu.missing import Missing
 from emu.objects import (
@@ -115,6 +116,8 @@ class Hca:
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
+        self.page_faults = FaultTable()
+        """Page faults that wait for the driver."""
         self._make_tables()
         wire.attach(self)
 
@@ -183,6 +186,7 @@ class Hca:
         for qp in self.qps:
             qp.state = QpState.RST
             qp.stop_waiting()
+            page_faults.cancel(self, qp)
         for cq in self.cqs:
             cq.stop_waiting()
         self._ready.clear()
@@ -198,6 +202,8 @@ class Hca:
         self._event_eqs = {
             kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
         }
+        if EventType.PAGE_FAULT not in self._event_eqs:
+            page_faults.give_up(self)
 
     def event_eq(self, event: EventType) -> Eq | None:
         """The EQ that has asked for an asynchronous event type."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 OCTWORD = 16
+MOST_KSM_ENTRIES = 1 << 20
+"""Eight times what an implicit key over 128 TiB needs (hw/odp.c: mlx5_imr_ksm_entries)."""
+
 _TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
 
 
@@ -55,8 +58,10 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) ->
         return bytearray()
     limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == AccessMode.MTT else octwords
-    if mode != AccessMode.MTT and entries > limit:
+    if mode == AccessMode.KLMS and entries > limit:
         raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
+    if mode == AccessMode.KSM and entries > MOST_KSM_ENTRIES:
+        raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
     if umem is not None:
         return _pages_of(umem, cmd.mkey_umem_offset, ctx, mode)
     actual = cmd.translations_octword_actual_size * OCTWORD

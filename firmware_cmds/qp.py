@@ -113,6 +113,7 @@ def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
         del hca.special_qps[number]
     qp.state = QpState.RST
     qp.stop_waiting()
+    qp_life.stop_paging(hca, qp)
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine import responder
 from emu.engine.message import Message, Nak
+from emu.engine.odp import Held
 from emu.engine.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
@@ -52,13 +53,15 @@ class Answer:
 class AnswerQueue:
     """The answers of one queue pair."""
 
-    __slots__ = ("_answers", "_link", "msn")
+    __slots__ = ("_answers", "_link", "is_stuck", "msn")
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._answers: deque[Answer] = deque()
         self.msn = 0
         """How many messages have been taken, modulo 2**24."""
+        self.is_stuck = False
+        """The data of a READ wait for a page, and everything behind them."""
 
     @property
     def is_full(self) -> bool:
@@ -111,10 +114,14 @@ class AnswerQueue:
         if self._link.qp.state in _SILENT:
             self._answers.clear()
         budget = PACKETS_PER_TURN
-        while self._answers and budget and not self._link.is_waiting:
+        while self._answers and budget and not self._is_held_up:
             budget -= 1
             self._send_next()
-        return bool(self._answers) and not self._link.is_waiting
+        return bool(self._answers) and not self._is_held_up
+
+    @property
+    def _is_held_up(self) -> bool:
+        return self.is_stuck or self._link.is_waiting
 
     def _send_next(self) -> None:
         """Send one packet of the oldest answer."""
@@ -136,9 +143,12 @@ class AnswerQueue:
         read = responder.read_again if answer.is_replay else responder.read
         try:
             data = read(hca, qp, message, offset, size)
+        except Held as held:
+            self.is_stuck = True
+            self._link.responder.wait_for(held.fault)
+            return
         except Nak as nak:
-            self._answers.clear()
-            self.refuse(answer.psn, bth.KIND_NAK | nak.code)
+            self.stop_data(nak)
             return
         if data is None or left == 1:
             self._answers.popleft()
@@ -148,6 +158,15 @@ class AnswerQueue:
         packet.syndrome = bth.ACK_UNLIMITED
         answer.psn = (answer.psn + 1) & PSN_MASK
         self._link.send(packet, data, size)
+
+    def stop_data(self, answer: Exception | None) -> None:
+        """The data of the READ that comes next cannot be had: a NAK says so, or nothing does."""
+        first = self._answers[0]
+        if isinstance(answer, Nak):
+            self._answers.clear()
+            self.refuse(first.psn, bth.KIND_NAK | answer.code)
+        else:
+            self._answers.popleft()
 
     def _packet(
         self, kind: Kind, answer: Answer, *, is_first: bool = True, is_last: bool = True

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import eq as eq_engine
+from emu.engine import page_faults
 from emu.engine.counters import count_error
 from emu.engine.pages import PageList
 from emu.errors import CmdError
@@ -214,6 +215,7 @@ def _stop_users(hca: Hca, cq: Cq) -> None:
             log.warning("%r: to ERR: %r takes no completions", qp, cq)
             qp.state = QpState.ERR
             qp.stop_waiting()
+            page_faults.cancel(hca, qp)
             hca.raise_event(EventType.WQ_CATAS_ERROR, _QP_EVENT_DATA.pack(qp.handle))
             hca.schedule(qp)
 

@@ -8,12 +8,14 @@ queue pairs QP0 and QP1 send and receive the same way under their well-known num
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
-from emu.engine import qp_life
-from emu.engine.memory import LOCAL_WRITE, AccessError, Views, access, copy
+from emu.engine import page_faults, qp_life
+from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, Views, access, copy
+from emu.engine.odp import Access, Kind, Side
+from emu.engine.responder import Arrival, fail_receive
 from emu.engine.rq import ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
 from emu.objects import Qp
@@ -175,7 +177,11 @@ _TRANSPORT_HEADERS = 12 + 8 + 4
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     """Take a datagram into the queue pair's next receive request; False when it is dropped."""
-    if qp.state not in _RECEIVING or not _keys_match(hca, qp, origin):
+    if (
+        qp.state not in _RECEIVING
+        or not _keys_match(hca, qp, origin)
+        or qp.faults.get(Side.RESPONDER)
+    ):
         return False
     queue = qp.srq.queue if qp.srq is not None else qp.rq
     cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
@@ -216,20 +222,18 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         target = _room(hca, qp, wqe, length)
+    except PageFault as page:
+        if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+            _wait_for_room(hca, qp, Arrival.of(wqe, cq, srqn), datagram, origin, page)
+        else:
+            _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
+        return
     except AccessError as error:
-        log.warning("%r: receive request %d: %s", qp, wqe.index, error)
-        cq_engine.fail(
-            hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR,
-            wqe_counter=wqe.index, srqn=srqn,
-        )  # fmt: skip
-        qp_life.to_error(hca, qp)
+        _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
         return
     if target is None:
-        cq_engine.fail(
-            hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_LENGTH_ERR,
-            wqe_counter=wqe.index, srqn=srqn,
-        )  # fmt: skip
-        qp_life.to_error(hca, qp)
+        why = f"shorter than {length} bytes"
+        _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
         return
     has_grh = datagram.to.gid is not None
     grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
@@ -249,6 +253,37 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         ml_path=datagram.to.path_bits,
         solicited=datagram.solicited,
     )
+
+
+def _fail(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
+    """The receive request cannot take the datagram, and the queue pair stops."""
+    assert arrival.wqe is not None
+    log.warning("%r: receive request %d: %s", qp, arrival.wqe.index, why)
+    fail_receive(hca, qp, arrival, syndrome)
+    qp_life.to_error(hca, qp)
+
+
+def _wait_for_room(
+    hca: Hca, qp: Qp, arrival: Arrival, datagram: Datagram, origin: Origin, page: PageFault
+) -> None:
+    """Keep the datagram until the page is there; others that come meanwhile are dropped."""
+    wqe, srqn = arrival.wqe, arrival.srqn
+    assert wqe is not None
+    whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])
+
+    def refuse() -> None:
+        qp.kept = None
+        _fail(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, f"not resolved: {page}")
+
+    def go_on(_: Exception | None) -> None:
+        if qp.kept is arrival and qp.state in _RECEIVING:
+            qp.kept = None
+            _deliver(hca, qp, wqe, whole, origin)
+
+    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
+    what = Access(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
+    qp.kept = arrival
+    page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse).go_on = go_on
 
 
 def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:

@@ -38,7 +38,7 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
 
 def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """As ``post``, whatever faults are planned."""
-    if eq.pi - eq.ci >= 1 << eq.log_size:
+    if eq.is_full:
         eq.overruns += 1
         log.warning("%r: overrun, %s event lost", eq, event.name)
         return False

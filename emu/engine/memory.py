@@ -4,6 +4,10 @@ Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with 
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
 directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
 Nothing has been read or written when an access is refused.
+
+A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
+bring it in (see ``emu.engine.odp``). The null key among the entries of a KSM key means the same;
+by itself it reads as zeros and swallows what is written.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
 from emu.ports import DmaError
+from emu.resources import DRIVER_UID
 from layouts.enums import AccessMode
 from layouts.wqe import KLM
 
@@ -31,6 +36,11 @@ MOST_PIECES = 1 << 16
 """Into how many pieces an access may fall: repeat blocks can ask for any number."""
 
 Views = Sequence[memoryview]
+
+NULL_MKEY = 2 << 8
+"""The key over nothing (QUERY_SPECIAL_CONTEXTS); its index is below those that are given out."""
+
+_NULL_BYTES = 1 << 16
 
 
 class Refusal(IntEnum):
@@ -53,6 +63,22 @@ class AccessError(Exception):
         self.refusal = refusal
 
 
+class PageFault(AccessError):  # noqa: N818  # the field's word for it
+    """A page of a key in good order is absent: who can wait for the driver, does.
+
+    ``key`` and ``va`` name the page where the translation ended, which may be in a key below the
+    one that was asked for; ``length`` is what was still wanted of that key. Of what an implicit key
+    is made of, the implicit key itself is named: its driver takes the keys below it out of use
+    without a word, and then does not know them any more (hw/odp.c).
+    """
+
+    def __init__(self, key: int, va: int, length: int) -> None:
+        super().__init__(Refusal.TRANSLATION, key, va, length)
+        self.key = key
+        self.va = va
+        self.length = length
+
+
 def access(
     hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int, depth: int = 0
 ) -> Views:
@@ -65,6 +91,8 @@ def access(
         return ()
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
+        if key == NULL_MKEY and hca.caps.general.null_mkey:
+            return _nothing(length, need)
         raise AccessError(Refusal.NO_KEY, key, va, length)
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
@@ -109,11 +137,21 @@ def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int
     return views
 
 
+def _nothing(length: int, need: int) -> Views:
+    """Zeros to read, or room that nobody reads again."""
+    piece = memoryview(bytearray(min(length, _NULL_BYTES)))
+    if not need & WRITES:
+        piece = piece.toreadonly()
+    whole, rest = divmod(length, _NULL_BYTES)
+    return [*[piece] * whole, piece[:rest]] if whole else [piece]
+
+
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
     """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
 
-    Raises IndexError where the list ends and AccessError at an entry without the right it needs.
+    Raises IndexError where the list ends and PageFault at an entry without the right it needs.
     """
+    range_end = va + length
     shift = mkey.log_page_size
     size = 1 << shift
     entries = mkey.entries
@@ -124,7 +162,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     while length:
         entry = entries[index]
         if not entry & wanted:
-            raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
+            raise PageFault(mkey.key, range_end - length, length)
         page = (entry & _MTT_ADDRESS) + within
         part = min(length, size - within)
         if page != end:
@@ -145,11 +183,27 @@ def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) 
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     pieces = _ksm_pieces if mkey.mode == AccessMode.KSM else _klm_pieces
     views: list[memoryview] = []
+    is_implicit = mkey.mode is AccessMode.KSM and mkey.uid == DRIVER_UID
     for key, at, size in pieces(mkey, va, length):
-        views += access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+        if key == NULL_MKEY and is_implicit:
+            raise PageFault(mkey.key, *_rest(va, length, views))
+        try:
+            views += access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+        except PageFault as page:
+            if not is_implicit:
+                raise
+            start, left = _rest(va, length, views)
+            within = page.va - at if page.key == key else 0
+            raise PageFault(mkey.key, start + within, left - within) from None
         if len(views) > MOST_PIECES:
             raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
     return views
+
+
+def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
+    """Start and length of what is not among the views yet."""
+    done = length_of(views)
+    return va + done, length - done
 
 
 def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:

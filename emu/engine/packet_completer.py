@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine import send_work
 from emu.engine.ack_timer import AckTimer
-from emu.engine.memory import LOCAL_WRITE, AccessError, copy
+from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, copy
 from emu.engine.message import MsgOp, NakCode, atomic_word
 from emu.engine.packet import Packet
 from emu.engine.send_window import Request, SendWindow
@@ -122,11 +122,20 @@ class PacketCompleter:
             target = gather_piece(
                 hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
             )
+        except PageFault as page:
+            self._wait_for_page(request, page)
         except AccessError as error:
             self.fail(CqeSyndrome.LOCAL_PROT_ERR, str(error))
         else:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
+
+    def _wait_for_page(self, request: Request, page: PageFault) -> None:
+        """Data that find no page are asked for again; what is under way behind them is lost."""
+        requester = self._link.requester
+        self.window.rewind()
+        self._is_retrying = requester.is_stuck = True
+        requester.wait_for_page(request, page, lambda why: requester.fail(request, why))
 
     # -- progress
 
@@ -188,6 +197,8 @@ class PacketCompleter:
         qp = self._link.qp
         if qp.state is not QpState.RTS or self.window.una == qp.psn:
             return False
+        if self._link.requester.is_stuck:
+            return True
         qp.count("local_ack_timeout_err")
         self._retry("no answer")
         return qp.state is QpState.RTS

@@ -7,11 +7,13 @@ machine and acknowledges itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine import send_work
-from emu.engine.memory import LOCAL_READ, AccessError
+from emu.engine import page_faults, send_work
+from emu.engine.memory import LOCAL_READ, AccessError, PageFault
 from emu.engine.message import Message, MsgOp
+from emu.engine.odp import Side
 from emu.engine.packet import OPS, SERVICES, Packet
 from emu.engine.packet_completer import PacketCompleter
 from emu.engine.send_window import ANSWERED, Request, SendWindow
@@ -50,12 +52,14 @@ _FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
 class PacketRequester:
     """The sending side of one queue pair."""
 
-    __slots__ = ("_completer", "_link", "_window")
+    __slots__ = ("_completer", "_link", "_window", "is_stuck")
 
     def __init__(self, link: Link, completer: PacketCompleter) -> None:
         self._link = link
         self._completer = completer
         self._window: SendWindow = completer.window
+        self.is_stuck = False
+        """A request that is under way waits for a page: nothing is sent until it is there."""
 
     def turn(self) -> bool:
         """Send a share of what may be sent; True when there is more.
@@ -80,8 +84,8 @@ class PacketRequester:
 
     @property
     def _is_held_up(self) -> bool:
-        """Whether the receiver or the wire has asked for a pause."""
-        return self._completer.timer.is_paused or self._link.is_waiting
+        """Whether the receiver, the wire or a page fault demands a pause."""
+        return self.is_stuck or self._completer.timer.is_paused or self._link.is_waiting
 
     # -- from the ring to the window
 
@@ -93,7 +97,7 @@ class PacketRequester:
         window, qp = self._window, self._link.qp
         assert qp.sq is not None
         waiting = qp.sq.waiting() - window.ahead
-        if waiting <= 0 or qp.is_draining or not self._has_room():
+        if waiting <= 0 or qp.is_draining or not self._has_room() or Side.REQUESTER in qp.faults:
             return False
         wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):
@@ -103,6 +107,9 @@ class PacketRequester:
         request = Request(wqe, qp.psn)
         try:
             message = self._parse(wqe)
+        except PageFault as page:
+            self.wait_for_page(request, page, lambda why: self._admit_failed(request, why))
+            return False
         except LocalError as error:
             request.failure = error
         else:
@@ -125,7 +132,7 @@ class PacketRequester:
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.answered > 0
 
     def _parse(self, wqe: Wqe) -> Message | None:
-        """The message that a WQE asks for, None for a local one. Raises LocalError."""
+        """The message that a WQE asks for, None for a local one. Raises LocalError, PageFault."""
         work = send_work.parse(self._link.hca, self._link.qp, wqe)
         if work is None:
             return None
@@ -151,6 +158,45 @@ class PacketRequester:
         request.end = qp.psn = (qp.psn + packets) & PSN_MASK
         return True
 
+    # -- pages that are absent
+
+    def wait_for_page(
+        self, request: Request, page: PageFault, refuse: Callable[[LocalError], None]
+    ) -> None:
+        """The driver is asked for the page, unless the requester waits for another one already.
+
+        ``refuse`` is called with the reason when the request fails instead.
+        """
+        hca, qp = self._link.hca, self._link.qp
+        why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
+        if Side.REQUESTER in qp.faults:
+            return
+        if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
+            self.is_stuck = False
+            refuse(why)
+            return
+        access = page_faults.request_access(qp, request.wqe)
+        fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, lambda: refuse(why))
+        fault.go_on = self._page_is_there
+
+    def _page_is_there(self, _: Exception | None) -> None:
+        self.is_stuck = False
+        self._link.hca.schedule(self._link.qp)
+
+    def _admit_failed(self, request: Request, why: LocalError) -> None:
+        """The request that is next in the ring fails, after those before it."""
+        if not self._window.requests:
+            self._window.restart(self._link.qp.psn)
+        self.fail(request, why)
+        self._window.append(request)
+        self._completer.retire()
+
+    def fail(self, request: Request, why: LocalError) -> None:
+        """A request of the window fails when its turn comes."""
+        request.failure = why
+        if self._window.requests and request is self._window.requests[0]:
+            self._completer.retire()
+
     # -- from the window to the wire
 
     def _send(self, most: int) -> int:
@@ -167,11 +213,13 @@ class PacketRequester:
             while sent < most and self._window.next != request.end and not self._link.is_waiting:
                 sent += 1
                 self._send_piece(request, message, sent == most)
+        except PageFault as page:
+            self.is_stuck = True
+            self.wait_for_page(request, page, lambda why: self.fail(request, why))
+            return 0
         except AccessError as error:
             # The key that was good for the whole message has gone.
-            request.failure = LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error))
-            if request is self._window.requests[0]:
-                self._completer.retire()
+            self.fail(request, LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)))
             return 0
         return sent
 

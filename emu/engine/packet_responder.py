@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from emu.engine import responder
 from emu.engine.answers import AnswerQueue, packets_of
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
+from emu.engine.odp import Fault, Held, Side
 from emu.engine.packet import Packet
 from emu.engine.responder import Arrival
 from layouts import bth
@@ -23,6 +24,13 @@ from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.engine.link import Link
+    from emu.ports import Timer
+
+MOST_HELD = 256
+"""Twice the packets that a requester has on their way."""
+
+PATIENCE_NS = 100_000_000
+"""A page that takes longer to come costs the requester an RNR retry."""
 
 _OPS = {
     Kind.SEND: MsgOp.SEND,
@@ -37,7 +45,8 @@ class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_arrival", "_atomics", "_has_naked", "_link", "_message", "_offset", "_spare", "answers"
+        "_arrival", "_atomics", "_has_naked", "_held", "_link", "_message", "_offset", "_patience",
+        "_spare", "answers",
     )  # fmt: skip
 
     def __init__(self, link: Link) -> None:
@@ -53,19 +62,37 @@ class PacketResponder:
         """The requester has been told once that the expected packet is missing."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
+        self._held: deque[Packet] = deque()
+        """What has come while the responder waits for a page."""
+        self._patience: Timer | None = None
 
     def abandon(self) -> None:
         """The queue pair stops in the middle of a message: its receive request is flushed."""
         hca, qp = self._link.hca, self._link.qp
-        for arrival in (self._arrival, self._spare):
-            if arrival is not None:
-                responder.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
+        for arrival in self.unfinished():
+            responder.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
+
+    def unfinished(self) -> list[Arrival]:
+        """Whose receive requests no message has filled."""
+        return [arrival for arrival in (self._arrival, self._spare) if arrival is not None]
 
     def request(self, packet: Packet) -> None:
         """Take a request packet."""
         if self.answers.is_full:
             return
+        qp = self._link.qp
+        if qp.faults and Side.RESPONDER in qp.faults:
+            self._hold(packet)
+            return
+        try:
+            self._take(packet)
+        except Held as held:
+            self._hold(packet)
+            self.wait_for(held.fault)
+
+    def _take(self, packet: Packet) -> None:
+        """Raises Held when a page is absent: the packet is to come again then."""
         qp = self._link.qp
         ahead = packet.psn - qp.epsn & PSN_MASK
         if qp.st is QpType.UC:
@@ -83,6 +110,52 @@ class PacketResponder:
         if packet.psn == self._link.qp.epsn:
             self._has_naked = True
             self.answers.refuse(packet.psn, bth.KIND_RNR | timer)
+
+    # -- waiting for a page
+
+    def _hold(self, packet: Packet) -> None:
+        """Keep a packet, as long as there are not too many: it is taken when the page is there."""
+        if len(self._held) < MOST_HELD:
+            packet.payload = memoryview(bytes(packet.payload))
+            self._held.append(packet)
+
+    def wait_for(self, fault: Fault) -> None:
+        """The responder waits for a page: most often not longer than its requester does anyway."""
+        fault.go_on = self._page_is_there
+        if self._patience is None:
+            self._patience = self._link.hca.clock.call_later(PATIENCE_NS, self._ask_for_time)
+
+    def _ask_for_time(self) -> None:
+        """It takes long: the requester shall come back later (IBTA 9.7.5.2.8)."""
+        qp = self._link.qp
+        self._patience = None
+        if Side.RESPONDER in qp.faults:
+            self._patience = self._link.hca.clock.call_later(PATIENCE_NS, self._ask_for_time)
+            if self._held and qp.st is not QpType.UC:
+                self._held.clear()
+                self._has_naked = True
+                self.answers.refuse(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
+
+    def _page_is_there(self, answer: Exception | None) -> None:
+        """Or it never will be: ``answer`` is what the requester gets then."""
+        qp = self._link.qp
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        held, self._held = self._held, deque()
+        if self.answers.is_stuck:
+            self.answers.is_stuck = False
+            if answer is not None:
+                self.answers.stop_data(answer)
+        elif isinstance(answer, Nak):
+            self.answers.refuse(qp.epsn, bth.KIND_NAK | answer.code)
+        elif answer is not None and held:
+            held.popleft()
+            self._break_off()
+        self._link.hca.schedule(qp)
+        if qp.state in responder.RECEIVING:
+            for packet in held:
+                self.request(packet)
 
     # -- PSN
 
@@ -179,7 +252,11 @@ class PacketResponder:
             responder.claim(hca, qp, message, arrival)
         # From here on the message has its receive request, whatever happens to it.
         self._message, self._arrival = message, arrival
-        responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
+        try:
+            responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
+        except Held:
+            self._begin_again(op.is_first)
+            raise
         self._offset += size
         if op.is_last:
             responder.finish(hca, qp, message, arrival, packet.slid)
@@ -188,6 +265,11 @@ class PacketResponder:
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
             self.answers.acknowledge(packet.psn)
+
+    def _begin_again(self, is_first: bool) -> None:
+        """The packet will come again; the message that it begins has not begun then."""
+        if is_first:
+            self._break_off()
 
     def _begin(self, message: Message) -> Arrival:
         arrival = Arrival()
@@ -248,12 +330,12 @@ class PacketResponder:
 
         An answer that is still on its way starts again from the response that is asked for.
         """
-        hca, qp = self._link.hca, self._link.qp
+        qp = self._link.qp
         message = _message_of(packet)
         packets = packets_of(message.length, qp.mtu_bytes)
         if packets > (qp.epsn - packet.psn & PSN_MASK) or not self._is_possible(message.length):
             return
-        if responder.read_again(hca, qp, message, 0, message.length) is None:
+        if not self._may_be_read(message):
             return
         reads = self.answers.reads
         for answer in reads:
@@ -263,6 +345,15 @@ class PacketResponder:
                 return
         if len(reads) <= 1 << qp.ctx.log_rra_max:
             self.answers.data(packet.psn, message, is_replay=True)
+
+    def _may_be_read(self, message: Message) -> bool:
+        """Whether the data can be had again, now or when their pages are there."""
+        try:
+            views = responder.read_again(self._link.hca, self._link.qp, message, 0, message.length)
+        except Held as held:
+            self.wait_for(held.fault)
+            return True
+        return views is not None
 
     def duplicate_atomic(self, packet: Packet) -> None:
         """The kept answer; an atomic that is too old gets none."""

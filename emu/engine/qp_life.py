@@ -13,7 +13,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
+from emu.engine import page_faults
 from emu.engine.counters import count_event
+from emu.engine.odp import Side
 from emu.objects import Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
@@ -65,8 +67,10 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
         return
     qp.stop_waiting()
     if qp.state is QpState.RST:
+        stop_paging(hca, qp)
         qp.restart()
     elif qp.state is QpState.ERR:
+        page_faults.cancel(hca, qp)
         _begin_flush(hca, qp)
     elif qp.state is QpState.RTS:
         hca.schedule(qp)
@@ -78,6 +82,7 @@ def to_error(hca: Hca, qp: Qp) -> None:
         log.info("%r: to ERR from %s", qp, qp.state.name)
         qp.state = QpState.ERR
         qp.stop_waiting()
+        page_faults.cancel(hca, qp)
         _begin_flush(hca, qp)
 
 
@@ -86,6 +91,7 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     log.info("%r: to SQER from %s", qp, qp.state.name)
     qp.state = QpState.SQER
     qp.stop_waiting()
+    page_faults.cancel(hca, qp, Side.REQUESTER)
     flush(hca, qp)
 
 
@@ -98,17 +104,32 @@ def drained(hca: Hca, qp: Qp) -> None:
     raise_qp_event(hca, qp, EventType.SQ_DRAINED)
 
 
+def stop_paging(hca: Hca, qp: Qp) -> None:
+    """The queue pair forgets everything: a shared queue gets back what no message has filled."""
+    page_faults.cancel(hca, qp)
+    unfinished = [qp.kept, *(qp.link.responder.unfinished() if qp.link is not None else ())]
+    qp.kept = None
+    for arrival in unfinished:
+        if arrival is None or arrival.wqe is None:
+            continue
+        srq = hca.srqs.get(arrival.srqn)
+        if srq is not None:
+            srq.queue.give_back(arrival.wqe)
+
+
 def flush(hca: Hca, qp: Qp) -> None:
     """Complete with WR_FLUSH_ERR what is posted now to the queues that do not work any more."""
     if qp.state in (QpState.ERR, QpState.SQER):
         _flush_sends(hca, qp)
     if qp.state is QpState.ERR:
+        _flush_kept(hca, qp)
         _flush_receives(hca, qp)
 
 
 def _begin_flush(hca: Hca, qp: Qp) -> None:
     """The queue pair has just come to ERR."""
     _flush_sends(hca, qp)
+    _flush_kept(hca, qp)
     if qp.rq is not None:
         _look_for_receives(hca, qp, FIRST_FLUSH_LOOK_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
@@ -129,6 +150,16 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
             )  # fmt: skip
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", qp, error)
+
+
+def _flush_kept(hca: Hca, qp: Qp) -> None:
+    """The receive request of a message that waited for a page."""
+    kept, qp.kept = qp.kept, None
+    if kept is not None and kept.wqe is not None:
+        cq_engine.fail(
+            hca, kept.cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR,
+            wqe_counter=kept.wqe.index, srqn=kept.srqn,
+        )  # fmt: skip
 
 
 def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.engine import arrivals, qp_life, responder, send_work
+from emu.engine import arrivals, page_faults, qp_life, responder, send_work
 from emu.engine import datagram as ud
 from emu.engine.datagram import Datagram
 from emu.engine.link import link_of
+from emu.engine.memory import PageFault
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
+from emu.engine.odp import Held, Side
 from emu.engine.send_window import ANSWERED
 from emu.engine.send_work import LocalError
 from emu.engine.sq import BadWqeError, Wqe
@@ -56,10 +58,15 @@ def turn(hca: Hca, qp: Qp) -> bool:
     try:
         if qp.link is not None or hca.wire.reaches(qp.rlid):
             return link_of(hca, qp).requester.turn() or more
-        return qp.timer is None and _direct(hca, qp)
+        return qp.timer is None and not _waits_for_page(qp) and _direct(hca, qp)
     except (BadWqeError, DmaError) as error:
         send_work.break_queue(hca, qp, error)
         return more
+
+
+def _waits_for_page(qp: Qp) -> bool:
+    """Whether requests stand still until a driver has brought a page in: ours, or the peer's."""
+    return qp.held_by is not None or (bool(qp.faults) and Side.REQUESTER in qp.faults)
 
 
 def _direct(hca: Hca, qp: Qp) -> bool:
@@ -95,6 +102,10 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
             _post(hca, qp, work)
     except LocalError as error:
         send_work.fail(hca, qp, wqe, error.syndrome, str(error))
+    except PageFault as page:
+        _wait_for_page(hca, qp, wqe, page)
+    except Held as held:
+        _wait_for_peer(hca, qp, wqe, held)
     except Nak as nak:
         if qp.state is QpState.RTS:
             send_work.fail(hca, qp, wqe, send_work.SYNDROMES[nak.code], f"peer: {nak}")
@@ -171,6 +182,33 @@ def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
 def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
     """Send a datagram; nobody answers."""
     arrivals.send(hca, work, ud.origin_of(hca, qp, work.to))
+
+
+def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
+    """The request stays where it is and begins again when the page is there."""
+
+    def refuse() -> None:
+        send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
+
+    access = page_faults.request_access(qp, wqe)
+    fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
+    fault.go_on = lambda _: hca.schedule(qp)
+
+
+def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
+    """The peer waits for a page of its own; until then no time runs and no retry counts."""
+    fault = held.fault
+
+    def go_on(answer: Exception | None) -> None:
+        if qp.held_by is not fault:
+            return
+        qp.held_by = None
+        if isinstance(answer, Nak) and qp.state is QpState.RTS:
+            send_work.fail(hca, qp, wqe, send_work.SYNDROMES[answer.code], f"peer: {answer}")
+        else:
+            hca.schedule(qp)
+
+    qp.held_by, fault.go_on = fault, go_on
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:

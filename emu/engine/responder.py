@@ -10,22 +10,25 @@ makes of it is the requester's.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine import cq as cq_engine
-from emu.engine import qp_life
+from emu.engine import page_faults, qp_life
 from emu.engine.memory import (
     LOCAL_WRITE,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
     AccessError,
+    PageFault,
     Views,
     access,
     copy,
     is_type_2a,
 )
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak, atomic_word
+from emu.engine.odp import Access, Fault, Held, Kind, Side
 from emu.engine.rq import ListBrokenError, RecvWqe
 from emu.engine.signature import on_wire
 from emu.objects import Cq, Pd, Qp, Srq
@@ -61,21 +64,35 @@ class Arrival:
         self.views = views
         self.wqe: RecvWqe | None = None
 
+    @classmethod
+    def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
+        """A receive request: of the shared queue ``srqn``, or of the queue pair's own when 0."""
+        arrival = cls()
+        arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+        return arrival
+
 
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """Take one whole message. Returns when it is acknowledged.
 
-    Raises Nak, RnrNak, or Dropped when there is no answer at all.
+    Raises Nak, RnrNak, Dropped when there is no answer at all, and Held when it waits for a page:
+    the message is to come again then.
     """
     if qp.state not in RECEIVING:
         raise Dropped(f"{qp!r} is in {qp.state.name}")
+    if qp.faults and Side.RESPONDER in qp.faults:
+        raise Held(qp.faults[Side.RESPONDER])
     op = message.op
     if op is _READ:
         copy(message.reply, read(hca, qp, message))
     elif op is _WRITE or op is _SEND:
         arrival = begin(hca, qp, message)
         claim(hca, qp, message, arrival)
-        place(hca, qp, message, arrival, 0, message.data, message.length)
+        try:
+            place(hca, qp, message, arrival, 0, message.data, message.length)
+        except Held:
+            qp.kept = arrival
+            raise
         finish(hca, qp, message, arrival, slid)
     else:
         copy(message.reply, (memoryview(atomic_word(hca).pack(atomic(hca, qp, message))),))
@@ -89,7 +106,7 @@ def begin(hca: Hca, qp: Qp, message: Message) -> Arrival:
     if message.op is _WRITE:
         qp.count("rx_write_requests")
         _need(hca, qp, qp.rwe)
-        return Arrival(_remote(hca, qp, message, 0, message.length, REMOTE_WRITE))
+        return Arrival(_whole(hca, qp, message, REMOTE_WRITE, "rx_write_requests"))
     arrival = Arrival()
     _take(hca, qp, message, arrival)
     return arrival
@@ -133,23 +150,30 @@ def finish(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> N
 
 def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None = None) -> Views:
     """The bytes that a READ asks for, or some of them."""
-    if length is None:
-        qp.count("rx_read_requests")
+    if length is not None:
+        _need(hca, qp, qp.rre)
+        return _remote(hca, qp, message, offset, length, REMOTE_READ)
+    qp.count("rx_read_requests")
     _need(hca, qp, qp.rre)
-    size = message.length if length is None else length
-    return _remote(hca, qp, message, offset, size, REMOTE_READ)
+    return _whole(hca, qp, message, REMOTE_READ, "rx_read_requests")
 
 
 def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:
     """The bytes for a READ that was answered before; None, and no consequences, when it may not.
 
-    Its requester may have what it wanted and have taken the key away since.
+    Its requester may have what it wanted and have taken the key away since. Raises Held when a page
+    is absent; when the driver gives up on it, the answer is Dropped.
     """
     if not qp.rre:
         return None
     try:
         pd, va = _domain(hca, qp, message), _start(hca, message) + offset
         return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE_READ)
+    except PageFault as page:
+        if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
+            return None
+        lost = Dropped(str(page))
+        raise Held(_suspend_rdma(hca, qp, message, page, lambda: lost)) from None
     except AccessError:
         return None
 
@@ -160,7 +184,7 @@ def atomic(hca: Hca, qp: Qp, message: Message) -> int:
     _need(hca, qp, qp.rae)
     if message.va % ATOMIC_BYTES:
         raise invalid_request(hca, qp, f"atomic at {message.va:#x}")
-    views = _remote(hca, qp, message, 0, ATOMIC_BYTES, REMOTE_ATOMIC)
+    views = _whole(hca, qp, message, REMOTE_ATOMIC, "rx_atomic_requests")
     old: int = atomic_word(hca).unpack(b"".join(views))[0]
     new = _swapped(message, old) if message.op is MsgOp.COMPARE_SWAP else _added(message, old)
     if new != old:
@@ -196,11 +220,22 @@ def _need(hca: Hca, qp: Qp, allowed: int) -> None:
         raise _access_violation(hca, qp, "queue pair does not allow it")
 
 
+def _whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
+    """All of the range. A request that has to wait comes again, and is counted then."""
+    try:
+        return _remote(hca, qp, message, 0, message.length, need)
+    except Held:
+        qp.count(counter, -1)
+        raise
+
+
 def _remote(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
     """The views behind a piece of (va, rkey, length)."""
     pd, va = _domain(hca, qp, message), _start(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, va, length, need)
+    except PageFault as page:
+        raise _wait_for_page(hca, qp, message, page) from None
     except AccessError as error:
         raise _access_violation(hca, qp, str(error)) from None
 
@@ -210,6 +245,39 @@ def _start(hca: Hca, message: Message) -> int:
     if not hca.has_signatures:
         return message.va
     return on_wire(hca, message.rkey, message.va, 0)[0]
+
+
+_RDMA_OPERATIONS = {
+    MsgOp.WRITE: (Kind.RDMA_WRITE, "write"),
+    MsgOp.READ: (Kind.RDMA_READ, "read"),
+    MsgOp.COMPARE_SWAP: (Kind.RDMA_WRITE, "atomic"),
+    MsgOp.FETCH_ADD: (Kind.RDMA_WRITE, "atomic"),
+}
+"""How an RDMA faults, and the capability that lets it."""
+
+
+def _wait_for_page(hca: Hca, qp: Qp, message: Message, page: PageFault) -> Exception:
+    """The responder waits for a page of remote memory; what is to be raised."""
+    _, operation = _RDMA_OPERATIONS[message.op]
+    if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
+        return _access_violation(hca, qp, str(page))
+
+    def refuse() -> Exception:
+        return _access_violation(hca, qp, f"page fault refused: {page}")
+
+    return Held(_suspend_rdma(hca, qp, message, page, refuse))
+
+
+def _suspend_rdma(
+    hca: Hca, qp: Qp, message: Message, page: PageFault, refuse: Callable[[], Exception]
+) -> Fault:
+    """Wait for a page of remote memory, or for what the responder waits for already."""
+    if Side.RESPONDER in qp.faults:
+        return qp.faults[Side.RESPONDER]
+    kind, _ = _RDMA_OPERATIONS[message.op]
+    packet = min(message.length, qp.mtu_bytes)
+    what = Access(kind, packet, r_key=message.rkey, va=message.va, length=message.length)
+    return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
 
 
 def _domain(hca: Hca, qp: Qp, message: Message) -> Pd | None:
@@ -263,6 +331,8 @@ def _take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
     if queue is None or cq is None:
         raise invalid_request(hca, qp, "no receive queue")
     srqn = srq.handle if srq is not None else 0
+    if _take_kept(qp, srqn, arrival):
+        return
     try:
         wqe = queue.take()
     except (DmaError, ListBrokenError) as error:
@@ -278,6 +348,16 @@ def _take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
     if srqn:
         qp_life.check_srq_limit(hca, srqn)
     arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+
+
+def _take_kept(qp: Qp, srqn: int, arrival: Arrival) -> bool:
+    """A message that has waited for a page comes again: its receive request is still here."""
+    kept = qp.kept
+    if kept is None or kept.wqe is None or kept.srqn != srqn:
+        return False
+    arrival.wqe, arrival.cq, arrival.srqn = kept.wqe, kept.cq, kept.srqn
+    qp.kept = None
+    return True
 
 
 def _shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
@@ -306,6 +386,8 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
         size = min(room - skip, left)
         try:
             views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
+        except PageFault as page:
+            raise _wait_for_room(hca, qp, arrival, page, length) from None
         except AccessError as error:
             raise _ReceiveError(
                 CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
@@ -319,6 +401,27 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
             f"message of {offset + length} bytes or more is {left} too long",
         )
     return views
+
+
+def _wait_for_room(hca: Hca, qp: Qp, arrival: Arrival, page: PageFault, length: int) -> Exception:
+    """The responder waits for a page of a receive request; what is to be raised."""
+    wqe, srqn = arrival.wqe, arrival.srqn
+    assert wqe is not None
+    prot = _ReceiveError(
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"not resolved: {page}"
+    )
+    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        return prot
+
+    def refuse() -> Exception:
+        try:
+            _fail_receive(hca, qp, arrival, prot)
+        except (Nak, Dropped) as answer:
+            return answer
+
+    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
+    what = Access(kind, min(length, qp.mtu_bytes), srqn or qp.handle, wqe.index)
+    return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 
 def _invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:

@@ -10,6 +10,7 @@ counter in the doorbell record, which is read when a message wants a WQE.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -102,10 +103,16 @@ class SharedRecvList(RecvQueue):
         """A link could not be followed: no more requests come from here."""
         self._head = 0
         self._turns = 0
+        self._returned: deque[RecvWqe] = deque()
         self._not_before = array("Q", bytes(8 * self._size))
         """By index: how many turns have to pass before the request can be there again."""
 
+    def posted(self) -> int:
+        return super().posted() + len(self._returned)
+
     def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
         posted = self.posted()
         if not posted:
             return None
@@ -120,6 +127,10 @@ class SharedRecvList(RecvQueue):
         self._head = following
         self._taken = (self._taken + 1) & _COUNTER_MASK
         return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        """Its queue pair has gone before a message filled the request: the next one gets it."""
+        self._returned.append(wqe)
 
 
 def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:

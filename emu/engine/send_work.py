@@ -9,9 +9,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
-from emu.engine import qp_life
+from emu.engine import page_faults, qp_life
 from emu.engine.datagram import Datagram
-from emu.engine.memory import AccessError
+from emu.engine.memory import AccessError, PageFault
 from emu.engine.message import Message, NakCode
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.umr import BindError
@@ -46,7 +46,10 @@ class LocalError(Exception):
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
-    """What the WQE asks for; None when it was local and is done. Raises LocalError."""
+    """What the WQE asks for; None when it was local and is done.
+
+    Raises LocalError, and PageFault when the request may wait for the page.
+    """
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
     if hca.faults is not None:
@@ -62,6 +65,10 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
     try:
         work = operation(hca, qp, wqe)
+    except PageFault as page:
+        if page_faults.request_may_wait(hca, qp, wqe.opcode):
+            raise
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
     except AccessError as error:
         raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
     except BindError as error:

@@ -6,7 +6,15 @@ mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firm
 """
 
 from emu.models.adapters import DEFAULT_MODEL, MODELS
-from emu.models.capabilities import BASE_GENERAL
-from emu.models.model import Model
+from emu.models.capabilities import BASE_GENERAL, MEMORY_ODP, TRANSPORT_ODP
+from emu.models.model import Capabilities, Model
 
-__all__ = ["BASE_GENERAL", "DEFAULT_MODEL", "MODELS", "Model"]
+__all__ = [
+    "BASE_GENERAL",
+    "DEFAULT_MODEL",
+    "MEMORY_ODP",
+    "MODELS",
+    "TRANSPORT_ODP",
+    "Capabilities",
+    "Model",
+]

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from emu.models.capabilities import BASE_ATOMIC, BASE_GENERAL, VF_LIMITS
+from emu.models.capabilities import (
+    BASE_ATOMIC,
+    BASE_GENERAL,
+    MEMORY_ODP,
+    TRANSPORT_ODP,
+    VF_LIMITS,
+)
 from emu.models.model import Capabilities, IbSpeed, Model
 from emu.pci import LinkSpeed, PciIdentity
 
@@ -26,6 +32,7 @@ class _Product:
     hw_id: int
     pcie: LinkSpeed
     ib: IbSpeed
+    odp: Capabilities = field(default_factory=lambda: TRANSPORT_ODP)
     limits: Capabilities = field(default_factory=dict)
 
 
@@ -82,6 +89,7 @@ _PRODUCTS = (
         hw_id=0x218,
         pcie=LinkSpeed.GT_32,
         ib=IbSpeed.NDR,
+        odp=MEMORY_ODP,
         limits={"log_max_cq": 19, "log_max_mkey": 22},
     ),
 )
@@ -105,6 +113,7 @@ def _model(product: _Product, *, is_vf: bool) -> Model:
         identity=identity,
         general=MappingProxyType({**BASE_GENERAL, **limits}),
         atomic=BASE_ATOMIC,
+        odp=product.odp,
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

@@ -97,8 +97,11 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cmdif_checksum": 3,
         "log_max_current_uc_list": 0,
         "atomic": 1,
+        # On-demand paging; the null key and buffers of a fixed size are what implicit keys need.
+        "pg": 1,
+        "null_mkey": 1,
+        "fixed_buffer_size": 1,
         # Not built.
-        "pg": 0,
         "roce": 0,
         "dct": 0,
         "hca_cap_2": 0,
@@ -119,6 +122,23 @@ BASE_ATOMIC: Capabilities = MappingProxyType(
 The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
 the driver chooses (core/main.c: handle_hca_cap_atomic).
 """
+
+_ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "atomic": 1, "srq_receive": 1}
+_ODP_SERVICES: Capabilities = {
+    "page_prefetch": 1,
+    "rc_odp_caps": _ODP_CONNECTED,
+    "uc_odp_caps": {"send": 1, "receive": 1, "write": 1, "srq_receive": 1},
+    "ud_odp_caps": {"send": 1, "srq_receive": 1},
+    "xrc_odp_caps": {**_ODP_CONNECTED, "receive": 0},
+}
+
+TRANSPORT_ODP: Capabilities = MappingProxyType({"transport_page_fault_scheme_cap": _ODP_SERVICES})
+"""On-demand paging with the faults of queue pairs, which every driver knows."""
+
+MEMORY_ODP: Capabilities = MappingProxyType(
+    {**TRANSPORT_ODP, "memory_page_fault_scheme_cap": _ODP_SERVICES, "mem_page_fault": 1}
+)
+"""With the faults of memory keys beside them: Linux 6.12 and later choose these."""
 
 VF_LIMITS: Capabilities = MappingProxyType({"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32})
 """What a virtual function gets less of."""

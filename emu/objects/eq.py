@@ -27,3 +27,8 @@ class Eq(Object):
         self.pi = 0
         self.ci = 0
         self.overruns = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return self.pi - self.ci >= 1 << self.log_size

@@ -16,6 +16,8 @@ from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.engine.link import Link
+    from emu.engine.odp import Fault, Side
+    from emu.engine.responder import Arrival
     from emu.engine.rq import RecvRing
     from emu.engine.sq import SendRing
 
@@ -52,8 +54,9 @@ class Qp(Object):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "counter", "ctx", "epsn", "is_draining", "is_ready", "link",
-        "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak", "mtu_bytes", "parts", "pd",
+        "ack_timeout", "buffer", "counter", "ctx", "epsn", "faults", "held_by", "is_draining",
+        "is_ready", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
+        "mtu_bytes", "parts", "pd",
         "pkey_index", "psn", "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid",
         "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer",
         "xrcd",
@@ -92,6 +95,12 @@ class Qp(Object):
         self.retries = self.rnr_retries = 0
         self.link: Link | None = None
         """What only packets need; None while the peer is in this process."""
+        self.faults: dict[Side, Fault] = {}
+        """What its sides wait for."""
+        self.held_by: Fault | None = None
+        """The fault of the peer in this process that holds up its requests."""
+        self.kept: Arrival | None = None
+        """The receive request of a message that waits for a page: it will come again."""
         self.state = QpState.RST
         self.decode()
 
@@ -136,10 +145,10 @@ class Qp(Object):
         if self.rq is not None:
             self.rq.restart()
 
-    def count(self, name: str) -> None:
-        """Add one to a counter of the queue pair's set."""
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of the queue pair's set."""
         if self.counter is not None:
-            self.counter.values[name] = self.counter.values.get(name, 0) + 1
+            self.counter.values[name] = self.counter.values.get(name, 0) + by
 
     def holds(self) -> tuple[Object, ...]:
         return self.parts.all()

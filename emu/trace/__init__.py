@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from emu.cmdif import Request
+    from emu.engine.odp import Fault
     from emu.engine.sq import Wqe
     from emu.errors import CmdError
     from emu.hca import Hca
@@ -60,3 +61,9 @@ class Tracer(Protocol):
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A completion queue entry was written: its first 63 bytes, and the last."""
+
+    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
+        """A page fault is over, ``took_ns`` after it was raised.
+
+        ``outcome`` is resumed, error (the driver gave up) or cancelled (the queue pair stopped).
+        """

@@ -22,6 +22,9 @@ wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's n
        ``data``. A request that is tried again is another event.
 cqe    ``cqn``, ``qpn``, ``type`` (its opcode's name), ``syndrome`` (name) when it is an error,
        ``data`` (fields of the entry)
+fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
+       ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
+       ``length`` of what was absent
 ====== ============================================================================================
 
 Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
@@ -54,6 +57,7 @@ class Point(StrEnum):
     IRQ = "irq"
     WQE = "wqe"
     CQE = "cqe"
+    FAULT = "fault"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from layouts.enums import EventType, PageFaultSubtype, PortChange, Status
 
 if TYPE_CHECKING:
     from emu.cmdif import Request
+    from emu.engine.odp import Fault
     from emu.engine.sq import Wqe
     from emu.hca import Hca
     from emu.mailbox import DeliveryError
@@ -184,6 +185,16 @@ class Recorder:
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A CQE, decoded by its opcode."""
         self._record(Point.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
+
+    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
+        """A page fault, at its end."""
+        fields = {
+            "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
+            "kind": fault.access.kind.name, "outcome": outcome,
+            "duration_us": round(took_ns / 1000, 1), "key": fault.page.key, "va": fault.page.va,
+            "length": fault.page.length,
+        }  # fmt: skip
+        self._record(Point.FAULT, fields)
 
 
 def _named(slot: int, opcode: int) -> dict[str, Any]:

@@ -126,6 +126,13 @@ def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
     yield from _pairs(fields.get("data"))
 
 
+def _fault(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"token {_value('', fields.get('token'))} qpn {_value('', fields.get('qpn'))}"
+    yield f"{_word(fields.get('side'))} {_word(fields.get('kind'))} ->"
+    yield f"{_word(fields.get('outcome'))} {_word(fields.get('duration_us'))}us"
+    yield from _pairs({name: fields[name] for name in ("key", "va", "length") if name in fields})
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     Point.RESET: _reset,
     Point.CMD: _cmd,
@@ -134,6 +141,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     Point.IRQ: _irq,
     Point.WQE: _wqe,
     Point.CQE: _cqe,
+    Point.FAULT: _fault,
 }
 
 

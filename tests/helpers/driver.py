@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from emu.registry import COMMANDS
 from layouts import caps, cmd, reg
-from layouts.enums import EventType, Op, RegId, Status
+from layouts.enums import CapType, EventType, Op, RegId, Status
 from layouts.eqe import EQE_BYTES, eqe, eqe_cmd
 
 POLL_ROUNDS = 1000
@@ -151,11 +151,24 @@ class Driver:
         self.caps.cmdif_checksum = 0
         self.caps.pkey_table_size = 0
         self.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page))
+        if self.caps.pg:
+            self.choose_paging()
         self.give_pages(self.must(Op.QUERY_PAGES, op_mod=2).num_pages)
         self.must(Op.INIT_HCA)
         self.must(Op.QUERY_ADAPTER)
         self.uar = self.must(Op.ALLOC_UAR).uar
         return self
+
+    def choose_paging(self):
+        """The memory scheme where there is one, else all that has to be asked for."""
+        group = CapType.ODP << 1
+        most = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
+        chosen = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group | 1).capability)
+        if caps.odp_cap.view(most).mem_page_fault:
+            caps.odp_cap.view(chosen).mem_page_fault = 1
+        else:
+            chosen[:] = most
+        self.must(Op.SET_HCA_CAP, op_mod=group, capability=bytes(chosen))
 
     def remove(self):
         """The reverse, down to DISABLE_HCA."""
