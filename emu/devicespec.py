@@ -3,7 +3,7 @@
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
 of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware;
 with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
-paging, 1 for the transport scheme and 2 for the memory scheme beside it; each model has its default.
+paging, 1 for the transport scheme and 2 for the memory scheme beside it; the model has the default.
 """
 
 from __future__ import annotations

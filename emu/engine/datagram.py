@@ -270,10 +270,11 @@ def _wait_for_room(
     wqe, srqn = arrival.wqe, arrival.srqn
     assert wqe is not None
     whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])
+    why = f"page fault refused: {page}"
 
     def refuse() -> None:
         qp.kept = None
-        _fail(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, f"not resolved: {page}")
+        _fail(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     def go_on(_: Exception | None) -> None:
         if qp.kept is arrival and qp.state in _RECEIVING:

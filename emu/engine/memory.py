@@ -12,7 +12,7 @@ by itself it reads as zeros and swallows what is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -178,23 +178,27 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
 
 def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
     """Follow the key's entries to the keys below; each is checked as an access of its own."""
-    if depth >= hca.caps.general.max_indirection:
+    if depth and depth >= hca.caps.general.max_indirection:
         raise AccessError(Refusal.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
-    pieces = _ksm_pieces if mkey.mode == AccessMode.KSM else _klm_pieces
+    is_ksm = mkey.mode is AccessMode.KSM
+    is_implicit = is_ksm and mkey.uid == DRIVER_UID
+    pieces = _ksm_pieces if is_ksm else _klm_pieces
     views: list[memoryview] = []
-    is_implicit = mkey.mode is AccessMode.KSM and mkey.uid == DRIVER_UID
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise PageFault(mkey.key, *_rest(va, length, views))
         try:
-            views += access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+            found = access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
         except PageFault as page:
             if not is_implicit:
                 raise
             start, left = _rest(va, length, views)
             within = page.va - at if page.key == key else 0
             raise PageFault(mkey.key, start + within, left - within) from None
+        if size == length:
+            return found
+        views += found
         if len(views) > MOST_PIECES:
             raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
     return views
@@ -206,16 +210,25 @@ def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
     return va + done, length - done
 
 
-def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:
+def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """(key, address, bytes) below a KLM key: entries of any length, one after the other."""
     return mkey.ranges.pieces(va - mkey.start, length)
 
 
-def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterator[tuple[int, int, int]]:
+def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """(key, address, bytes) below a KSM key: entries of equal, aligned length."""
     shift = mkey.log_page_size
     index = (va >> shift) - (mkey.start >> shift)
     within = va & (1 << shift) - 1
+    if within + length <= 1 << shift and (index + 1) * KLM.size <= len(mkey.xlt):
+        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+        return ((key, at + within, length),)
+    return _ksm_series(mkey, index, within, length)
+
+
+def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """The pieces from ``within`` bytes into the entry ``index`` on."""
+    shift = mkey.log_page_size
     while length:
         if (index + 1) * KLM.size > len(mkey.xlt):
             raise IndexError("KSM list ends before the range")

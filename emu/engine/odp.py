@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from layouts.enums import PageFaultSubtype
 
 if TYPE_CHECKING:
-    from emu.engine.memory import PageFault
     from emu.objects import Qp
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
@@ -59,6 +58,18 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """What was absent, as ``emu.engine.memory.PageFault`` says; but that may hold on to views."""
+
+    key: int
+    va: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"key {self.key:#x}, {self.va:#x}+{self.length:#x}"
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """What was going on when a page was found absent."""
 
@@ -92,7 +103,7 @@ class Fault:
         qp: Qp,
         side: Side,
         access: Access,
-        page: PageFault,
+        page: Page,
         refuse: Callable[[], Exception | None],
     ) -> None:
         self.qp = qp
@@ -192,4 +203,7 @@ class FaultTable:
 
     def forget(self, token: int) -> bool:
         """Whether this is the late resume of a fault that has lapsed; there is only one."""
-        return self._lapsed.pop(token, self) is None
+        if token not in self._lapsed:
+            return False
+        del self._lapsed[token]
+        return True

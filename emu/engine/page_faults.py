@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import eq as eq_engine
-from emu.engine.odp import Access, Fault, Kind, Side
+from emu.engine.odp import Access, Fault, Kind, Page, Side
 from emu.errors import CmdError
 from emu.objects import Qp
 from layouts.enums import EventType, Opcode, QpType, Status
@@ -85,12 +85,12 @@ def suspend(
     refuse: Callable[[], Exception | None],
 ) -> Fault:
     """Let one side of a queue pair wait, and tell the driver. ``may_wait`` has agreed."""
-    fault = Fault(qp, side, access, page, refuse)
+    fault = Fault(qp, side, access, Page(page.key, page.va, page.length), refuse)
     fault.is_memory = bool(hca.caps.odp.mem_page_fault)
     fault.raised_ns = hca.clock.now_ns()
     hca.page_faults.add(fault)
     qp.faults[side] = fault
-    log.debug("%r: %s", fault, page)
+    log.debug("%r: %s", fault, fault.page)
     _announce(hca, fault)
     return fault
 

@@ -187,8 +187,10 @@ def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
     """The request stays where it is and begins again when the page is there."""
 
+    why = f"page fault refused: {page}"
+
     def refuse() -> None:
-        send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
+        send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     access = page_faults.request_access(qp, wqe)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)

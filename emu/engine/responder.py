@@ -262,8 +262,10 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, page: PageFault) -> Excep
     if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
         return _access_violation(hca, qp, str(page))
 
+    why = f"page fault refused: {page}"
+
     def refuse() -> Exception:
-        return _access_violation(hca, qp, f"page fault refused: {page}")
+        return _access_violation(hca, qp, why)
 
     return Held(_suspend_rdma(hca, qp, message, page, refuse))
 
@@ -408,7 +410,7 @@ def _wait_for_room(hca: Hca, qp: Qp, arrival: Arrival, page: PageFault, length: 
     wqe, srqn = arrival.wqe, arrival.srqn
     assert wqe is not None
     prot = _ReceiveError(
-        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"not resolved: {page}"
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"page fault refused: {page}"
     )
     if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
         return prot

@@ -2,8 +2,8 @@
 
 Two functions in this process, each with a driver of its own: from the doorbell to the completion
 queue entry of writes and reads, of work requests that change memory keys, and of a write that goes
-as packets. Messages are compared with a plain copy between the same pages, a key over keys with a
-key over pages. Prints a table, and JSON with --json.
+as packets; what on-demand paging costs. Messages are compared with a plain copy between the same
+pages, a key over keys with a key over pages. Prints a table, and JSON with --json.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import paging
 from figures import Goal, Report, Row, Section, ratio_at_most, thinned
 from machine import conditions
 from rich.console import Console
@@ -209,6 +210,7 @@ def packets(count: int) -> list[Row]:
 def measure(count: int) -> Section:
     """All rows."""
     rows = [row for part in (messages, keys, tree, packets) for row in part(count)]
+    rows += paging.rows(count, sample)
     remark = (
         "From the doorbell to the completion. A message's reference is a plain copy between the"
         " same pages of 4 KiB, which do not lie together; that of the key over keys is the key"

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 from helpers.channels import Channel
-from helpers.keys import MUST_NOT_BE_FREE, OFFSET, umr
-from helpers.paging import BOTH, READ, PagedRegion, Pager
+from helpers.paging import BOTH, READ, ImplicitKey, PagedRegion, Pager
 from helpers.verbs import connect
 
 from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.enums import (
-    AccessMode,
     CqeOpcode,
     CqeSyndrome,
     Op,
@@ -19,7 +17,6 @@ from layouts.enums import (
     QpType,
     Status,
 )
-from layouts.wqe import KLM
 
 pytestmark = pytest.mark.usefixtures("scheme")
 
@@ -407,68 +404,6 @@ def _shared(left, right, srq):
     return pair
 
 
-class ImplicitKey:
-    """The whole address space behind one key (hw/odp.c: mlx5_ib_alloc_implicit_mr)."""
-
-    LOG_CHILD, CHILDREN = 14, 8
-
-    def __init__(self, pager):
-        self.pager, self.node = pager, pager.node
-        self.null = self._null()
-        self.entries = [(0, *self.absent(number)) for number in range(self.CHILDREN)]
-        rights = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
-        fields = {
-            "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.KSM, "umr_en": 1,
-            "length64": 1, "log_page_size": self.LOG_CHILD,
-            "translations_octword_size": self.CHILDREN,
-        } | rights  # fmt: skip
-        answer = self.node.driver.must(
-            Op.CREATE_MKEY, memory_key_mkey_entry=fields, extra=self._xlt(),
-            translations_octword_actual_size=self.CHILDREN,
-        )  # fmt: skip
-        self.index, self.key = answer.mkey_index, answer.mkey_index << 8
-
-    def _null(self):
-        """The null key, or in the memory scheme one of its own that has no page at all."""
-        if not self.node.hca.caps.odp.mem_page_fault:
-            return self.node.driver.must(Op.QUERY_SPECIAL_CONTEXTS).null_mkey
-        fields = {
-            "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "length64": 1,
-            "lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1, "log_page_size": 61,
-            "translations_octword_size": 4,
-        }  # fmt: skip
-        answer = self.node.driver.must(
-            Op.CREATE_MKEY, memory_key_mkey_entry=fields, pg_access=1, extra=bytes(64),
-            translations_octword_actual_size=4,
-        )  # fmt: skip
-        return answer.mkey_index << 8
-
-    def absent(self, number):
-        is_memory = self.node.hca.caps.odp.mem_page_fault
-        return self.null, number << self.LOG_CHILD if is_memory else 0
-
-    def _xlt(self):
-        return b"".join(KLM.pack(*entry) for entry in self.entries)
-
-    def put(self, number, key=None):
-        """A child takes its place in the parent, or leaves it."""
-        va = number << self.LOG_CHILD
-        self.entries[number] = (0, *(self.absent(number) if key is None else (key, va)))
-        block = number // 4 * 4
-        xlt = b"".join(KLM.pack(*entry) for entry in self.entries[block : block + 4])
-        umr(
-            self.pager.updater, self.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
-            offset=block,
-        )  # fmt: skip
-        self.node.settle()
-        (done,) = self.pager.updater.cq.drain()
-        assert not done.syndrome
-
-    def child(self, number):
-        size = 1 << self.LOG_CHILD
-        return PagedRegion(self.pager, size, va=number * size)
-
-
 class TestImplicit:
     @pytest.fixture
     def parent(self, channel, pagers):
@@ -476,7 +411,7 @@ class TestImplicit:
 
     def test_children_come_and_go(self, channel, pagers, parent, pinned, is_memory):
         """Both the parent's entry and the child's page may be absent; the event says the same."""
-        va = 2 * (1 << parent.LOG_CHILD) - 100
+        va = 2 * (1 << parent.log_child) - 100
         channel.write((parent.key, va), pinned[0].sge(0, 300))
         children = [parent.child(number) for number in (1, 2)]
         steps = [
@@ -494,7 +429,7 @@ class TestImplicit:
             step()
             pagers[1].must_resume(event)
         assert len(channel.sent()) == 1
-        assert children[0].read(-100 % (1 << parent.LOG_CHILD), 100) == TEXT[:100]
+        assert children[0].read(-100 % (1 << parent.log_child), 100) == TEXT[:100]
         assert children[1].read(0, 200) == TEXT[100:300]
         parent.put(1)
         channel.write((parent.key, va), pinned[0].sge(0, 50))
@@ -519,7 +454,7 @@ class TestImplicit:
 
     def test_beyond_the_last_child(self, channel, parent, pinned):
         """No driver can bring that in."""
-        end = parent.CHILDREN << parent.LOG_CHILD
+        end = parent.CHILDREN << parent.log_child
         channel.write((parent.key, end), pinned[0].sge(0, 100))
         assert channel.failure() == REMOTE
 

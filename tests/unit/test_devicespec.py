@@ -45,6 +45,15 @@ def test_type_of_windows():
     assert not parse("connectx6").options.windows_2a
 
 
+def test_on_demand_paging():
+    gates = [parse(f"connectx6,odp={scheme}").model.general["pg"] for scheme in range(3)]
+    assert gates == [0, 1, 1]
+    assert parse("connectx6,odp=1").model == parse("connectx6").model
+    assert "mem_page_fault" not in parse("connectx6").model.odp
+    assert parse("connectx6,odp=2").model.odp == parse("connectx7").model.odp
+    assert parse("connectx6,odp=2").model.odp["mem_page_fault"] == 1
+
+
 @pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
 def test_limits_are_inside(text):
     parse(f",{text}")
@@ -68,6 +77,7 @@ def test_limits_are_inside(text):
         (f",guid={1 << 64}", "is not between"),
         (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
         (",ib_virt=2", "ib_virt=0x2 is not between 0x0 and 0x1"),
+        (",odp=3", "odp=0x3 is not between 0x0 and 0x2"),
     ],
 )
 def test_complaint_names_the_wrong_part(text, complaint):
