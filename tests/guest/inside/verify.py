@@ -30,8 +30,9 @@ RDMA_WRITE, SEND, RDMA_READ, COMPARE_SWAP, FETCH_ADD = 0, 2, 4, 5, 6
 class End:
     """A queue pair and its memory: the first half is sent from, the second half received into."""
 
-    def __init__(self, stream):
-        self.stream = stream
+    def __init__(self, sock):
+        # One file for both ways would forget what it has read ahead whenever it writes.
+        self.reader, self.writer = sock.makefile("r"), sock.makefile("w")
         self.context = Context(name="mlx5_0")
         self.pd = PD(self.context)
         self.mr = MR(self.pd, 2 * SIZE, ACCESS)
@@ -54,9 +55,9 @@ class End:
 
     def exchange(self, mine):
         """Tell the other side, and hear what it tells."""
-        self.stream.write(json.dumps(mine) + "\n")
-        self.stream.flush()
-        return json.loads(self.stream.readline())
+        self.writer.write(json.dumps(mine) + "\n")
+        self.writer.flush()
+        return json.loads(self.reader.readline())
 
     def wait(self):
         """The next completion, which has to be good."""
@@ -136,10 +137,10 @@ def server(end):
 def main():
     if len(sys.argv) > 1:
         with socket.create_connection((sys.argv[1], PORT)) as sock:
-            client(End(sock.makefile("rw")))
+            client(End(sock))
     else:
         with socket.create_server(("", PORT)) as listener, listener.accept()[0] as sock:
-            server(End(sock.makefile("rw")))
+            server(End(sock))
 
 
 main()
