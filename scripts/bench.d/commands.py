@@ -34,7 +34,6 @@ from helpers.world import HandClock, IrqList, Memory
 
 MODEL = "connectx6"
 WARM_UP = 500
-KEYS_TO_WEIGH = 20_000
 MOST_US = 150.0
 MOST_GROWTH = 1.3
 MOST_KIB = 2.0
@@ -70,21 +69,21 @@ def create_keys(driver: Driver, pdn: int, count: int) -> tuple[list[float], list
     return whole, device
 
 
-def bytes_of_a_key() -> float:
-    """What each of many keys adds to the process."""
+def bytes_of_a_key(count: int) -> float:
+    """What each of ``count`` keys adds to the process."""
     driver = probed_driver()
     pdn = driver.alloc_pd()
     create_keys(driver, pdn, WARM_UP)
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    for _ in range(KEYS_TO_WEIGH):
+    for _ in range(count):
         driver.create_mkey(pdn)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return (after - before) / KEYS_TO_WEIGH
+    return (after - before) / count
 
 
-def measure(keys: int) -> Section:
+def measure(keys: int, traced: int) -> Section:
     """All rows."""
     driver = probed_driver()
     pdn = driver.alloc_pd()
@@ -99,18 +98,19 @@ def measure(keys: int) -> Section:
             Row("CREATE_MKEY, driver and device", "us", whole, goal=Goal(MOST_US)),
             Row("CREATE_MKEY, the device's share", "us", device),
             Row(f"last tenth of {keys:,} to the first", "x", [growth], goal=Goal(MOST_GROWTH)),
-            Row("memory of a key", "KiB", [bytes_of_a_key() / 1024], goal=Goal(MOST_KIB)),
+            Row("memory of a key", "KiB", [bytes_of_a_key(traced) / 1024], goal=Goal(MOST_KIB)),
         ],
     )
 
 
 @click.command(help=__doc__)
 @click.option("--keys", default=100_000, show_default=True, help="Memory keys to create.")
+@click.option("--traced", default=20_000, show_default=True, help="Keys to measure memory by.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
-def main(keys: int, as_json: bool) -> None:
+def main(keys: int, traced: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
-    section = measure(keys)
+    section = measure(keys, traced)
     if as_json:
         click.echo(json.dumps(Report([conditions()], [thinned(section)]).to_json()))
     else:

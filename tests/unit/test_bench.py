@@ -251,7 +251,7 @@ def test_every_verbs_test_has_a_name_of_its_own():
 
 
 SMALL = {
-    "commands": ["--keys", "10"],
+    "commands": ["--keys", "10", "--traced", "100"],
     "engine": ["--count", "4"],
     "fabric": ["--count", "4"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
