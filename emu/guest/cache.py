@@ -82,13 +82,23 @@ def building(target: Path) -> Iterator[Path]:
 
 
 def new_run_dir() -> Path:
-    """A directory for one run's logs; the oldest ones beyond :data:`KEPT_RUNS` are removed."""
+    """A directory for one run's logs, named after this process.
+
+    The oldest beyond :data:`KEPT_RUNS` are removed, but none of another process that still runs.
+    """
     runs = subdir("runs")
     with lock("runs"):
-        found = sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime)
-        for old in found[: max(0, len(found) - KEPT_RUNS + 1)]:
+        free = [path for path in runs.iterdir() if not _is_in_use(path)]
+        free.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in free[KEPT_RUNS - 1 :]:
             shutil.rmtree(old, ignore_errors=True)
-        return Path(tempfile.mkdtemp(prefix="run-", dir=runs))
+        return Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=runs))
+
+
+def _is_in_use(run_dir: Path) -> bool:
+    """Whether it is that of another process, which is there (or its number is taken again)."""
+    pid = run_dir.name.split("-")[1]
+    return pid != str(os.getpid()) and Path("/proc", pid).exists()
 
 
 def disk_usage(path: Path) -> int:

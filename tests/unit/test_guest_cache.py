@@ -87,6 +87,16 @@ def test_only_some_runs_are_kept():
     assert {*cache.subdir("runs").iterdir()} == {*made[3:]}
 
 
+def test_run_of_a_live_process_is_kept_whatever_its_age():
+    runs = cache.subdir("runs")
+    running, ended = runs / f"run-{os.getppid()}-x", runs / f"run-{2**22 + 1}-x"
+    for path in (running, ended):
+        path.mkdir()
+        os.utime(path, (0, 0))
+    made = [cache.new_run_dir() for _ in range(cache.KEPT_RUNS)]
+    assert {*runs.iterdir()} == {running, *made}
+
+
 def test_small_answers(home):
     path = home / "answers.json"
     assert cache.load_json(path) == {}
