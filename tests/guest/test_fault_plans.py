@@ -40,7 +40,7 @@ def benches(lab):
 
 
 @pytest.mark.suite("trixie")
-@pytest.mark.parametrize(("name", "plan"), _parameters())
+@pytest.mark.parametrize(("name", "plan"), list(_parameters()))
 def test_plan_does_what_it_says(benches, suite, name, plan):
     text = (PLANS / f"{name}.toml").read_text()
     outcome = carry_out(plan, text, benches(suite, plan.expect.model))
