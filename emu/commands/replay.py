@@ -48,4 +48,6 @@ def replay(
 
 def _command(words: tuple[str, ...]) -> tuple[str, ...]:
     """The command without the ``--`` that may stand before it."""
+    if words[0].startswith("-") and words[0] != "--":
+        raise click.UsageError(f"{words[0]}: options come before RECORD")
     return words[1:] if words[0] == "--" and len(words) > 1 else words

@@ -119,7 +119,7 @@ def test_replay_and_minimize(plan_of, suite, tmp_path):
     again = mlx5emu("replay", kept, "--", *script)
     assert again.returncode == 1, again.stderr
     assert "did not come up" not in again.stderr
-    found = mlx5emu("minimize", kept, "-o", smallest, "--", *script, timeout=1600)
+    found = mlx5emu("minimize", "-o", smallest, kept, "--", *script, timeout=1600)
     assert found.returncode == 0, found.stderr
     (rule,) = load(smallest.read_text()).rule
     assert rule.name == "culprit"

@@ -111,6 +111,14 @@ def test_minimize_finds_the_one_fault_that_matters(recorded, guest, tmp_path):
     assert len(guest.tried) < 20
 
 
+@pytest.mark.parametrize("command", ["replay", "minimize"])
+def test_an_option_behind_the_record_is_no_command(recorded, guest, command):
+    result = run(command, recorded, "--timeout", "3", "./test")
+    assert result.exit_code == 2
+    assert "--timeout: options come before RECORD" in result.output
+    assert not guest.tried
+
+
 def test_minimize_of_what_does_not_fail(recorded, guest):
     guest.wait = lambda *_: 0
     result = run("minimize", recorded, "--", "./test")
