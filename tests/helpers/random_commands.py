@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from emu.engine.qp_state import TRANSITIONS
+from helpers.driver import pack64
 from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType
 
 LIMITS = {
     "log_max_pd": 2, "log_max_xrcd": 1, "log_max_transport_domain": 1, "log_max_cq": 2,
     "log_max_srq": 2, "log_max_mkey": 9, "log_max_qp": 7, "max_num_eqs": 3, "max_qp_cnt": 2,
-    "log_max_mcg": 1, "max_qp_mcg": 2,
+    "log_max_mcg": 1, "max_qp_mcg": 2, "log_max_uctx": 2, "log_max_umem": 2,
 }  # fmt: skip
 """Tables so small that a short run fills them."""
 
@@ -36,10 +37,13 @@ class Names:
     table: str
 
 
-PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV = map(
+PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV, UCTX, UMEM = map(
     Names,
-    ("pds", "xrcds", "tds", "uars", "eqs", "cqs", "mkeys", "qps", "srqs", "counters", "psvs"),
-)
+    (
+        "pds", "xrcds", "tds", "uars", "eqs", "cqs", "mkeys", "qps", "srqs", "counters", "psvs",
+        "uctxs", "umems",
+    ),
+)  # fmt: skip
 
 CREATES = {
     Op.ALLOC_PD: (PD, "pd"),
@@ -55,6 +59,8 @@ CREATES = {
     Op.CREATE_RMP: (SRQ, "rmpn"),
     Op.CREATE_XRC_SRQ: (SRQ, "xrc_srqn"),
     Op.CREATE_SRQ: (SRQ, "srqn"),
+    Op.CREATE_UCTX: (UCTX, "uid"),
+    Op.CREATE_UMEM: (UMEM, "umem_id"),
 }
 """What makes an object, and the field of the answer that names it."""
 
@@ -72,6 +78,8 @@ DESTROYS = {
     Op.DESTROY_RMP: (SRQ, "rmpn"),
     Op.DESTROY_XRC_SRQ: (SRQ, "xrc_srqn"),
     Op.DESTROY_SRQ: (SRQ, "srqn"),
+    Op.DESTROY_UCTX: (UCTX, "uid"),
+    Op.DESTROY_UMEM: (UMEM, "umem_id"),
 }
 """What ends one, and the field of the command that names it."""
 
@@ -109,6 +117,7 @@ _PLAIN = {
     Op.ALLOC_TRANSPORT_DOMAIN: {},
     Op.ALLOC_UAR: {},
     Op.ALLOC_Q_COUNTER: {},
+    Op.CREATE_UCTX: {"uctx": SELDOM.map(lambda cap: {"cap": cap})},
     **{op: {field: kind} for op, (kind, field) in DESTROYS.items()},
 }
 """Commands whose fields do not depend on each other."""
@@ -146,10 +155,13 @@ def commands(draw, driver):
     op = draw(st.sampled_from([*_PLAIN, *_BUILT, *CREATES]))
     drawing = Drawing(draw, driver)
     if op in _PLAIN:
-        return op, {name: drawing(what) for name, what in _PLAIN[op].items()}
-    fields = _BUILT[op](drawing)
-    if fields.get("extra") and draw(st.integers(0, 9)) == 0:
-        fields["extra"] = fields["extra"][:-8] + draw(st.binary(min_size=8, max_size=8))
+        fields = {name: drawing(what) for name, what in _PLAIN[op].items()}
+    else:
+        fields = _BUILT[op](drawing)
+        if fields.get("extra") and draw(st.integers(0, 9)) == 0:
+            fields["extra"] = fields["extra"][:-8] + draw(st.binary(min_size=8, max_size=8))
+    if draw(st.integers(0, 3)) == 0:
+        fields["_uid"] = drawing(UCTX)
     return op, fields
 
 
@@ -165,9 +177,28 @@ def _create_eq(draw):
 
 def _create_cq(draw):
     context = {"uar_page": draw(UAR), "cqe_sz": draw(st.sampled_from([0, 0, 0, 1, 2]))}
-    return draw.driver.cq_fields(
+    fields = draw.driver.cq_fields(
         draw(EQ), log_size=draw(st.integers(0, 4)), **draw.spoiled(context)
     )
+    return fields | {"cq_umem_valid": draw(SELDOM)} | _in_umem(draw, fields["cq_context"], "cq")
+
+
+def _in_umem(draw, context, ring):
+    """Where in user memory a ring and its doorbell record lie, when they do."""
+    offsets = st.sampled_from([0, 8, 64, 4096, 1 << 40])
+    if draw(SELDOM):
+        context |= {"dbr_umem_valid": 1, "dbr_umem_id": draw(UMEM), "dbr_addr": draw(offsets)}
+    return {f"{ring}_umem_id": draw(UMEM), f"{ring}_umem_offset": draw(offsets)}
+
+
+def _create_umem(draw):
+    pages = [draw.driver.queue + 4096 * draw(st.integers(0, 3)) for _ in range(2)]
+    rights = draw(st.sampled_from([3, 3, 3, 1, 0]))
+    umem = {
+        "num_of_mtt": draw(st.sampled_from([2, 2, 2, 0, 3, 1 << 63])),
+        "page_offset": draw(st.sampled_from([0, 0, 64, 4096])),
+    }
+    return {"umem": umem, "extra": pack64([page | rights for page in pages])}
 
 
 def _modify_cq(draw):
@@ -191,7 +222,8 @@ def _create_qp(draw):
         "counter_set_id": draw(st.one_of(st.just(0), st.just(1), st.integers(0, 3))),
         "no_sq": draw(SELDOM),
     }
-    return draw.driver.qp_fields(draw(PD), draw(CQ), **draw.spoiled(context))
+    fields = draw.driver.qp_fields(draw(PD), draw(CQ), **draw.spoiled(context))
+    return fields | {"wq_umem_valid": draw(SELDOM)} | _in_umem(draw, fields["qpc"], "wq")
 
 
 def _create_mkey(draw):
@@ -207,6 +239,8 @@ def _create_mkey(draw):
     return {
         "memory_key_mkey_entry": context,
         "translations_octword_actual_size": draw(st.integers(0, 2)),
+        "mkey_umem_valid": draw(SELDOM),
+        "mkey_umem_id": draw(UMEM),
         "extra": bytes(16 * draw(st.integers(0, 3))),
     }
 
@@ -258,6 +292,7 @@ _BUILT = {
     Op.MODIFY_CQ: _modify_cq,
     Op.CREATE_QP: _create_qp,
     Op.CREATE_MKEY: _create_mkey,
+    Op.CREATE_UMEM: _create_umem,
     Op.CREATE_RMP: lambda draw: draw.driver.rmp_fields(draw(PD)),
     Op.CREATE_SRQ: lambda draw: draw.driver.srq_fields(draw(PD), **draw.spoiled({})),
     Op.CREATE_XRC_SRQ: lambda draw: draw.driver.xrc_srq_fields(draw(PD), draw(XRCD), draw(CQ)),
