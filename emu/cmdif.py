@@ -216,7 +216,8 @@ class CommandInterface:
                 "input too short",
                 f"{len(request.data)} of {command.layout_in.size} bytes",
             )
-        if len(request.out) < command.layout_out.size:
+        is_cut = len(request.out) < command.layout_out.size
+        if is_cut and not (command.cuts_output and len(request.out) >= INLINE_BYTES):
             raise CmdError(
                 Status.BAD_OUTP_LEN_ERR,
                 "output too short",
@@ -225,8 +226,11 @@ class CommandInterface:
         uid = request.uid
         if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
             raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
-        out = command.layout_out.view(request.out)
+        whole = bytearray(command.layout_out.size) if is_cut else request.out
+        out = command.layout_out.view(whole)
         command.handler(self._hca, command.layout_in.view(request.data), out)
+        if is_cut:
+            request.out[:] = whole[: len(request.out)]
 
     def _unknown(self, opcode: int) -> CmdError:
         name = op_name(opcode)

@@ -59,6 +59,8 @@ class Command:
     needs: HcaState
     """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
+    cuts_output: bool = False
+    """Whether an output that is too short for the layout gets its front; else it is refused."""
 
     @property
     def name(self) -> str:
@@ -84,13 +86,14 @@ def command(
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
+    cuts_output: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one."""
 
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened)
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, cuts_output)
         return handler
 
     return register

@@ -97,9 +97,10 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
     caps.query_hca_cap_out,
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group),
+    cuts_output=True,
 )
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
-    """A capability group's page; op_mod is ``group << 1 | mode``."""
+    """A capability group's page, or its front; op_mod is ``group << 1 | mode``."""
     if cmd.other_function:
         raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {cmd.function_id:#x}")
     group = cmd.op_mod >> 1

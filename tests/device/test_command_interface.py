@@ -150,7 +150,15 @@ def test_broken_chains(driver, block, change, delivery):
 def test_lengths_below_the_layout(driver):
     short = int(Op.CREATE_CQ).to_bytes(2, "big") + bytes(14)
     assert driver.execute(short, 16)[1][0] == Status.BAD_INP_LEN_ERR
-    assert driver.execute(query_caps(driver), 32)[1][0] == Status.BAD_OUTP_LEN_ERR
+    adapter = int(Op.QUERY_ADAPTER).to_bytes(2, "big") + bytes(14)
+    assert driver.execute(adapter, 32)[1][0] == Status.BAD_OUTP_LEN_ERR
+
+
+@pytest.mark.parametrize("room", [16, 32, 2064])
+def test_front_of_capabilities_for_who_wants_no_more(driver, room):
+    """Programs know pages of other sizes (rdma-core's tests have 2048 bytes)."""
+    whole = driver.execute(query_caps(driver), 4112)[1]
+    assert driver.execute(query_caps(driver), room)[1] == whole[:room]
 
 
 def test_commands_that_come_too_early(cold):

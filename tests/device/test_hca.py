@@ -65,9 +65,10 @@ def test_command_shorter_than_its_layout(driver, command):
     data = bytes(command.layout_in.new(opcode=command.op).buf)
     delivery, raw = driver.execute(data[:-4], command.layout_out.size)
     assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_INP_LEN_ERR)
-    delivery, raw = driver.execute(data, command.layout_out.size - 4)
-    assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_OUTP_LEN_ERR)
-    assert raw[8:] == bytes(len(raw) - 8)
+    if not command.cuts_output:
+        delivery, raw = driver.execute(data, command.layout_out.size - 4)
+        assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_OUTP_LEN_ERR)
+        assert raw[8:] == bytes(len(raw) - 8)
     assert state(driver) is HcaState.INITIALIZED
 
 
