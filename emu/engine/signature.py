@@ -154,7 +154,10 @@ class _Stream:
     def touch(self, at: int, length: int) -> None:
         """See that the memory behind a piece of the wire's stream is there before any moves."""
         mem, wire = self._blocks.mem, self._blocks.wire
-        start = _to_stream(mem, _to_data(wire, at))
+        # A block that is completed is read again from its beginning.
+        start = at if wire is None else at // (wire.block + wire.size) * wire.block
+        if mem is not None:
+            start = _to_stream(mem, start - start % mem.block)
         end = _to_stream(mem, _to_data(wire, at + length))
         if end > start:
             self._below(start, end - start)
