@@ -1,11 +1,13 @@
 """Tables of objects: handles, bounds, references."""
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CmdError
-from emu.resources import Object, Table
+from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Table
 from layouts.enums import Status
 
 
@@ -138,3 +140,37 @@ def test_any_sequence(steps):
         else:
             refused(Status.BAD_RES_ERR, table.remove, step)
         assert {item.handle: item for item in table} == model
+
+
+class TestOwners:
+    """Objects belong to the user context whose command makes them."""
+
+    @pytest.fixture
+    def caller(self):
+        return Caller()
+
+    @pytest.fixture
+    def table(self, caller):
+        return Table("object", 1, 10, caller)
+
+    @pytest.mark.parametrize(
+        ("owner", "user", "may_use", "owns"),
+        [
+            (5, 5, True, True),
+            (5, 6, False, False),
+            (5, DRIVER_UID, True, True),
+            (DRIVER_UID, 5, False, False),
+            (SHARED_UID, 5, True, False),
+            (SHARED_UID, DRIVER_UID, True, True),
+            (DRIVER_UID, SHARED_UID, True, True),
+        ],
+    )
+    def test_who_may_do_what(self, caller, table, owner, user, may_use, owns):
+        caller.uid = owner
+        handle = table.add(Object())
+        caller.uid = user
+        for action, allowed in ((table.need, may_use), (table.remove, owns)):
+            expected = nullcontext() if allowed else pytest.raises(CmdError)
+            with expected as refused:
+                action(handle)
+            assert allowed or refused.value.status == Status.BAD_RES_ERR
