@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from emu.registry import op_name
 from emu.trace.event import Event, Point
-from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError
+from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError, kind_of
 from emu.trace.text import TextForm
 from emu.user_error import UserError
 from layouts.enums import Delivery, Op, Status
@@ -102,19 +104,41 @@ def show(file: str, as_json: bool, **wanted: Any) -> None:
     """
     choice, form = Choice(**wanted), TextForm()
     say = _json_line if as_json else _printer(form)
+    for line, event in _events(file):
+        if choice.takes(event, form.origin_ns(event)):
+            say(line, event)
+    # A reader that has gone is noticed here, not when the interpreter ends.
+    sys.stdout.flush()
+
+
+@trace.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+def count(file: str) -> None:
+    """Count what a trace has of each kind: commands, work requests, completions, events.
+
+    FILE is what --trace has written in its JSON form; - is standard input.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for _, event in _events(file):
+        found[kind_of(event)] += 1
+    table = Table("point", "kind")
+    table.add_column("number", justify="right")
+    for (point, kind), number in sorted(found.items()):
+        table.add_row(Text(point), Text(kind), str(number))
+    Console().print(table)
+
+
+def _events(file: str) -> Iterator[tuple[str, Event]]:
+    """The lines of a stored trace with their events; says what it leaves out. Raises UserError."""
     with click.open_file(file, "rb") as stream:
         reader = Reader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
         try:
-            for line, event in reader:
-                if choice.takes(event, form.origin_ns(event)):
-                    say(line, event)
+            yield from reader
         except StoredTextError:
             raise UserError(
                 f"{file} is a trace in text form: read it as it is;"
                 " this reads the JSON form (--trace-format json)"
             ) from None
-    # A reader that has gone is noticed here, not when the interpreter ends.
-    sys.stdout.flush()
     if reader.broken and not reader.events:
         raise UserError(f"{file} is no trace")
     if reader.broken > 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,3 +111,28 @@ class Choice:
             return event.is_refusal
         answer = event.fields.get("status"), event.fields.get("delivery")
         return self.status is None or self.status in answer
+
+
+def kind_of(event: Event) -> tuple[str, str]:
+    """What an event counts as: its point, and its name there with what went wrong."""
+    words = [event.fields.get(_NAMES.get(event.point, ""), "")]
+    if event.is_refusal:
+        words.append(event.fields.get("status", "not delivered"))
+    elif event.point == Point.CQE:
+        words.append(event.fields.get("syndrome", ""))
+    return _printable(event.point), _printable(" ".join(filter(None, map(str, words))))
+
+
+def _printable(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else json.dumps(text)
+
+
+_NAMES: Mapping[str, str] = {
+    Point.CMD: "op",
+    Point.WQE: "op",
+    Point.CQE: "type",
+    Point.EQE: "type",
+    Point.MMIO: "register",
+    Point.RESET: "model",
+}
+"""The field that says which kind it is."""

@@ -247,3 +247,34 @@ def test_reader_that_goes_away(tmp_path):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(30) == 1
+
+
+class TestCount:
+    """``mlx5emu trace count``."""
+
+    def test_each_kind_by_its_name(self, tmp_path):
+        path = tmp_path / "trace.json"
+        more = [
+            Event(START, 0, "wqe", {"qpn": 0x40, "index": 0, "op": "UMR register"}),
+            Event(START, 0, "wqe", {"qpn": 0x40, "index": 3, "op": "UMR register"}),
+            Event(START, 0, "cqe", {"cqn": 1, "type": "REQ_ERR", "syndrome": "MW_BIND_ERR"}),
+            Event(START, 0, "new\x1bpoint", {}),
+        ]
+        path.write_text("".join(event.to_json() + "\n" for event in EVENTS + more))
+        result = CliRunner().invoke(main, ["trace", "count", str(path)])
+        assert result.exit_code == 0
+        rows = [" ".join(line.strip("│┃ ").split("│")) for line in result.output.splitlines()]
+        words = [" ".join(row.split()) for row in rows]
+        assert "wqe UMR register 2" in words
+        assert "cqe REQ_ERR MW_BIND_ERR 1" in words
+        assert "cmd CREATE_CQ 1" in words
+        assert "cmd DEALLOC_PD BAD_RES_ERR 1" in words
+        assert "cmd CREATE_CQ not delivered 1" in words
+        assert "\x1b" not in result.output
+
+    def test_what_is_no_trace(self, tmp_path):
+        path = tmp_path / "notes"
+        path.write_text("hello\n")
+        result = CliRunner().invoke(main, ["trace", "count", str(path)])
+        assert result.exit_code != 0
+        assert "is no trace" in result.output
