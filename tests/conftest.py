@@ -29,6 +29,12 @@ def pytest_addoption(parser):
         help="How many memory windows tests/guest/test_keys.py binds and invalidates; 100000 for a"
         " long run.",
     )
+    parser.addoption(
+        "--paging-seconds",
+        type=int,
+        default=20,
+        help="How long the stress of tests/guest/test_odp.py runs; 600 for a long run.",
+    )
 
 
 def pytest_generate_tests(metafunc):

@@ -1,0 +1,77 @@
+"""On-demand paging under unmodified drivers: both schemes, the usual programs, and a stress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.kernel_log import KernelLog, server_complaints
+
+from emu.guest import GuestOptions
+from emu.guest.suite import BROKEN, HUGE_PAGES, Outcome, run_module
+
+pytestmark = pytest.mark.guest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "paging"
+TRANSPORT, MEMORY = "connectx6-vf,odp=1", "connectx6-vf,odp=2"
+SECONDS = 120.0
+LEAST = 17
+"""Tests of rdma-core's test_odp that have to pass; others want operations that mlx5_ib has not."""
+
+PORT = 18516
+ITERATIONS = 100
+WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 0.02; done; exec'
+COMMANDS = (
+    "ibv_rc_pingpong -c -o", "ibv_rc_pingpong -c -o -P", "ibv_rc_pingpong -c -O",
+    "ib_send_bw --odp -F", "ib_write_bw --odp -F", "ib_read_bw --odp -F", "ib_atomic_bw --odp -F",
+)  # fmt: skip
+STRESS = "python3 /mnt/share/stress.py --seconds"
+SWAP = "fallocate -l 512M /var/swap && chmod 600 /var/swap && mkswap /var/swap && swapon /var/swap"
+
+
+@pytest.fixture(params=[TRANSPORT, MEMORY], ids=["transport", "memory"])
+def guest(lab, suite, request):
+    devices = (request.param,)
+    guest = lab.get(
+        GuestOptions(suite=suite, devices=devices, hugepages=HUGE_PAGES, share=EXAMPLES)
+    )
+    log = KernelLog(guest)
+    yield guest
+    assert log.complaints() == []
+    assert server_complaints(guest) == []
+
+
+def test_rdma_core(guest):
+    run = run_module(guest, "test_odp", SECONDS, lambda *_: None)
+    assert [test for test in run.tests if test.outcome in BROKEN] == []
+    assert run.count(Outcome.PASSED) >= LEAST
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_program(guest, command):
+    command = f"{command} -n {ITERATIONS} -p {PORT}"
+    server = guest.popen(["sh", "-c", f"exec {command}"])
+    client = guest.run(f"{WHEN_LISTENING} {command} 127.0.0.1", timeout=SECONDS)
+    status = guest.wait(server, SECONDS)
+    said = bytes(server.stdout).decode() + client.stdout + client.stderr
+    assert (status, client.status) == (0, 0), said
+    assert "iters in" in said or "#bytes" in said
+    assert "invalid data" not in said
+
+
+@pytest.mark.timeout(0)
+def test_stress(guest, request):
+    seconds = request.config.getoption("--paging-seconds")
+    guest.run(f"test -e /var/swap || ({SWAP})", timeout=SECONDS).check()
+    result = guest.run(f"{STRESS} {seconds}", timeout=seconds + 5 * SECONDS).check()
+    assert "data right every time" in result.stdout
+
+
+def test_unload_with_memory_registered(guest):
+    """The driver takes a process's objects away under it; what waits for pages goes with them."""
+    running = guest.popen(["sh", "-c", f"{STRESS} 60"])
+    guest.run("until rdma resource show qp | grep -q python; do sleep 0.1; done", timeout=SECONDS)
+    guest.run("modprobe -r mlx5_ib", timeout=SECONDS).check()
+    guest.wait(running, SECONDS)
+    guest.run("modprobe mlx5_ib", timeout=SECONDS).check()
+    guest.run("until rdma link | grep -q ACTIVE; do sleep 0.1; done", timeout=SECONDS).check()
