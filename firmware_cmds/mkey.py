@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 OCTWORD = 16
 MOST_KSM_ENTRIES = 1 << 20
 """Eight times what an implicit key over 128 TiB needs (hw/odp.c: mlx5_imr_ksm_entries)."""
+MOST_MTT_ENTRIES = 1 << 26
+"""256 GiB in pages of 4 KiB. A UMR may write the last entry first, so the host pays for all."""
 
 _TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
 
@@ -62,6 +64,8 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) ->
         raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
     if mode == AccessMode.KSM and entries > MOST_KSM_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
+    if mode == AccessMode.MTT and entries > MOST_MTT_ENTRIES:
+        raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
     if umem is not None:
         return _pages_of(umem, cmd.mkey_umem_offset, ctx, mode)
     actual = cmd.translations_octword_actual_size * OCTWORD

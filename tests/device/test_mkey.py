@@ -3,6 +3,7 @@
 import pytest
 from helpers.driver import pack64
 
+from firmware_cmds.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status
 
 MTT = {"access_mode_1_0": AccessMode.MTT, "length64": 0}
@@ -129,6 +130,18 @@ def test_more_keys_in_a_key_than_allowed(driver, pd, refused):
     context = {"pd": pd, "access_mode_1_0": AccessMode.KLMS, "translations_octword_size": 16}
     driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context)
     context["translations_octword_size"] = 17
+    refused(Status.LIM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)
+
+
+@pytest.mark.parametrize(
+    ("mode", "octwords"),
+    [(AccessMode.MTT, MOST_MTT_ENTRIES // 2), (AccessMode.KSM, MOST_KSM_ENTRIES)],
+)
+def test_list_that_the_host_could_not_pay_for(driver, pd, refused, mode, octwords):
+    """Room costs nothing until it is used, and then up to the last entry that is written."""
+    context = {"pd": pd, "access_mode_1_0": mode, "translations_octword_size": octwords}
+    driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context)
+    context["translations_octword_size"] = octwords + 1
     refused(Status.LIM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)
 
 
