@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INDEX_MASK = 0xFFFFFF
+MODERATION_UNMEASURED_NS = 8_000
+"""A moderation period no longer than this is over before a host's timer could say so.
+
+The driver's own choice starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
+"""
 _WORD = 0xFFFFFFFF
 ARM_SOLICITED = 1 << 24
 _SOLICITED = 1 << 1
@@ -249,7 +254,7 @@ def _notify(hca: Hca, cq: Cq, entries: int) -> None:
         _fire(hca, cq)
         return
     held.entries += entries
-    if held.entries >= held.max_count:
+    if held.entries >= held.max_count or held.period_ns <= MODERATION_UNMEASURED_NS:
         _fire(hca, cq)
     elif held.timer is None:
         held.timer = hca.clock.call_later(held.period_ns, lambda: _fire(hca, cq))

@@ -15,6 +15,8 @@ from typing import Final
 _TIMEVAL: Final = Struct("@ll")
 _TICKS_MS: Final = 8
 _SHORTEST_MS: Final = 3 * _TICKS_MS
+_POLL_STEP_NS: Final = 1_000_000
+_FD_SETSIZE: Final = 1024
 _FOREVER_MS: Final = 0
 _UNKNOWN_MS: Final = -1
 
@@ -40,7 +42,7 @@ class Waiter:
             limit_ms = _FOREVER_MS
         elif timeout_ns < _SHORTEST_MS * 1_000_000:
             if timeout_ns > 0 and not self._woken:
-                self._poll.poll(-(-timeout_ns // 1_000_000))
+                self._wait_precisely(timeout_ns)
             return False
         else:
             # A power of two: the time left changes with every message, this limit seldom does.
@@ -52,6 +54,13 @@ class Waiter:
             self._limit_ms = _UNKNOWN_MS
             return False
         return True
+
+    def _wait_precisely(self, timeout_ns: int) -> None:
+        """Poll; below a millisecond by select(), which counts in microseconds."""
+        if timeout_ns < _POLL_STEP_NS and self._sock.fileno() < _FD_SETSIZE:
+            select.select((self._sock,), (), (), timeout_ns / 1e9)
+        else:
+            self._poll.poll(-(-timeout_ns // _POLL_STEP_NS))
 
     def wake(self) -> None:
         """Make the wait under way, or else the next one, end soon. For signal handlers.

@@ -310,6 +310,17 @@ def test_moderation_waits_no_longer_than_its_period(pair, queue, driver, clock):
     assert clock.waiting() == 0
 
 
+def test_moderation_too_short_to_be_measured_holds_nothing_back(pair, queue, driver, clock):
+    for period, held in ((8, 0), (9, 1)):
+        moderate(driver, queue.cqn, period, 32)
+        queue.arm()
+        pair.send()
+        assert clock.waiting() == held
+        clock.advance(9 * US)
+        queue.drain()
+    assert queue.events() == 2
+
+
 def test_moderation_counts_what_waits_when_it_is_armed(pair, queue, driver, clock):
     moderate(driver, queue.cqn, 100, 3)
     pair.send(3)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pydantic")
 from helpers.verbs import connect
 
 from emu.faults.injector import Injector

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-
-pytest.importorskip("pydantic")
-
 from helpers.fault_plans import PLANS, Bench, carry_out, problems
 
 from emu.fault_session import read_plans

@@ -9,9 +9,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pydantic")
-
 from helpers.fault_plans import traffic_flows, with_traffic
 
 from emu.control import Client

@@ -11,8 +11,6 @@ import stat
 import threading
 
 import pytest
-
-pytest.importorskip("pydantic")
 from helpers.vfio_client import VfioClient
 
 from emu.control import Client, ControlError, protocol

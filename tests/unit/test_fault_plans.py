@@ -5,8 +5,6 @@ from __future__ import annotations
 import string
 
 import pytest
-
-pytest.importorskip("pydantic")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

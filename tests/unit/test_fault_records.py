@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pydantic")
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pydantic")
-
 from click.testing import CliRunner
 
 from emu.cli import main
