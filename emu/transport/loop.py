@@ -32,9 +32,10 @@ _F_SETOWN_EX: Final = 15
 _F_OWNER_TID: Final = 0
 _OWNER: Final = Struct("@ii")
 
-_QUIET_NS: Final = 200_000_000
+_QUIET_NS: Final = 2_000_000_000
 """How late a quiet reader may be when its signal comes just before the receive call begins, where
-Python notes it and cannot end the call."""
+Python notes it and cannot end the call. That seldom happens, and a driver's health poll, every two
+seconds, ends such a wait as well: a shorter one would only wake an idle server."""
 
 
 class Loop(TimerQueue):
