@@ -97,7 +97,14 @@ def to_options(
     fabric: str | None,
     **rest: Any,
 ) -> GuestOptions:
-    """The choices as :class:`GuestOptions`, which checks them."""
+    """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
+
+    Raises UserError: nothing has started yet, so a mistake is told at once.
+    """
+    if rest.get("faults") is not None:
+        from emu.fault_session import read_plan  # takes a tenth of a second, which few runs need
+
+        read_plan(rest["faults"])
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
     chosen = {"--transport": transport, "--fabric": fabric}
     words = [word for name, value in chosen.items() if value is not None for word in (name, value)]

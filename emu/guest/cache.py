@@ -84,7 +84,7 @@ def building(target: Path) -> Iterator[Path]:
 def new_run_dir() -> Path:
     """A directory for one run's logs, named after this process.
 
-    The oldest beyond :data:`KEPT_RUNS` are removed, but none of another process that still runs.
+    The oldest beyond :data:`KEPT_RUNS` are removed, but none whose process still runs.
     """
     runs = subdir("runs")
     with lock("runs"):
@@ -96,9 +96,8 @@ def new_run_dir() -> Path:
 
 
 def _is_in_use(run_dir: Path) -> bool:
-    """Whether it is that of another process, which is there (or its number is taken again)."""
-    pid = run_dir.name.split("-")[1]
-    return pid != str(os.getpid()) and Path("/proc", pid).exists()
+    """Whether its process is there, or another one that has its number by now."""
+    return Path("/proc", run_dir.name.split("-")[1]).exists()
 
 
 def disk_usage(path: Path) -> int:
