@@ -57,8 +57,8 @@ class Loop(TimerQueue):
         self._restore_signal: Callable[[], object] | None = None
         self._poll = select.poll()
         self._polled: dict[int, Transport | None] = {}
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.add_reader(self._wake_fd, self._woken)
+        self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.add_reader(self._woken_fd, self._woken)
 
     def add_transport(self, transport: Transport) -> None:
         """Serve a transport whose ``listen`` has been called: its clients one after the other."""
@@ -140,7 +140,7 @@ class Loop(TimerQueue):
     def wake(self) -> None:
         """Make the loop go round at least once more. From its own thread and signal handlers."""
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_write(self._wake_fd, 1)
+            os.write(self._wake_fd, b"\0")
         if self._sole is not None:
             self._sole.wake()
 
@@ -151,10 +151,14 @@ class Loop(TimerQueue):
         def stop(_signum: int, _frame: FrameType | None) -> None:
             self.stop()
 
+        # A signal that comes just before poll() begins is noted, and its handler waits: the byte
+        # that Python writes at once ends the poll.
+        previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
             yield
         finally:
+            signal.set_wakeup_fd(previous_fd)
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -164,6 +168,7 @@ class Loop(TimerQueue):
             transport.close()
         if self._restore_signal is not None:
             self._restore_signal()
+        os.close(self._woken_fd)
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
@@ -224,4 +229,4 @@ class Loop(TimerQueue):
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake_fd)
+            os.read(self._woken_fd, 4096)
