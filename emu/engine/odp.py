@@ -83,6 +83,11 @@ class Access:
     """Of an RDMA: key, address and length of the whole operation."""
     va: int = 0
     length: int = 0
+    committed: int = 0
+    """Bytes of the request or operation that are transferred, and will not be again.
+
+    The driver brings in what lies behind them (hw/odp.c: pagefault_data_segments).
+    """
 
 
 class Fault:
@@ -133,11 +138,13 @@ class Fault:
             )  # fmt: skip
         if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
             return PageFaultSubtype.RDMA, _RDMA.pack(
-                0, access.r_key, packet, access.length, access.va, access.kind << 24 | self.token
-            )
+                access.committed, access.r_key, packet, access.length, access.va,
+                access.kind << 24 | self.token,
+            )  # fmt: skip
         return PageFaultSubtype.WQE, _WQE.pack(
-            0, access.wqe_index, packet, self.token, access.kind << 24 | access.number
-        )
+            access.committed, access.wqe_index, packet, self.token,
+            access.kind << 24 | access.number,
+        )  # fmt: skip
 
     def is_named_by(self, kind: int, number: int) -> bool:
         """Whether a resume with this type and number means it.

@@ -123,19 +123,19 @@ class PacketCompleter:
                 hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
             )
         except PageFault as page:
-            self._wait_for_page(request, page)
+            self._wait_for_page(request, page, offset)
         except AccessError as error:
             self.fail(CqeSyndrome.LOCAL_PROT_ERR, str(error))
         else:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
 
-    def _wait_for_page(self, request: Request, page: PageFault) -> None:
+    def _wait_for_page(self, request: Request, page: PageFault, done: int) -> None:
         """Data that find no page are asked for again; what is under way behind them is lost."""
         requester = self._link.requester
         self.window.rewind()
         self._is_retrying = requester.is_stuck = True
-        requester.wait_for_page(request, page, lambda why: requester.fail(request, why))
+        requester.wait_for_page(request, page, lambda why: requester.fail(request, why), done)
 
     # -- progress
 

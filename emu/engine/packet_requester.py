@@ -161,11 +161,16 @@ class PacketRequester:
     # -- pages that are absent
 
     def wait_for_page(
-        self, request: Request, page: PageFault, refuse: Callable[[LocalError], None]
+        self,
+        request: Request,
+        page: PageFault,
+        refuse: Callable[[LocalError], None],
+        done: int = 0,
     ) -> None:
         """The driver is asked for the page, unless the requester waits for another one already.
 
-        ``refuse`` is called with the reason when the request fails instead.
+        ``refuse`` is called with the reason when the request fails instead. ``done`` bytes of it
+        are transferred: it goes on behind them.
         """
         hca, qp = self._link.hca, self._link.qp
         why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
@@ -175,7 +180,7 @@ class PacketRequester:
             self.is_stuck = False
             refuse(why)
             return
-        access = page_faults.request_access(qp, request.wqe)
+        access = page_faults.request_access(hca, qp, request.wqe, done)
         fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, lambda: refuse(why))
         fault.go_on = self._page_is_there
 
@@ -215,13 +220,18 @@ class PacketRequester:
                 self._send_piece(request, message, sent == most)
         except PageFault as page:
             self.is_stuck = True
-            self.wait_for_page(request, page, lambda why: self.fail(request, why))
+            done = self._offset_of(request)
+            self.wait_for_page(request, page, lambda why: self.fail(request, why), done)
             return 0
         except AccessError as error:
             # The key that was good for the whole message has gone.
             self.fail(request, LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)))
             return 0
         return sent
+
+    def _offset_of(self, request: Request) -> int:
+        """Where in the request's data the packet ``next`` begins."""
+        return (self._window.next - request.first & PSN_MASK) * self._link.qp.mtu_bytes
 
     def _send_piece(self, request: Request, message: Message, is_final: bool) -> None:
         """The packet ``next`` of a SEND or a WRITE.
@@ -230,7 +240,7 @@ class PacketRequester:
         AccessError, and nothing has left.
         """
         hca, qp, psn = self._link.hca, self._link.qp, self._window.next
-        offset = (psn - request.first & PSN_MASK) * qp.mtu_bytes
+        offset = self._offset_of(request)
         size = min(qp.mtu_bytes, message.length - offset)
         payload = gather_piece(hca, qp, request.wqe, message.data_at, LOCAL_READ, offset, size)
         following = (psn + 1) & PSN_MASK
@@ -244,8 +254,7 @@ class PacketRequester:
 
     def _ask(self, request: Request, message: Message) -> None:
         """A READ, from the response on that is still missing, or an atomic."""
-        psn = self._window.next
-        offset = (psn - request.first & PSN_MASK) * self._link.qp.mtu_bytes
+        psn, offset = self._window.next, self._offset_of(request)
         packet = self._packet(message, psn, is_first=True, is_last=True)
         packet.va, packet.length = message.va + offset, message.length - offset
         packet.swap_add, packet.compare = message.swap_add, message.compare

@@ -1,9 +1,12 @@
 """Page faults at work: who may wait for a page, how the driver is told, and how it goes on.
 
-A work request that faults stays in its queue and is begun again after the resume, from its start:
-nothing of it has taken effect before all its pages were there. Only the side of the queue pair that
-has faulted waits; other queue pairs, commands and the driver's own queue for memory keys go on, so
-that the driver can bring the page in (hw/odp.c: mlx5_ib_pfault).
+A message to a queue pair in this process goes whole. When it faults it begins again after the
+resume, from its start: nothing of it has taken effect before all its pages were there. In packets
+it goes on behind what has been transferred, and the event says how many bytes that is. A signature
+adds bytes to the wire that the driver does not count: the event says none then.
+
+Only the side of the queue pair that has faulted waits; other queue pairs, commands and the driver's
+own queue for memory keys go on, so that it can bring the page in (hw/odp.c: mlx5_ib_pfault).
 """
 
 from __future__ import annotations
@@ -71,9 +74,16 @@ def request_may_wait(hca: Hca, qp: Qp, opcode: int) -> bool:
     return request is not None and may_wait(hca, qp, request[1])
 
 
-def request_access(qp: Qp, wqe: Wqe) -> Access:
-    """What the event says of a send request that ``request_may_wait``."""
-    return Access(_REQUESTS[wqe.opcode][0], 0, number=qp.handle, wqe_index=wqe.index)
+def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> Access:
+    """What the event says of a send request that ``request_may_wait``; ``done`` as below."""
+    kind, _ = _REQUESTS[wqe.opcode]
+    done = committed(hca, done)
+    return Access(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
+
+
+def committed(hca: Hca, done: int) -> int:
+    """What the event says when ``done`` bytes have been transferred on the wire."""
+    return 0 if hca.has_signatures else done
 
 
 def suspend(

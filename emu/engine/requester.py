@@ -192,7 +192,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
     def refuse() -> None:
         send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
 
-    access = page_faults.request_access(qp, wqe)
+    access = page_faults.request_access(hca, qp, wqe)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
     fault.go_on = lambda _: hca.schedule(qp)
 

@@ -173,7 +173,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
             return None
         lost = Dropped(str(page))
-        raise Held(_suspend_rdma(hca, qp, message, page, lambda: lost)) from None
+        raise Held(_suspend_rdma(hca, qp, message, offset, page, lambda: lost)) from None
     except AccessError:
         return None
 
@@ -235,7 +235,7 @@ def _remote(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: 
     try:
         return access(hca, pd, qp.handle, message.rkey, va, length, need)
     except PageFault as page:
-        raise _wait_for_page(hca, qp, message, page) from None
+        raise _wait_for_page(hca, qp, message, offset, page) from None
     except AccessError as error:
         raise _access_violation(hca, qp, str(error)) from None
 
@@ -256,7 +256,7 @@ _RDMA_OPERATIONS = {
 """How an RDMA faults, and the capability that lets it."""
 
 
-def _wait_for_page(hca: Hca, qp: Qp, message: Message, page: PageFault) -> Exception:
+def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: PageFault) -> Exception:
     """The responder waits for a page of remote memory; what is to be raised."""
     _, operation = _RDMA_OPERATIONS[message.op]
     if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
@@ -267,18 +267,28 @@ def _wait_for_page(hca: Hca, qp: Qp, message: Message, page: PageFault) -> Excep
     def refuse() -> Exception:
         return _access_violation(hca, qp, why)
 
-    return Held(_suspend_rdma(hca, qp, message, page, refuse))
+    return Held(_suspend_rdma(hca, qp, message, offset, page, refuse))
 
 
 def _suspend_rdma(
-    hca: Hca, qp: Qp, message: Message, page: PageFault, refuse: Callable[[], Exception]
+    hca: Hca,
+    qp: Qp,
+    message: Message,
+    offset: int,
+    page: PageFault,
+    refuse: Callable[[], Exception],
 ) -> Fault:
-    """Wait for a page of remote memory, or for what the responder waits for already."""
+    """Wait for a page of remote memory, or for what the responder waits for already.
+
+    The operation goes on ``offset`` bytes behind its start.
+    """
     if Side.RESPONDER in qp.faults:
         return qp.faults[Side.RESPONDER]
     kind, _ = _RDMA_OPERATIONS[message.op]
-    packet = min(message.length, qp.mtu_bytes)
-    what = Access(kind, packet, r_key=message.rkey, va=message.va, length=message.length)
+    packet, done = min(message.length - offset, qp.mtu_bytes), page_faults.committed(hca, offset)
+    what = Access(
+        kind, packet, r_key=message.rkey, va=message.va, length=message.length, committed=done
+    )
     return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
 
 
@@ -389,7 +399,7 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
         try:
             views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
         except PageFault as page:
-            raise _wait_for_room(hca, qp, arrival, page, length) from None
+            raise _wait_for_room(hca, qp, arrival, offset, length, page) from None
         except AccessError as error:
             raise _ReceiveError(
                 CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
@@ -405,8 +415,13 @@ def _scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) ->
     return views
 
 
-def _wait_for_room(hca: Hca, qp: Qp, arrival: Arrival, page: PageFault, length: int) -> Exception:
-    """The responder waits for a page of a receive request; what is to be raised."""
+def _wait_for_room(
+    hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int, page: PageFault
+) -> Exception:
+    """The responder waits for a page of a receive request; what is to be raised.
+
+    ``length`` bytes are to go into the request, behind ``offset`` bytes that it has.
+    """
     wqe, srqn = arrival.wqe, arrival.srqn
     assert wqe is not None
     prot = _ReceiveError(
@@ -422,7 +437,8 @@ def _wait_for_room(hca: Hca, qp: Qp, arrival: Arrival, page: PageFault, length: 
             return answer
 
     kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
-    what = Access(kind, min(length, qp.mtu_bytes), srqn or qp.handle, wqe.index)
+    packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
+    what = Access(kind, packet, srqn or qp.handle, wqe.index, committed=done)
     return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 

@@ -163,6 +163,22 @@ class TestRequester:
         pagers[0].must_resume(event)
         assert pinned[1].read(0, 9000) == TEXT[:9000]
 
+    def test_begins_again_from_its_start(self, channel, pagers, source, pinned):
+        """No byte is committed while a page is absent, so a page that goes meanwhile is missed."""
+        source.bring_in(0)
+        channel.post_recv(pinned[1].sge())
+        channel.send(source.sge(0, 1000), source.sge(1000, 8000))
+        for absent, present in ((0, (1, 2)), (None, (0,))):
+            event = pagers[0].fault()
+            assert event.committed == 0
+            assert pinned[1].read(0, 1000) == bytes(1000)
+            source.bring_in(*present)
+            if absent is not None:
+                source.take_away(absent)
+            pagers[0].must_resume(event)
+        assert len(channel.sent()) == 1
+        assert pinned[1].read(0, 9000) == TEXT[:9000]
+
     def test_page_still_absent_after_resume_faults_again(self, channel, pagers, source, pinned):
         channel.post_recv(pinned[1].sge())
         channel.send(source.sge(0, 100))
@@ -240,6 +256,20 @@ class TestRdma:
         pagers[1].must_resume(event)
         assert len(channel.sent()) == 1
         assert pinned[0].read(0, 8000) == TEXT[:8000]
+
+    def test_write_begins_again_from_its_start(self, channel, pagers, source, target, pinned):
+        target.bring_in(0)
+        channel.write((target.key, target.va), pinned[0].sge(0, 9000))
+        for absent, present in ((0, (1, 2)), (None, (0,))):
+            event = pagers[1].fault()
+            assert event.committed == 0
+            assert target.read(0, 9000) == bytes(9000)
+            target.bring_in(*present)
+            if absent is not None:
+                target.take_away(absent)
+            pagers[1].must_resume(event)
+        assert len(channel.sent()) == 1
+        assert target.read(0, 9000) == TEXT[:9000]
 
     @pytest.mark.parametrize("service", [RC, XRC])
     def test_atomic_happens_once(self, channel, pagers, source, target, pinned):

@@ -3,14 +3,17 @@
 Neither end counts a retry for them: the queue pairs here have none to give.
 """
 
+from dataclasses import replace
+
 import pytest
 from helpers.channels import Channel
 from helpers.paging import READ, PagedRegion, Pager
 
 from emu.engine.packet import parse
 from emu.engine.packet_responder import MOST_HELD, PATIENCE_NS
+from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.bth import Kind
-from layouts.enums import CqeSyndrome, QpState, QpType
+from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
 
 MTU = 1024
 SIZE = 16 * MTU
@@ -77,6 +80,118 @@ def zap(region, index):
     region.rights[index] = 0
     mkey = region.node.hca.mkeys.get(region.index)
     mkey.write_translations(index * 8, bytes(8))
+
+
+class TestCommitted:
+    """The event says how many bytes are transferred; nobody needs the pages of those any more.
+
+    In each test the first page goes with the one that is missed, and stays away.
+    """
+
+    @pytest.fixture(params=[TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
+    def model(self, request, limits):
+        full = MODELS["connectx6"]
+        return replace(full, general={**full.general, **limits}, odp=request.param)
+
+    @pytest.fixture
+    def lost(self, when, packet_wire):
+        """Takes two pages of a region away when the sixth packet of a kind comes by."""
+
+        def arrange(kind, region):
+            when(kind, 6, lambda: [zap(region, index) for index in (0, 2)])
+            packet_wire.room = 3
+
+        return arrange
+
+    def check(self, pager, region, **expected):
+        """The event of the third page's start, and the message that goes on from there."""
+        event = pager.fault()
+        if event.subtype is PageFaultSubtype.MEMORY:
+            assert (event.r_key, event.va, event.length) == (region.key, region.va + 8192, 4096)
+        else:
+            assert event.committed == 8192
+            assert {name: getattr(event, name) for name in expected} == expected
+        region.bring_in(2)
+        pager.must_resume(event)
+        assert pager.faults() == []
+
+    def test_source_of_a_write(self, channel, pagers, near, plain, lost):
+        lost(Kind.WRITE, near)
+        index = channel.write((plain[1].key, plain[1].va), near.sge())
+        self.check(pagers[0], near, number=channel.sender.qpn, wqe_index=index)
+        assert len(channel.sent()) == 1
+        assert plain[1].read() == near.read()
+
+    def test_room_for_a_read(self, channel, pagers, near, plain, lost):
+        lost(Kind.READ_RESPONSE, near)
+        index = channel.read((plain[1].key, plain[1].va), near.sge())
+        self.check(pagers[0], near, number=channel.sender.qpn, wqe_index=index)
+        assert len(channel.sent()) == 1
+        assert near.read() == plain[1].read()
+
+    def test_target_of_a_write(self, channel, pagers, far, plain, lost):
+        lost(Kind.WRITE, far)
+        channel.write((far.key, far.va), plain[0].sge())
+        whole = {"r_key": far.key, "va": far.va, "length": SIZE, "packet_length": MTU}
+        self.check(pagers[1], far, **whole)
+        assert len(channel.sent()) == 1
+        assert far.read() == plain[0].read()
+
+    def test_data_of_a_read(self, channel, pagers, far, plain, lost):
+        lost(Kind.READ_RESPONSE, far)
+        channel.read((far.key, far.va), plain[0].sge())
+        whole = {"r_key": far.key, "va": far.va, "length": SIZE, "packet_length": MTU}
+        self.check(pagers[1], far, **whole)
+        assert len(channel.sent()) == 1
+        assert plain[0].read() == far.read()
+
+    def test_segments_of_a_receive_request(self, channel, pagers, far, plain, lost):
+        """What counts is the message, across the segments."""
+        lost(Kind.SEND, far)
+        channel.post_recv(far.sge(0, 8000), far.sge(8000, SIZE - 8000))
+        channel.send(plain[0].sge())
+        self.check(pagers[1], far, number=channel.receiver.qpn, wqe_index=0)
+        assert len(channel.sent()) == len(channel.received()) == 1
+        assert far.read() == plain[0].read()
+
+    def test_segments_of_a_send(self, channel, pagers, near, plain, lost):
+        lost(Kind.SEND, near)
+        channel.post_recv(plain[1].sge())
+        channel.send(near.sge(0, 5000), near.sge(5000, SIZE - 5000))
+        self.check(pagers[0], near, number=channel.sender.qpn)
+        assert len(channel.sent()) == len(channel.received()) == 1
+        assert plain[1].read() == near.read()
+
+    def test_short_last_packet(self, channel, pagers, far, plain, when, packet_wire):
+        when(Kind.WRITE, 6, lambda: zap(far, 2))
+        channel.write((far.key, far.va), plain[0].sge(0, 8200))
+        self.check(pagers[1], far, length=8200, packet_length=8)
+        assert far.read(0, 8200) == plain[0].read(0, 8200)
+
+    def test_wire_with_signatures(self, channel, pagers, far, plain, when):
+        """Their bytes count on the wire, and not for the driver: all pages are asked for."""
+        channel.right.hca.has_signatures = True
+        when(Kind.WRITE, 6, lambda: zap(far, 2))
+        channel.write((far.key, far.va), plain[0].sge())
+        event = pagers[1].fault()
+        assert event.committed == 0
+        far.bring_in(2)
+        pagers[1].must_resume(event)
+        assert len(channel.sent()) == 1
+
+    def test_nothing_is_committed_before_the_first_packet(self, channel, pagers, near, plain):
+        """All pages are looked for before a message begins: it does begin with its first byte."""
+        near.take_away(0, 2)
+        channel.write((plain[1].key, plain[1].va), near.sge())
+        event = pagers[0].fault()
+        assert event.committed == 0
+        near.bring_in(0)
+        pagers[0].must_resume(event)
+        event = pagers[0].fault()
+        assert event.committed == 0
+        near.bring_in(2)
+        pagers[0].must_resume(event)
+        assert len(channel.sent()) == 1
 
 
 class TestRequester:
