@@ -25,12 +25,12 @@ import pytest
 
 if TYPE_CHECKING:
     from emu.control.client import Client
-    from emu.guest import Guest, GuestOptions
+    from emu.guest import Guest, GuestOptions, GuestPool
 
 MOST_SHOWN = 20_000
 """Characters of each section of a report."""
 
-_LAB = pytest.StashKey["_Lab"]()
+_POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _WATCHED = pytest.StashKey["_Watched"]()
 
 
@@ -54,13 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "mlx5(fresh=False, **options): options of the test's guest (GuestOptions)"
     )
-    config.stash[_LAB] = _Lab()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Every guest ends with the run."""
-    if _LAB in config.stash:
-        config.stash[_LAB].close()
+    if _POOL in config.stash:
+        config.stash[_POOL].close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -68,33 +67,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     suites = metafunc.config.getoption("--mlx5-suite")
     if suites and "mlx5_guest" in metafunc.fixturenames:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
-
-
-class _Lab:
-    """Running guests, by their options."""
-
-    def __init__(self) -> None:
-        self._guests: dict[GuestOptions, Guest] = {}
-
-    def get(self, options: GuestOptions) -> Guest:
-        """A guest of these options that takes commands."""
-        from emu.guest import Guest
-
-        guest = self._guests.get(options)
-        if guest is not None and not guest.is_running:
-            guest.stop()
-            guest = None
-        if guest is None:
-            guest = self._guests[options] = Guest(options)
-            guest.start()
-        return guest
-
-    def close(self) -> None:
-        """Stop them."""
-        with contextlib.ExitStack() as stack:
-            for guest in self._guests.values():
-                stack.callback(guest.stop)
-        self._guests.clear()
 
 
 class _Watched:
@@ -141,14 +113,14 @@ def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
 ) -> Iterator[Guest]:
     """A guest whose driver has probed its functions; see the plugin's own description."""
-    from emu.guest import Guest
+    from emu.guest import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
     with contextlib.ExitStack() as stack:
         if is_fresh:
             guest = stack.enter_context(Guest(options))
         else:
-            guest = request.config.stash[_LAB].get(options)
+            guest = request.config.stash.setdefault(_POOL, GuestPool()).get(options)
         request.node.stash[_WATCHED] = _Watched(guest)
         yield guest
 

@@ -12,6 +12,7 @@ from emu.guest.errors import (
 )
 from emu.guest.guest import Guest, Result
 from emu.guest.options import GuestOptions
+from emu.guest.pool import GuestPool
 
 __all__ = [
     "CommandFailedError",
@@ -21,6 +22,7 @@ __all__ = [
     "GuestHungError",
     "GuestOptions",
     "GuestPanicError",
+    "GuestPool",
     "GuestStoppedError",
     "LabError",
     "Result",

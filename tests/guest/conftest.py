@@ -7,31 +7,8 @@ import contextlib
 import pytest
 
 from emu import doctor
-from emu.guest import Guest, GuestOptions
+from emu.guest import Guest, GuestOptions, GuestPool
 from emu.guest.options import DEFAULT_DEVICE
-
-
-class Pool:
-    """Running guests, by their options."""
-
-    def __init__(self):
-        self._guests = {}
-
-    def get(self, options):
-        """A guest of these options that takes commands."""
-        guest = self._guests.get(options)
-        if guest is not None and not guest.is_running:
-            guest.stop()
-            guest = None
-        if guest is None:
-            guest = self._guests[options] = Guest(options)
-            guest.start()
-        return guest
-
-    def close(self):
-        with contextlib.ExitStack() as stack:
-            for guest in self._guests.values():
-                stack.callback(guest.stop)
 
 
 @pytest.fixture(scope="package")
@@ -40,7 +17,7 @@ def lab():
     missing = [check for check in doctor.examine() if check.state is doctor.State.BAD]
     if missing:
         pytest.skip("; ".join(f"{check.part}: {check.found}" for check in missing))
-    pool = Pool()
+    pool = GuestPool()
     yield pool
     pool.close()
 
