@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from emu.commands._guest_options import to_options
+from emu.commands._guest_options import guest_options, to_options
+from emu.commands._output import pass_on
 from emu.faults import record
 from emu.faults.plan import Plan
 from emu.faults.record import Record, RecordError
 from emu.faults.text import dump
-from emu.guest import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError, frames
+from emu.guest import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
 from emu.guest.options import DEFAULT_DEVICE
 from emu.user_error import UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ARGUMENTS = (
+    guest_options,
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        metavar="S",
+        help="End COMMAND after this; it has failed then.",
+    ),
+    click.argument(
+        "source", metavar="RECORD", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    ),
+    click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
+)
+
+
+def record_arguments(function: F) -> F:
+    """Give a command the guest's options, ``--timeout``, RECORD and COMMAND."""
+    for argument in reversed(_ARGUMENTS):
+        function = argument(function)
+    return function
+
+
+def command_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """COMMAND without the ``--`` that may stand before it."""
+    if words[0].startswith("-") and words[0] != "--":
+        raise click.UsageError(f"{words[0]}: options come before RECORD")
+    return words[1:] if words[0] == "--" and len(words) > 1 else words
 
 
 @dataclass(frozen=True)
@@ -80,7 +110,7 @@ def run_trial(
         why = ""
         try:
             guest.start()
-            job = guest.popen(words, sink=_print if is_loud else _nowhere)
+            job = guest.popen(words, sink=pass_on if is_loud else _nowhere)
             status = guest.wait(job, timeout)
         except ServerError:
             raise
@@ -92,12 +122,6 @@ def run_trial(
             guest.stop()
         count = len(record.read(kept.read_text()).fired)
     return Ending(status, count, why)
-
-
-def _print(kind: int, data: bytes) -> None:
-    stream = sys.stdout if kind == frames.STDOUT else sys.stderr
-    stream.buffer.write(data)
-    stream.buffer.flush()
 
 
 def _nowhere(_kind: int, _data: bytes) -> None:

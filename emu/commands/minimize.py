@@ -9,9 +9,13 @@ from typing import Any
 
 import click
 
-from emu.commands._guest_options import guest_options
-from emu.commands._replaying import options_of, read_record, run_trial
-from emu.commands.replay import _command
+from emu.commands._replaying import (
+    command_words,
+    options_of,
+    read_record,
+    record_arguments,
+    run_trial,
+)
 from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
 from emu.faults.text import dump
@@ -23,18 +27,13 @@ One = tuple[int, str, int]
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@guest_options
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="S", help="Taken as failed.")
+@record_arguments
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Where the plan goes; otherwise to standard output.",
 )
-@click.argument(
-    "source", metavar="RECORD", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def minimize(
     ctx: click.Context,
@@ -51,7 +50,7 @@ def minimize(
     with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
     """
     told = read_record(source)
-    search = Search(options_of(ctx, told, choices), told, _command(words), timeout)
+    search = Search(options_of(ctx, told, choices), told, command_words(words), timeout)
     everything = [(one.function, one.rule, one.n) for one in told.fired]
     if not everything:
         raise UserError(f"{source}: no fault has fired")

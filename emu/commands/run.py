@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from emu.commands._guest_options import guest_options, to_options
+from emu.commands._output import pass_on
 from emu.commands._progress import display
 from emu.guest import Guest, frames
 from emu.guest.job import Job
@@ -37,19 +38,13 @@ def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: A
         guest = Guest(options, progress=progress, on_wait=on_wait)
         guest.start()
     with guest:
-        job = guest.popen(words, has_input=stdin, sink=_print)
+        job = guest.popen(words, has_input=stdin, sink=pass_on)
         if stdin:
             threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
         status = guest.wait(job, timeout)
         if options.faults is not None:
             click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
     sys.exit(status)
-
-
-def _print(kind: int, data: bytes) -> None:
-    stream = sys.stdout if kind == frames.STDOUT else sys.stderr
-    stream.buffer.write(data)
-    stream.buffer.flush()
 
 
 def _feed(job: Job) -> None:
