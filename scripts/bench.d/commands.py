@@ -7,7 +7,6 @@ Prints a table, and JSON with --json.
 
 from __future__ import annotations
 
-import json
 import logging
 import statistics
 import sys
@@ -16,10 +15,8 @@ import tracemalloc
 from pathlib import Path
 
 import click
-from figures import Goal, Report, Row, Section, thinned
-from machine import conditions
-from rich.console import Console
-from tables import print_section
+from figures import Goal, Row, Section
+from own_run import json_option, show
 
 from emu.fabric.local import LocalFabric
 from emu.function import Function
@@ -106,15 +103,12 @@ def measure(keys: int, traced: int) -> Section:
 @click.command(help=__doc__)
 @click.option("--keys", default=100_000, show_default=True, help="Memory keys to create.")
 @click.option("--traced", default=20_000, show_default=True, help="Keys to measure memory by.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+@json_option
 def main(keys: int, traced: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
     section = measure(keys, traced)
-    if as_json:
-        click.echo(json.dumps(Report([conditions()], [thinned(section)]).to_json()))
-    else:
-        print_section(Console(), section)
+    show([section], as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ pages, a key over keys with a key over pages. Prints a table, and JSON with --js
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import sys
 import time
@@ -18,11 +17,9 @@ from pathlib import Path
 
 import click
 import paging
-from figures import Goal, Report, Row, Section, ratio_at_most, thinned
-from machine import conditions
-from rich.console import Console
+from figures import Goal, Row, Section, ratio_at_most
+from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe
-from tables import print_section
 
 from emu.engine.memory import copy
 from emu.fabric.local import LocalFabric
@@ -222,15 +219,12 @@ def measure(count: int) -> Section:
 
 @click.command(help=__doc__)
 @click.option("--count", default=400, show_default=True, help="Samples of each number.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+@json_option
 def main(count: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
     section = measure(count)
-    if as_json:
-        click.echo(json.dumps(Report([conditions()], [thinned(section)]).to_json()))
-    else:
-        print_section(Console(), section)
+    show([section], as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from figures import Goal, Report, Row, Section, thinned
-from machine import conditions
-from rich.console import Console
+from figures import Goal, Row, Section
+from own_run import json_option, show
 from rig import MODEL, MTU_4096, MappedMemory
-from tables import print_section
 
 from emu.fabric.protocol import Identity
 from emu.fabric.sockets import SocketFabric
@@ -206,16 +204,12 @@ def free_port() -> int:
 
 @click.command(help=__doc__)
 @click.option("--count", default=400, show_default=True, help="Samples of what is small.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+@json_option
 def main(count: int, as_json: bool) -> None:
     """Measure."""
     logging.disable(logging.WARNING)
     sections = [measure_pair(count, scheme) for scheme in ("unix", "tcp")]
-    if as_json:
-        click.echo(json.dumps(Report([conditions()], [*map(thinned, sections)]).to_json()))
-    else:
-        for section in sections:
-            print_section(Console(), section)
+    show(sections, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ what Python has allocated for the device's side of an object. Prints a table, an
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import sys
 import time
@@ -19,10 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from figures import Goal, Report, Row, Section, ratio_at_most, thinned
-from machine import conditions
-from rich.console import Console
-from tables import print_section
+from figures import Goal, Row, Section, ratio_at_most
+from own_run import json_option, show
 
 from emu.fabric.local import LocalFabric
 from emu.function import Function
@@ -176,16 +173,12 @@ def memory(count: int) -> Section:
 @click.option("--qps", default=10_000, show_default=True, help="Queue pairs and CQs.")
 @click.option("--mkeys", default=1_000_000, show_default=True, help="Memory keys.")
 @click.option("--traced", default=10_000, show_default=True, help="Objects to measure memory by.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+@json_option
 def main(qps: int, mkeys: int, traced: int, as_json: bool) -> None:
     """Measure time, then memory."""
     logging.disable(logging.WARNING)
     sections = [flatness(commands(qps, mkeys)), memory(traced)]
-    if as_json:
-        click.echo(json.dumps(Report([conditions()], [*map(thinned, sections)]).to_json()))
-    else:
-        for section in sections:
-            print_section(Console(), section)
+    show(sections, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from figures import Report, Row, Section, ratio_at_most, thinned
-from machine import conditions
-from rich.console import Console
-from tables import print_section
+from figures import Row, Section, ratio_at_most
+from own_run import json_option, show
 
 from emu.transport.base import Transport, TransportError
 from emu.transport.kinds import DEFAULT_KIND, KINDS, make_transport
@@ -174,14 +172,11 @@ def measure_all(rounds: int, count: int) -> Section:
 @click.command(help=__doc__)
 @click.option("--rounds", default=5, show_default=True, help="Repetitions.")
 @click.option("--count", default=5000, show_default=True, help="Accesses of a kind in a round.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and no table.")
+@json_option
 def main(rounds: int, count: int, as_json: bool) -> None:
     """Measure."""
     section = measure_all(rounds, count)
-    if as_json:
-        click.echo(json.dumps(Report([conditions()], [thinned(section)]).to_json()))
-    else:
-        print_section(Console(), section)
+    show([section], as_json=as_json)
 
 
 if __name__ == "__main__":
