@@ -4,6 +4,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from helpers.channels import Channel
 from helpers.driver import Driver, FunctionBar
 from helpers.packet_wire import PacketWire
 from helpers.snapshot import snapshot
@@ -16,6 +17,7 @@ from emu.function import Function
 from emu.hca import HcaOptions
 from emu.models import MODELS
 from firmware_cmds import TABLE
+from layouts.enums import QpType
 
 
 @pytest.fixture
@@ -136,3 +138,15 @@ def ends(request):
     if request.param == "packets":
         return tuple(request.getfixturevalue("packet_pair"))
     return (request.getfixturevalue("node"),) * 2
+
+
+@pytest.fixture
+def service():
+    """The transport service of a test's traffic; a test parametrizes it to have another."""
+    return QpType.RC
+
+
+@pytest.fixture
+def channel(service, ends):
+    """Two connected ends, by the test's service."""
+    return Channel(service, *ends)

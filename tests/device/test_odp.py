@@ -46,16 +46,6 @@ def is_memory(scheme):
 
 
 @pytest.fixture
-def service():
-    return RC
-
-
-@pytest.fixture
-def channel(service, ends):
-    return Channel(service, *ends)
-
-
-@pytest.fixture
 def pagers(ends):
     """The pagers of both ends: one and the same when both ends are one function."""
     left = Pager(ends[0])

@@ -15,16 +15,6 @@ OPERATION, INVALID = CqeSyndrome.REMOTE_OP_ERR, CqeSyndrome.REMOTE_INVAL_REQ_ERR
 
 
 @pytest.fixture
-def service():
-    return RC
-
-
-@pytest.fixture
-def channel(service, ends):
-    return Channel(service, *ends)
-
-
-@pytest.fixture
 def bystander(ends):
     """A connection that has nothing to do with what goes wrong, and has to work after it."""
     other = Channel(RC, *ends)

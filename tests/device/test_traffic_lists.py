@@ -17,16 +17,6 @@ END_OF_LIST = (0, 0x100, 0)
 
 
 @pytest.fixture
-def service():
-    return RC
-
-
-@pytest.fixture
-def channel(service, ends):
-    return Channel(service, *ends)
-
-
-@pytest.fixture
 def source(channel):
     region = channel.left.region(SIZE, va=0x1000_0000_0FFF)
     region.write(TEXT)
