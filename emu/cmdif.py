@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 LOG_SLOTS = 5
 LOG_STRIDE = 6
-SLOTS = 1 << LOG_SLOTS
 COMMANDS_PER_ROUND = 8
 
 _HEADER_BYTES = 8

@@ -7,7 +7,7 @@ responder takes it through the same steps.
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -32,15 +32,6 @@ class MsgOp(IntEnum):
     READ = 2
     COMPARE_SWAP = 3
     FETCH_ADD = 4
-
-
-class Needs(IntFlag):
-    """Access flags of a responder's qpc that an operation needs."""
-
-    NOTHING = 0
-    RRE = 1
-    RWE = 2
-    RAE = 4
 
 
 class Message:

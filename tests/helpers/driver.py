@@ -14,7 +14,6 @@ from layouts.enums import CapType, EventType, Op, RegId, Status
 from layouts.eqe import EQE_BYTES, eqe, eqe_cmd
 
 POLL_ROUNDS = 1000
-SLOTS = 32
 
 
 @dataclass

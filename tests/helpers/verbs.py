@@ -16,7 +16,6 @@ from layouts.wqe import (
     CTRL,
     DATA,
     DS,
-    MASKED_ATOMIC,
     RADDR,
     WQEBB,
     XRC,
@@ -213,11 +212,6 @@ class QueuePair:
         raddr, atomic = RADDR.pack(remote[1], remote[0]), ATOMIC.pack(add, 0)
         segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
         return self.post(Opcode.ATOMIC_FA, *segments, **options)
-
-    def masked_fetch_add(self, remote, sge, add, boundaries, **options):
-        raddr = RADDR.pack(remote[1], remote[0])
-        atomic = MASKED_ATOMIC.pack(add, boundaries, 0, 0)
-        return self.post(Opcode.ATOMIC_MASKED_FA, raddr, atomic, *_data([sge]), **options)
 
     def datagram(self, to, *sges, imm=None, **options):
         """``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half)."""
