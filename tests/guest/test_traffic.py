@@ -1,14 +1,11 @@
-"""rdma-core's pingpongs and perftest between two functions of a guest, in every size.
-
-Inside one function they are first of all test_tools' business; here are the sizes.
-"""
+"""rdma-core's pingpongs and perftest inside a function and between two, in every size."""
 
 from __future__ import annotations
 
 import pytest
 from helpers import traffic_tools
 from helpers.kernel_log import KernelLog, server_complaints
-from helpers.traffic_tools import PINGPONGS, converse
+from helpers.traffic_tools import PINGPONGS, check_table, converse
 
 from emu.guest import GuestOptions
 
@@ -30,15 +27,21 @@ def guest(lab, suite):
 
 
 @pytest.mark.parametrize("program", PINGPONGS)
+def test_pingpong_inside_one_function(guest, program):
+    converse(guest, guest, PINGPONGS[program], HERE)
+
+
+@pytest.mark.parametrize("program", PINGPONGS)
 def test_pingpong_between_two_functions(guest, program):
     converse(guest, guest, PINGPONGS[program], HERE, client_device="mlx5_1")
 
 
 @pytest.mark.parametrize("program", INSIDE_ONE)
 def test_perftest_inside_one_function(guest, program):
-    converse(guest, guest, INSIDE_ONE[program], HERE)
+    check_table(converse(guest, guest, INSIDE_ONE[program], HERE))
 
 
 @pytest.mark.parametrize("program", BETWEEN_TWO)
 def test_perftest_between_two_functions(guest, program):
-    converse(guest, guest, BETWEEN_TWO[program], HERE, client_device="mlx5_1")
+    told = converse(guest, guest, BETWEEN_TWO[program], HERE, client_device="mlx5_1")
+    check_table(told)

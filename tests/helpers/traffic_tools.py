@@ -6,6 +6,7 @@ Sizes and counts are small: these runs show that something works, not how fast i
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 SECONDS = 120
 """For anything: a guest on emulated processors is slow, and one that hangs never ends."""
@@ -53,26 +54,65 @@ def perftests(sizes, *, sizes_of_16=()):
     runs["atomic_bw, both ways"] = "ib_atomic_bw -F -n 100 -b"
     for service in ("UC", "UD"):
         runs[f"send_bw {service}"] = f"ib_send_bw -F -s 2048 -n 100 -c {service}"
+    runs["write_bw UC"] = "ib_write_bw -F -s 4096 -n 100 -c UC"
+    runs["send_lat with events"] = "ib_send_lat -F -s 2 -n 50 -e"
     runs["send_bw with events"] = _bandwidth("send", 4096, "-e")
     return runs
 
 
-_LISTENING = 'until grep -q ":4853 .* 0A " /proc/net/tcp*; do sleep 0.02; done'
-"""Port 18515, which both families of programs take, in state LISTEN."""
+_LISTENING = (
+    'for _ in $(seq 100); do grep -q ":4853 .* 0A " /proc/net/tcp* && exit; sleep 0.02; done;'
+    " exit 1"
+)
+"""Port 18515, which both families of programs take, in state LISTEN within two seconds."""
 
 
-def converse(server, client, command, to, *, server_device="mlx5_0", client_device="mlx5_0"):
-    """Run one command on both sides; what each of them says.
+@dataclass(frozen=True)
+class Talk:
+    """What both sides have said, and their exit statuses: server first."""
 
-    The server has to listen before the client comes: it would give up at once.
+    server: str
+    client: str
+    errors: str
+    statuses: tuple[int, int]
+
+    def __contains__(self, text):
+        return text in self.server + self.client + self.errors
+
+
+def talk(server, client, command, to, *, server_device="mlx5_0", client_device="mlx5_0"):
+    """Run one command on both sides, and tell how it went: a :class:`Talk`.
+
+    The server has to listen, or to have ended, before the client comes: it would give up at once.
     """
     job = server.popen(f"exec timeout {SECONDS} {command} -d {server_device}")
-    server.run(_LISTENING, timeout=SECONDS).check()
+    while job.status is None and server.run(_LISTENING, timeout=SECONDS).status:
+        pass
     said = client.run(f"timeout {SECONDS} {command} -d {client_device} {to}", timeout=2 * SECONDS)
     status = server.wait(job, timeout=SECONDS)
-    heard = bytes(job.stdout).decode()
-    assert (said.status, status) == (0, 0), (said.stderr, bytes(job.stderr).decode(), said.stdout)
-    for text in (said.stdout, heard):
+    heard, errors = (bytes(pipe).decode() for pipe in (job.stdout, job.stderr))
+    return Talk(heard, said.stdout, errors + said.stderr, (status, said.status))
+
+
+def converse(server, client, command, to, **devices):
+    """As :func:`talk`; the test fails when the programs do."""
+    told = talk(server, client, command, to, **devices)
+    check(told)
+    return told
+
+
+def check(told):
+    """Both have ended well, and nobody has received what was not sent."""
+    assert told.statuses == (0, 0), told
+    for text in (told.server, told.client):
         assert "invalid data" not in text
         assert not re.search(r"[Ff]ailed|[Ee]rror", text), text
-    return said.stdout, heard
+
+
+def check_table(told):
+    """The client has measured something (perftest's table)."""
+    *_, table = told.client.partition("#bytes")
+    size, iterations, best, *_ = table.splitlines()[1].split()
+    assert int(size) > 0
+    assert int(iterations) > 0
+    assert float(best) > 0
