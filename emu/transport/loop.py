@@ -24,6 +24,7 @@ from typing import Final
 from emu.ports import PciFunction
 from emu.transport.base import Transport
 from emu.transport.timers import TimerQueue
+from emu.transport.waiting import wait_readable
 
 logger = logging.getLogger(__name__)
 
@@ -198,8 +199,7 @@ class Loop(TimerQueue):
         wanted |= {transport.fileno(): transport for transport in self._transports}
         if wanted != self._polled:
             self._poll_these(wanted)
-        limit_ms = None if timeout_ns is None else -(-timeout_ns // 1_000_000)
-        for fd, events in self._poll.poll(limit_ms):
+        for fd, events in wait_readable(self._poll, self._polled, timeout_ns):
             transport = self._polled[fd]
             if transport is None:
                 self._read(fd, events)

@@ -1,6 +1,6 @@
-"""Waiting for a socket by blocking in the receive call itself.
+"""Waiting for descriptors: precisely, and for one socket by blocking in the receive call itself.
 
-That costs half of what poll() before every receive does. The time limit is the socket's
+The latter costs half of what poll() before every receive does. The time limit is the socket's
 SO_RCVTIMEO, because Python's own ``settimeout`` is a poll() too. The kernel counts it in scheduler
 ticks and may add two (8 ms at 250 Hz), so the last milliseconds of a wait do poll.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Collection
 from struct import Struct
 from typing import Final
 
@@ -19,6 +20,21 @@ _POLL_STEP_NS: Final = 1_000_000
 _FD_SETSIZE: Final = 1024
 _FOREVER_MS: Final = 0
 _UNKNOWN_MS: Final = -1
+
+
+def wait_readable(
+    poll: select.poll, fds: Collection[int], timeout_ns: int | None
+) -> list[tuple[int, int]]:
+    """As ``poll.poll()``, where ``poll`` watches ``fds`` for POLLIN, and waits no longer than told.
+
+    poll() counts in milliseconds: a shorter wait is select()'s, which counts in microseconds.
+    """
+    if timeout_ns is None:
+        return poll.poll()
+    if 0 < timeout_ns < _POLL_STEP_NS and max(fds, default=0) < _FD_SETSIZE:
+        select.select([fd for fd in fds if fd >= 0], (), (), timeout_ns / 1e9)
+        return poll.poll(0)
+    return poll.poll(-(-timeout_ns // _POLL_STEP_NS))
 
 
 class Waiter:
@@ -42,7 +58,7 @@ class Waiter:
             limit_ms = _FOREVER_MS
         elif timeout_ns < _SHORTEST_MS * 1_000_000:
             if timeout_ns > 0 and not self._woken:
-                self._wait_precisely(timeout_ns)
+                wait_readable(self._poll, (self._sock.fileno(),), timeout_ns)
             return False
         else:
             # A power of two: the time left changes with every message, this limit seldom does.
@@ -54,13 +70,6 @@ class Waiter:
             self._limit_ms = _UNKNOWN_MS
             return False
         return True
-
-    def _wait_precisely(self, timeout_ns: int) -> None:
-        """Poll; below a millisecond by select(), which counts in microseconds."""
-        if timeout_ns < _POLL_STEP_NS and self._sock.fileno() < _FD_SETSIZE:
-            select.select((self._sock,), (), (), timeout_ns / 1e9)
-        else:
-            self._poll.poll(-(-timeout_ns // _POLL_STEP_NS))
 
     def wake(self) -> None:
         """Make the wait under way, or else the next one, end soon. For signal handlers.

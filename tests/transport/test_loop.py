@@ -131,6 +131,24 @@ def test_timers_run_while_we_wait(served, loop, connected):
     assert calls[1] >= 40 * MS
 
 
+def test_a_short_wait_is_not_rounded_up_beside_other_descriptors(served, loop):
+    """A moderated event is due in microseconds; the best of many shows what the loop can do."""
+    loop.add_transport(served.transport)
+    reader, writer = os.pipe()
+    loop.add_reader(reader, lambda: None)
+    loop.step()
+    waits = []
+    for _ in range(50):
+        start = loop.now_ns()
+        loop.call_later(MS // 20, loop.wake)
+        while loop.next_ns() is not None:
+            loop.step(None)
+        waits.append(loop.now_ns() - start)
+    assert MS // 20 <= min(waits) < 0.9 * MS
+    os.close(reader)
+    os.close(writer)
+
+
 def test_other_descriptors(loop):
     reader, writer = os.pipe()
     seen = []
