@@ -86,12 +86,7 @@ def complete(
         now & 0xFFFFFFFF, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
-    if hca.faults is None:
-        is_written = write(hca, cq, entry, op_own, solicited)
-    else:
-        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=solicited)
-    if not is_written:
-        qp.count("cq_overflow")
+    _report(hca, cq, qp, entry, op_own, solicited)
 
 
 def fail(
@@ -111,13 +106,7 @@ def fail(
     entry = error_entry(
         qp, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
     )
-    op_own = opcode << 4
-    if hca.faults is None:
-        is_written = write(hca, cq, entry, op_own, True)
-    else:
-        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=True)
-    if not is_written:
-        qp.count("cq_overflow")
+    _report(hca, cq, qp, entry, opcode << 4, True)
 
 
 def report_signature(
@@ -138,7 +127,16 @@ def report_signature(
         found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
         offset, qp.handle,
     )  # fmt: skip
-    if not write(hca, cq, entry, CqeOpcode.SIG_ERR << 4, True):
+    _report(hca, cq, qp, entry, CqeOpcode.SIG_ERR << 4, True)
+
+
+def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool) -> None:
+    """Write an entry, unless a fault has it otherwise; a lost one counts at its queue pair."""
+    if hca.faults is None:
+        is_written = write(hca, cq, entry, op_own, solicited)
+    else:
+        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=solicited)
+    if not is_written:
         qp.count("cq_overflow")
 
 
