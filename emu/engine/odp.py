@@ -10,6 +10,7 @@ Nothing here knows a device: ``emu.engine.page_faults`` puts it to work.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -20,6 +21,7 @@ from layouts.enums import PageFaultSubtype
 
 if TYPE_CHECKING:
     from emu.objects import Qp
+    from emu.ports import Timer
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
 MOST_LAPSED = 4096
@@ -172,6 +174,10 @@ class FaultTable:
         self._open: dict[int, Fault] = {}
         self._lapsed: dict[int, None] = {}
         self._last = 0
+        self.untold: OrderedDict[int, Fault] = OrderedDict()
+        """Open faults whose events their queue has no room for, the oldest first."""
+        self.timer: Timer | None = None
+        """The next look at that queue."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -200,6 +206,7 @@ class FaultTable:
         """The driver has resumed it."""
         fault.is_open = False
         del self._open[fault.token]
+        self.untold.pop(fault.token, None)
 
     def lapse(self, fault: Fault) -> None:
         """Its queue pair stops; the driver may not know yet, and resume it."""

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 FULL_QUEUE_NS = 1_000_000
 """When an event queue that was full is looked at again."""
 
+MOST_RESUMES = 1000
+"""After so many resumes of a fault whose page never came, the log says so."""
+
 _SERVICES: Mapping[QpType, str] = {
     QpType.RC: "rc_odp_caps",
     QpType.UC: "uc_odp_caps",
@@ -95,7 +98,9 @@ def suspend(
     refuse: Callable[[], Exception | None],
 ) -> Fault:
     """Let one side of a queue pair wait, and tell the driver. ``may_wait`` has agreed."""
-    fault = Fault(qp, side, access, Page(page.key, page.va, page.length), refuse)
+    absent = Page(page.key, page.va, page.length)
+    _watch_repetition(qp, side, absent)
+    fault = Fault(qp, side, access, absent, refuse)
     fault.is_memory = bool(hca.caps.odp.mem_page_fault)
     fault.raised_ns = hca.clock.now_ns()
     hca.page_faults.add(fault)
@@ -105,18 +110,39 @@ def suspend(
     return fault
 
 
+def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
+    """A driver that resumes and never maps may go on for ever; its queue pair is named once."""
+    last, times = qp.refaults.get(side, (None, 0))
+    times = times + 1 if page == last else 1
+    qp.refaults[side] = page, times
+    if times == MOST_RESUMES:
+        log.warning("%r: resumed %d times, and still no page: %s", qp, times, page)
+
+
 def _announce(hca: Hca, fault: Fault) -> None:
-    """Post the event, as soon as its queue has room."""
-    if not fault.is_open:
-        return
-    eq = hca.event_eq(EventType.PAGE_FAULT)
-    if eq is None:
-        _end(hca, fault, refused=True)
-    elif eq.is_full:
-        hca.clock.call_later(FULL_QUEUE_NS, lambda: _announce(hca, fault))
-    else:
-        sub_type, data = fault.event()
-        eq_engine.post(hca, eq, EventType.PAGE_FAULT, sub_type, data)
+    """Post the event, as soon as its queue has room and in the order of the faults."""
+    faults = hca.page_faults
+    faults.untold[fault.token] = fault
+    if faults.timer is None:
+        _tell(hca)
+
+
+def _tell(hca: Hca) -> None:
+    """Post the events that wait, as far as there is room for them."""
+    faults = hca.page_faults
+    faults.timer = None
+    while faults.untold:
+        fault = next(iter(faults.untold.values()))
+        eq = hca.event_eq(EventType.PAGE_FAULT)
+        if eq is None:
+            _end(hca, fault, refused=True)
+        elif eq.is_full:
+            faults.timer = hca.clock.call_later(FULL_QUEUE_NS, lambda: _tell(hca))
+            return
+        else:
+            del faults.untold[fault.token]
+            sub_type, data = fault.event()
+            eq_engine.post(hca, eq, EventType.PAGE_FAULT, sub_type, data)
 
 
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:

@@ -16,7 +16,7 @@ from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.engine.link import Link
-    from emu.engine.odp import Fault, Side
+    from emu.engine.odp import Fault, Page, Side
     from emu.engine.responder import Arrival
     from emu.engine.rq import RecvRing
     from emu.engine.sq import SendRing
@@ -56,10 +56,9 @@ class Qp(Object):
     __slots__ = (
         "ack_timeout", "buffer", "counter", "ctx", "epsn", "faults", "held_by", "is_draining",
         "is_ready", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
-        "mtu_bytes", "parts", "pd",
-        "pkey_index", "psn", "q_key", "rae", "rcq", "remote_qpn", "retries", "retry_count", "rlid",
-        "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "sq", "srq", "st", "state", "timer",
-        "xrcd",
+        "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "refaults",
+        "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry", "rq", "rre",
+        "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
 
@@ -97,6 +96,8 @@ class Qp(Object):
         """What only packets need; None while the peer is in this process."""
         self.faults: dict[Side, Fault] = {}
         """What its sides wait for."""
+        self.refaults: dict[Side, tuple[Page, int]] = {}
+        """The page that a side waited for last, and how many times in a row."""
         self.held_by: Fault | None = None
         """The fault of the peer in this process that holds up its requests."""
         self.kept: Arrival | None = None
@@ -140,6 +141,7 @@ class Qp(Object):
         """State RST: the driver starts counting at 0 again."""
         self.link = None
         self.is_draining = False
+        self.refaults.clear()
         if self.sq is not None:
             self.sq.restart()
         if self.rq is not None:
