@@ -58,14 +58,20 @@ class CompletionPoint:
         if not self._faults.wants(Point.CQE):
             return self._write(cq, qp, entry, op_own, solicited)
         whole = bytearray(entry + bytes((op_own,)))
-        view, opcode = cqe64.view(whole), CqeOpcode(op_own >> _OPCODE_SHIFT)
-        values = {
-            "opcode": opcode, "qpn": qp.handle, "cqn": cq.handle, "service": qp.st,
-            "wqe_counter": view.wqe_counter, "byte_cnt": view.byte_cnt,
-            "wqe_opcode": _opcode(view.sop_drop_qpn >> _WQE_OPCODE_SHIFT),
-        }  # fmt: skip
+        opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
+        values: dict[str, Any] = {
+            "opcode": opcode,
+            "qpn": qp.handle,
+            "cqn": cq.handle,
+            "service": qp.st,
+        }
+        view = cqe64.view(whole)
+        if opcode is not CqeOpcode.SIG_ERR:
+            values["wqe_counter"], values["byte_cnt"] = view.wqe_counter, view.byte_cnt
+            values["wqe_opcode"] = _opcode(view.sop_drop_qpn >> _WQE_OPCODE_SHIFT)
         rule = self._faults.at(Event(Point.CQE, values, {"": view}))
-        if rule is None:
+        # A report of a signature is about no request that could fail instead.
+        if rule is None or (rule.action is Action.FAIL and opcode is CqeOpcode.SIG_ERR):
             return self._write(cq, qp, entry, op_own, solicited)
         if rule.action is Action.FAIL:
             self._fail(rule, cq, qp, opcode, view)

@@ -21,6 +21,8 @@ from helpers.signatures import (
 from helpers.verbs import FENCE, connect
 
 from emu.engine import guards
+from emu.faults.injector import Injector
+from emu.faults.text import load
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
 from layouts.wqe import SET_PSV
 
@@ -315,6 +317,32 @@ def test_wrong_signature_is_reported_and_the_transfer_goes_on(
     assert report.computed == right_value
     assert report.found == right_value ^ 0xFF << 8 * (7 - byte)
     assert far.read(0, len(DATA)) == DATA
+
+
+@pytest.mark.parametrize(
+    ("rule", "opcodes"),
+    [
+        ('action = "drop"\nmatch.opcode = "SIG_ERR"', [CqeOpcode.REQ]),
+        (
+            f'action = "replace"\ndata = "{bytes(56).hex()}"\nmatch.opcode = "SIG_ERR"',
+            [CqeOpcode.SIG_ERR, CqeOpcode.REQ],
+        ),
+        ('action = "fail"\nmatch.opcode = "SIG_ERR"', [CqeOpcode.SIG_ERR, CqeOpcode.REQ]),
+    ],
+    ids=["drop", "replace", "fail"],
+)
+def test_a_report_of_a_signature_meets_the_faults_of_completions(
+    ends, sides, key, store, far, rule, opcodes
+):
+    """Nothing can fail in the place of a report, so it is written then as it is."""
+    function = ends[0].function
+    injector = Injector(function)
+    function.use_faults(injector)
+    injector.load(load(f'[[rule]]\npoint = "cqe"\nmatch.qpn = {sides[0].qpn}\n{rule}\n'))
+    done = send_bad(ends, sides, key, store, far, 520 * 2 + 512)
+    assert [one.opcode for one in done] == opcodes
+    if "replace" in rule:
+        assert done[0].offset == 0
 
 
 @pytest.mark.parametrize(("byte", "check"), [(0, CHECK_APP | CHECK_REF), (2, CHECK_GUARD), (4, 0)])
