@@ -1,7 +1,7 @@
 """A datagram reaches a function's port: it is counted and goes to whom it is for.
 
-Performance management at QP1 is the adapter's own business (see ``emu.pma``); everything else is
-for queue pairs.
+Performance management at QP1 is the adapter's own business (see ``emu.ibport.pma``); everything
+else is for queue pairs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu import pma
 from emu.engine import datagram as ud
 from emu.engine.datagram import Datagram, Origin
+from emu.ibport import pma
 from emu.objects import Qp
 from layouts.enums import QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from emu.devicespec import BASE_GUID
 from emu.fabric.protocol import Identity
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 
 _GUID_STEP = 16
 

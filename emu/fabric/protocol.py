@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
-from emu.endport import EndPort
 from emu.engine import packet
-from emu.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
+from emu.ibport.endport import EndPort
+from emu.ibport.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 
 VERSION = 1

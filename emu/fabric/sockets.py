@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.endport import EndPort, end_port
 from emu.engine import packet_io
 from emu.engine.datagram import Datagram, Origin
 from emu.engine.packet import BadPacketError, Packet, parse
@@ -25,7 +24,8 @@ from emu.fabric.member import Membership
 from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
 from emu.fabric.seat import Seat
-from emu.port import SM_LID
+from emu.ibport.endport import EndPort, end_port
+from emu.ibport.port import SM_LID
 from emu.ports import Clock
 from layouts.bth import Service
 from layouts.enums import PhysState, PortState

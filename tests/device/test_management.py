@@ -4,7 +4,7 @@ import pytest
 from helpers.gsi import Gsi
 
 from emu.engine.datagram import GSI_QKEY
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 from layouts import sa
 from layouts.enums import EventType, Op, PhysState, PortChange, PortState, QpState, QpType
 from layouts.eqe import eqe_port_state

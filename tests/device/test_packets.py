@@ -13,7 +13,7 @@ from helpers.verbs import FENCE, SIGNALED, SOLICITED
 from emu.engine.packet import OPS, Packet, Route, build, parse
 from emu.engine.packet_requester import WINDOW_PACKETS
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from emu.port import Traffic
+from emu.ibport.port import Traffic
 from layouts import bth
 from layouts.bth import Kind, Service
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType

@@ -15,7 +15,7 @@ from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.devicespec import BASE_GUID
 from emu.guest import GuestOptions
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 
 pytestmark = pytest.mark.guest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.engine.datagram import GSI_QKEY
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad

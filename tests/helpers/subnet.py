@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.endport import EndPort
 from emu.engine.datagram import GSI_QKEY, Destination, Origin
 from emu.fabric.sa import SubnetAdministrator
-from emu.port import DEFAULT_PKEY, SM_LID
+from emu.ibport.endport import EndPort
+from emu.ibport.port import DEFAULT_PKEY, SM_LID
 from helpers.world import HandClock
 from layouts import sa
 from layouts.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass

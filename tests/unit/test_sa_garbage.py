@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.engine.datagram import MULTICAST_LID
 from emu.fabric.sa import events, multicast, rmpp, services
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 from layouts.mads import MAD_BYTES, Method
 from layouts.sa import DATA_BYTES, SaAttr, sa_mad
 

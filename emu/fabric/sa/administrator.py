@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from emu.endport import EndPort
 from emu.engine.datagram import (
     GSI_QKEY,
     Datagram,
@@ -29,7 +28,8 @@ from emu.fabric.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
 from emu.fabric.sa.records import class_port_infos, node_records, portinfo_records
 from emu.fabric.sa.rmpp import Key, RmppSender, abort
 from emu.fabric.sa.services import Services
-from emu.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
+from emu.ibport.endport import EndPort
+from emu.ibport.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
 from emu.ports import Clock
 from layouts.enums import CapMask1
 from layouts.mads import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.engine.datagram import GSI_QKEY, PKEY_NUMBER, Origin
-from emu.port import DEFAULT_PKEY
+from emu.ibport.port import DEFAULT_PKEY
 from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.sa import SaStatus, sa_mad
 

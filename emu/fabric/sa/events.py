@@ -11,7 +11,7 @@ from typing import Any
 
 from emu.engine.datagram import Destination
 from emu.fabric.sa.query import Query, SaError
-from emu.port import SM_LID
+from emu.ibport.port import SM_LID
 from emu.ports import Clock
 from layouts.mads import BASE_VERSION, Method, MgmtClass
 from layouts.sa import (

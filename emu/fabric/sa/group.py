@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from emu.endport import EndPort
 from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER
 from emu.fabric.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport.endport import EndPort
 from layouts.sa import SaStatus, Selector, mcmember_rec
 
 LINK_LOCAL = 2

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from emu.endport import EndPort, mtu_code
 from emu.engine.datagram import MULTICAST_LID, PKEY_FULL_MEMBER, PKEY_NUMBER
 from emu.fabric.sa.group import LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport.endport import EndPort, mtu_code
 from layouts.sa import JoinState, SaStatus, SmTrap
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from emu.endport import EndPort
 from emu.engine.datagram import PKEY_NUMBER
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError, shared_pkeys
+from emu.ibport.endport import EndPort
 from layouts.sa import SaStatus, Selector, path_rec
 
 MAX_PAIRS = 4096

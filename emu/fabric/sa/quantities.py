@@ -8,8 +8,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
-from emu.endport import RATE_MBPS
 from emu.fabric.sa.query import Query
+from emu.ibport.endport import RATE_MBPS
 from layouts.sa import Selector
 
 _COMPARE: dict[Selector, Callable[[int, int], bool]] = {

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emu.endport import EndPort
 from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER, Destination
+from emu.ibport.endport import EndPort
 from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
 

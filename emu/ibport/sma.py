@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from emu.endport import end_port
-from emu.port import PKEY_TABLE_ENTRIES
+from emu.ibport.endport import end_port
+from emu.ibport.port import PKEY_TABLE_ENTRIES
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,

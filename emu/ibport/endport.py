@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from emu.port import GID_TABLE_ENTRIES, LINK_LOCAL_PREFIX, PKEY_TABLE_ENTRIES, SM_LID
+from emu.ibport.port import GID_TABLE_ENTRIES, LINK_LOCAL_PREFIX, PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
 

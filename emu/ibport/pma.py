@@ -25,7 +25,7 @@ from layouts.mads import (
 
 if TYPE_CHECKING:
     from emu.hca import Hca
-    from emu.port import Port, Traffic
+    from emu.ibport.port import Port, Traffic
 
 CLASS_VERSION = 1
 RESP_TIME = 18
