@@ -20,7 +20,14 @@ from emu.guest.errors import (
     GuestHungError,
 )
 
-INSIDE = "import sys; from emu.guest.inside import Runner; Runner(int(sys.argv[1])).run()"
+INSIDE = """
+import os, sys
+from emu.guest.inside import Runner
+
+port = int(sys.argv[1])
+os.set_inheritable(port, False)  # as the guest opens it: no command keeps it
+Runner(port).run()
+"""
 TIMEOUT = 30.0
 
 pytestmark = pytest.mark.skipif(not shutil.which("sh"), reason="no shell")
@@ -134,7 +141,7 @@ def test_an_unknown_program_says_so(channel):
 
 
 def test_a_guest_that_ends_ends_every_wait(channel, child):
-    job = start(channel, "sleep 1000")
+    job = start(channel, "exec cat", has_input=True)
     child.kill()
     with pytest.raises(ChannelClosedError):
         job.wait(TIMEOUT)
@@ -146,7 +153,7 @@ def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
     monkeypatch.setattr("emu.guest.channel.PING_INTERVAL", 0.1)
     channel = Channel(ends[0], hang_timeout=0.5)
     assert channel.wait_ready(TIMEOUT)
-    job = start(channel, "sleep 1000")
+    job = start(channel, "exec cat", has_input=True)
     assert not channel.wait_for(job._is_over, 1.0)  # silent, but it answers when it is asked
     child.send_signal(signal.SIGSTOP)
     with pytest.raises(GuestHungError, match=r"no sign of life for 0\.5 s"):
