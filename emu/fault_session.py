@@ -101,7 +101,7 @@ class FaultSession:
             self._tell({"removed": name})
         self._seed = plan.seed
         for rule in plan.rule:
-            self._tell({"added": rule.to_table(), "seed": plan.seed})
+            self._tell({"added": rule.to_table()})
         for injector in self._injectors:
             injector.load(plan)
 
@@ -115,7 +115,7 @@ class FaultSession:
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
         if rule.name in taken:
             raise ValueError(f"there is a rule {rule.name!r} already")
-        self._tell({"added": rule.to_table(), "seed": self._seed})
+        self._tell({"added": rule.to_table()})
         for injector in self._injectors:
             injector.add([rule], self._seed)
         name: str = rule.name
@@ -137,8 +137,7 @@ class FaultSession:
                     state.rule.name,
                     {"name": state.rule.name, "rule": state.rule.to_table(), "counts": []},
                 )
-                counts = {"function": injector.index, "met": state.met, "fired": state.fired}
-                told["counts"].append(counts)
+                told["counts"].append(injector.told(state))
         return list(rules.values())
 
     def _note(self, fired: Fired) -> None:
@@ -146,8 +145,10 @@ class FaultSession:
             self._record.write(fired.to_line())
 
     def _tell(self, change: Mapping[str, Any]) -> None:
+        """Note a rule that comes or goes, and when: how many commands each function has run."""
         if self._record is not None:
-            self._record.write(record.line(change))
+            commands = [injector.function.commands for injector in self._injectors]
+            self._record.write(record.line({**change, "commands": commands}))
 
 
 def _versions() -> dict[str, str]:

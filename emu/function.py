@@ -63,12 +63,18 @@ class Function:
         self._decoded = 0
         """How much of BAR 0 answers, in bytes."""
         self._mastering: bool | None = None
+        self._commands_before = 0
         self._power_on("start")
 
     def use_faults(self, injector: Injector) -> None:
         """Let faults be injected from now on."""
         self._injector = injector
         injector.attach()
+
+    @property
+    def commands(self) -> int:
+        """How many commands it has run since it was made, across all resets."""
+        return self._commands_before + self.hca.cmdif.executed
 
     def _power_on(self, cause: str) -> None:
         if self.tracer:
@@ -167,6 +173,7 @@ class Function:
     def restart(self, cause: str) -> None:
         """A new HCA; configuration space stays as it is."""
         self.hca.quiesce()
+        self._commands_before = self.commands
         self._power_on(cause)
 
     def run(self) -> bool:

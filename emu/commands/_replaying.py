@@ -64,15 +64,9 @@ class Ending:
 def read_record(path: Path) -> Record:
     """The record in a file. Raises UserError."""
     try:
-        found = record.read(path.read_text(errors="replace"), str(path))
+        return record.read(path.read_text(errors="replace"), str(path))
     except RecordError as error:
         raise UserError(str(error)) from None
-    if found.added:
-        click.echo(
-            f"mlx5emu: {found.added} rules were added while that run was on; they are left out",
-            err=True,
-        )
-    return found
 
 
 def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> GuestOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,35 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
 def list_(control: Path | None, as_json: bool) -> None:
-    """Show the rules, how many events each has matched and how often it has fired."""
+    """Show the rules: events matched, times fired, events held back, and whether more can come.
+
+    A rule is in force while what it has begun goes on, and armed while it can fire.
+    """
     with connect(control) as client:
         rules = client.rules()
     if as_json:
         click.echo(json.dumps(rules, indent=1))
         return
     table = Table(box=None, header_style="bold")
-    for name in ("rule", "point", "action", "matched", "fired"):
+    for name in ("rule", "point", "action", "matched", "fired", "held back", "now"):
         table.add_column(name)
     for rule in rules:
-        met = sum(count["met"] for count in rule["counts"])
-        fired = sum(count["fired"] for count in rule["counts"])
         about = rule["rule"]
-        table.add_row(rule["name"], about["point"], about["action"], str(met), str(fired))
+        sums = (str(_sum(rule, name)) for name in ("met", "fired", "held"))
+        table.add_row(rule["name"], about["point"], about["action"], *sums, _now(rule))
     console().print(table)
+
+
+def _sum(rule: Mapping[str, Any], name: str) -> int:
+    """One of a rule's counts, over all functions."""
+    return sum(count[name] for count in rule["counts"])
+
+
+def _now(rule: Mapping[str, Any]) -> str:
+    """What may still come of a rule."""
+    if _sum(rule, "in_force"):
+        return "in force"
+    return "armed" if _sum(rule, "armed") else "-"
 
 
 @fault.command()

@@ -26,7 +26,8 @@ def objects(
 ) -> None:
     """Show the objects that the driver has made: queues, keys, domains.
 
-    Keys that lead to other keys are shown as trees.
+    Page faults that wait for the driver and fault rules are shown, too. Keys that lead to other
+    keys are shown as trees.
     """
     choice: dict[str, Any] = {"limit": limit}
     if function is not None:
@@ -60,7 +61,7 @@ def _show(screen: Console, title: str, told: Mapping[str, Any]) -> None:
 
 
 def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:
-    by_key = {item["key"]: item for item in items if "key" in item}
+    by_key = {item["key"]: item for item in items if "below" in item or "mode" in item}
     for item in items:
         if item.get("below"):
             screen.print(_tree(item, by_key, frozenset()))
@@ -84,7 +85,12 @@ def _tree(
     return tree
 
 
-_HEX = frozenset({"handle", "key", "remote_qpn", "start", "bytes", "scq", "rcq", "srq", "pd"})
+_HEX = frozenset(
+    {
+        "handle", "key", "remote_qpn", "start", "bytes", "scq", "rcq", "srq", "pd", "qpn", "va",
+        "token",
+    }
+)  # fmt: skip
 
 
 def _word(name: str, value: Any) -> str:

@@ -14,6 +14,7 @@ from rich.table import Table
 from emu.commands._control import connect, console, control_option
 
 _SECOND_NS = 1e9
+_ABOUT = ("function", "model", "state", "lid", "link", "faults", "held", "in_force", "page_faults")
 _COUNTS = (
     "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
     "received_bytes",
@@ -43,11 +44,11 @@ def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> 
         click.echo(json.dumps(told, indent=1))
         return
     table = Table(box=None, header_style="bold")
-    for name in ("", "model", "state", "lid", "link", "faults", *_COUNTS):
+    for name in ("", *_ABOUT[1:], *_COUNTS):
         table.add_column(name.replace("_", " "), justify="right" if name in _COUNTS else "left")
     for one in told["functions"]:
         counts = [f"{one['counts'][name]:,.0f}" for name in _COUNTS]
-        words = (str(one[name]) for name in ("function", "model", "state", "lid", "link", "faults"))
+        words = (str(one[name]) for name in _ABOUT)
         table.add_row(*words, *counts)
     console().print(table)
 

@@ -29,6 +29,9 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "link": port.state.name,
         "internal_errors": hca.internal_errors,
         "faults": len(faults.states) if faults is not None else 0,
+        "held": faults.held if faults is not None else 0,
+        "in_force": faults.effects.count if faults is not None else 0,
+        "page_faults": len(hca.page_faults),
         "counts": {
             "commands": hca.cmdif.executed,
             "completions": sum(cq.pi for cq in hca.cqs),
@@ -43,8 +46,11 @@ def status(function: Function, index: int) -> dict[str, Any]:
 
 
 def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
-    """The objects of one function by kind, ``limit`` of each at most."""
-    return {
+    """The objects of one function by kind, ``limit`` of each at most.
+
+    Beside them stand what is outstanding: page faults that wait for the driver, and fault rules.
+    """
+    told: dict[str, Any] = {
         table.kind: {
             "total": len(table),
             "items": [_item(function, item) for item in islice(table, limit)],
@@ -52,11 +58,44 @@ def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
         for table in function.hca.tables
         if kind is None or table.kind == kind
     }
+    for name, items in _OUTSTANDING.items():
+        if kind in (None, name):
+            found = items(function)
+            told[name] = {"total": len(found), "items": found[:limit]}
+    return told
 
 
 def kinds(function: Function) -> list[str]:
     """The kinds of objects that there are."""
-    return [table.kind for table in function.hca.tables]
+    return [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
+
+
+def _page_faults(function: Function) -> list[dict[str, Any]]:
+    return [
+        {
+            "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
+            "kind": fault.access.kind.name, "key": fault.page.key, "va": fault.page.va,
+            "bytes": fault.page.length,
+        }
+        for fault in function.hca.page_faults.open()
+    ]  # fmt: skip
+
+
+def _rules(function: Function) -> list[dict[str, Any]]:
+    faults = function.hca.faults
+    if faults is None:
+        return []
+    return [
+        {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
+        | {name: value for name, value in faults.told(state).items() if name != "function"}
+        for state in faults.states
+    ]
+
+
+_OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
+    "page_fault": _page_faults,
+    "fault": _rules,
+}
 
 
 def _item(function: Function, item: Object) -> dict[str, Any]:

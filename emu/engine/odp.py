@@ -127,24 +127,28 @@ class Fault:
     def __repr__(self) -> str:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
 
-    def event(self) -> tuple[PageFaultSubtype, bytes]:
-        """The event's sub-type and data."""
+    def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
+        """The event's sub-type and data, with its own token or another one."""
         access, page = self.access, self.page
+        if token is None:
+            token = self.token
+        else:
+            token &= (1 << (MEMORY_TOKEN_BITS if self.is_memory else TRANSPORT_TOKEN_BITS)) - 1
         packet = min(access.packet_length, _MOST_PACKET)
         if self.is_memory:
             start = page.va & -PAGE_BYTES
             pages = -(-(page.va + page.length - start) // PAGE_BYTES)
             return PageFaultSubtype.MEMORY, _MEMORY.pack(
-                _LAST, 0, 0, self.token >> 32, self.token & 0xFFFFFFFF, pages * PAGE_BYTES,
+                _LAST, 0, 0, token >> 32, token & 0xFFFFFFFF, pages * PAGE_BYTES,
                 page.key, start,
             )  # fmt: skip
         if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
             return PageFaultSubtype.RDMA, _RDMA.pack(
                 access.committed, access.r_key, packet, access.length, access.va,
-                access.kind << 24 | self.token,
+                access.kind << 24 | token,
             )  # fmt: skip
         return PageFaultSubtype.WQE, _WQE.pack(
-            access.committed, access.wqe_index, packet, self.token,
+            access.committed, access.wqe_index, packet, token,
             access.kind << 24 | access.number,
         )  # fmt: skip
 

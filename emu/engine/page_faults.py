@@ -106,7 +106,10 @@ def suspend(
     hca.page_faults.add(fault)
     qp.faults[side] = fault
     log.debug("%r: %s", fault, fault.page)
-    _announce(hca, fault)
+    if hca.faults is None:
+        announce(hca, fault)
+    else:
+        hca.faults.page_faults.tell(fault)
     return fault
 
 
@@ -119,7 +122,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
         log.warning("%r: resumed %d times, and still no page: %s", qp, times, page)
 
 
-def _announce(hca: Hca, fault: Fault) -> None:
+def announce(hca: Hca, fault: Fault) -> None:
     """Post the event, as soon as its queue has room and in the order of the faults."""
     faults = hca.page_faults
     faults.untold[fault.token] = fault
@@ -135,7 +138,7 @@ def _tell(hca: Hca) -> None:
         fault = next(iter(faults.untold.values()))
         eq = hca.event_eq(EventType.PAGE_FAULT)
         if eq is None:
-            _end(hca, fault, refused=True)
+            end(hca, fault, refused=True)
         elif eq.is_full:
             faults.timer = hca.clock.call_later(FULL_QUEUE_NS, lambda: _tell(hca))
             return
@@ -160,10 +163,14 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
         raise CmdError(
             Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
         )
-    _end(hca, fault, refused=error)
+    if hca.faults is None:
+        end(hca, fault, refused=error)
+    else:
+        hca.faults.page_faults.resume(fault, refused=error)
 
 
-def _end(hca: Hca, fault: Fault, *, refused: bool) -> None:
+def end(hca: Hca, fault: Fault, *, refused: bool) -> None:
+    """The waiting of an open fault is over: it is begun again, or fails."""
     hca.page_faults.close(fault)
     del fault.qp.faults[fault.side]
     _trace(hca, fault, "error" if refused else "resumed")
@@ -192,7 +199,7 @@ def give_up(hca: Hca) -> None:
     """Nobody listens any more: what waits, fails."""
     for fault in hca.page_faults.open():
         if fault.is_open:
-            _end(hca, fault, refused=True)
+            end(hca, fault, refused=True)
 
 
 def _trace(hca: Hca, fault: Fault, outcome: str) -> None:

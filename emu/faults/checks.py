@@ -156,6 +156,8 @@ def _set(point: Point, action: Action, values: Mapping[str, Any]) -> Iterator[st
 
 _FIXED: Mapping[Point, tuple[str, ...]] = {
     Point.MMIO_READ: ("value",),
+    Point.PAGE_FAULT: ("token",),
+    Point.PAGE_FAULT_RESUME: ("error",),
     Point.PKT_TX: ("payload", "psn"),
     Point.PKT_RX: ("payload", "psn"),
 }

@@ -41,6 +41,11 @@ class CommandPoint:
 
     def serve(self, cmdif: CommandInterface, request: Request) -> bool:
         """Run and answer a command; False when its completion comes later, or never."""
+        is_done = self._serve(cmdif, request)
+        self._faults.follow()
+        return is_done
+
+    def _serve(self, cmdif: CommandInterface, request: Request) -> bool:
         faults = self._faults
         if faults.effects.is_gone:
             return False
@@ -55,7 +60,7 @@ class CommandPoint:
             set_fields(views[""], rule.set or {})
             return self._run(cmdif, request, None)
         if rule.action is Action.DELAY:
-            faults.later(rule.ms or 0, lambda: self._late(cmdif, request))
+            faults.later(rule, lambda: self._late(cmdif, request))
         return False
 
     def _starved(self, request: Request) -> CmdError | None:
@@ -73,7 +78,7 @@ class CommandPoint:
         if rule.action is Action.DROP:
             return False
         if rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, lambda: self._deliver_late(cmdif, request))
+            self._faults.later(rule, lambda: self._deliver_late(cmdif, request))
             return False
         if rule.delivery is not None:
             delivery = number_of(rule.delivery, Delivery)
@@ -96,16 +101,17 @@ class CommandPoint:
         if rule is None:
             return True
         if rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, lambda: self._finish(cmdif, request))
+            self._faults.later(rule, lambda: self._finish(cmdif, request))
         elif rule.action is Action.DUPLICATE:
             for _ in range(rule.count or 1):
-                self._faults.later(0, lambda: self._finish(cmdif, request))
+                self._faults.later(rule, lambda: self._finish(cmdif, request), ms=0)
             return True
         return False
 
     def _late(self, cmdif: CommandInterface, request: Request) -> None:
         if self._run(cmdif, request, None):
             self._finish(cmdif, request)
+        self._faults.follow()
 
     def _deliver_late(self, cmdif: CommandInterface, request: Request) -> None:
         if self._deliver(cmdif, request, int(Delivery.OK)):

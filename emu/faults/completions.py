@@ -77,7 +77,7 @@ class CompletionPoint:
             self._fail(rule, cq, qp, opcode, view)
         elif rule.action is Action.DELAY:
             write = partial(self._write, cq, qp, entry, op_own, solicited)
-            self._faults.later(rule.ms or 0, write)
+            self._faults.later(rule, write)
         elif rule.action is Action.DUPLICATE:
             for _ in range(1 + (rule.count or 1)):
                 self._write(cq, qp, entry, op_own, solicited)

@@ -23,7 +23,7 @@ def percent(seed: int, name: str, number: int) -> float:
 class RuleState:
     """A rule that is loaded, and what it has met so far at one function."""
 
-    __slots__ = ("_index", "fired", "met", "rule", "seed")
+    __slots__ = ("_index", "fired", "is_armed", "met", "rule", "seed")
 
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule = rule
@@ -31,6 +31,8 @@ class RuleState:
         self.met = 0
         """Matching events so far."""
         self.fired = 0
+        self.is_armed = False
+        """Whether its time has come, by ``after``."""
         self._index = frozenset(rule.index) if rule.index is not None else None
 
     @property

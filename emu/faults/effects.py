@@ -51,6 +51,15 @@ class Effects:
             self._wanted_pages = None
         return self._wanted_pages is not None
 
+    def in_force(self, name: str) -> int:
+        """How many effects of a rule have begun and not ended."""
+        return len(self._endings.get(name, ()))
+
+    @property
+    def count(self) -> int:
+        """How many effects have begun and not ended."""
+        return sum(map(len, self._endings.values()))
+
     def apply(self, rule: Rule) -> None:
         """Begin the effect of a rule that has fired."""
         ending = _BEGIN[rule.action](self, rule)

@@ -55,6 +55,8 @@ _TOLD: Mapping[Point, tuple[str, ...]] = {
     Point.CQE: ("opcode",),
     Point.EQE: ("type",),
     Point.IRQ: ("vector",),
+    Point.PAGE_FAULT: ("kind", "side"),
+    Point.PAGE_FAULT_RESUME: ("kind", "side", "error"),
     Point.DOORBELL: ("kind",),
     Point.MMIO_READ: ("register",),
     Point.MMIO_WRITE: ("register",),

@@ -44,7 +44,7 @@ class EventPoint:
         if rule is None:
             done = write()
         elif rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, write)
+            self._faults.later(rule, write)
         elif rule.action is Action.REORDER:
             self._held.append(write)
         elif rule.action is Action.DUPLICATE:
@@ -80,7 +80,7 @@ class FaultyInterrupts:
         if rule is None:
             self._inner.trigger(vector)
         elif rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, lambda: self._inner.trigger(vector))
+            self._faults.later(rule, lambda: self._inner.trigger(vector))
         elif rule.action is Action.DUPLICATE:
             for _ in range(1 + (rule.count or 1)):
                 self._inner.trigger(vector)

@@ -7,8 +7,9 @@ at a point. With rules it is the function's :class:`Injector`, whose parts stand
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.faults.commands import CommandPoint
 from emu.faults.completions import CompletionPoint, RequestPoint
@@ -17,6 +18,7 @@ from emu.faults.effects import Effects
 from emu.faults.event import Event
 from emu.faults.events import EventPoint, FaultyInterrupts
 from emu.faults.memory import MemoryTap
+from emu.faults.paging import PageFaultPoint
 from emu.faults.plan import Plan, Rule
 from emu.faults.record import Fired
 from emu.faults.registers import DoorbellPoint, RegisterPoint
@@ -46,13 +48,15 @@ class Injector:
         self._sink = sink
         self.states: list[RuleState] = []
         self._by_point: dict[Point, list[RuleState]] = {}
-        self._delayed = 0
+        self._held: Counter[str] = Counter()
         self._is_inside = False
+        self._is_timed = False
         self.effects = Effects(self)
         self.commands = CommandPoint(self)
         self.events = EventPoint(self)
         self.completions = CompletionPoint(self)
         self.requests = RequestPoint(self)
+        self.page_faults = PageFaultPoint(self)
         self.doorbells = DoorbellPoint(self)
         self.registers = RegisterPoint(self)
         self.packets = PacketPoint(self)
@@ -86,11 +90,7 @@ class Injector:
             if rule.function in (None, self.index):
                 added.append(RuleState(rule, seed))
         self.states += added
-        self._sort()
-        loaded = Event(Point.LOAD, {})
-        for state in added:
-            if state.rule.point is Point.LOAD and state.fires(loaded):
-                self._strike(state, loaded)
+        self._arm()
 
     def remove(self, name: str) -> bool:
         """Take a rule away and end what it has begun; False when there is none of that name."""
@@ -106,16 +106,42 @@ class Injector:
         for state in list(self.states):
             self.remove(state.rule.name)
 
+    def follow(self) -> None:
+        """A command has run: rules whose time has come are armed, or go."""
+        if self._is_timed:
+            count = self.function.commands
+            for state in list(self.states):
+                if state.rule.until is not None and state.rule.until <= count:
+                    self.remove(state.rule.name)
+            self._arm()
+
+    def _arm(self) -> None:
+        """Arm the rules whose time has come; those about their own loading fire."""
+        count = self.function.commands
+        new = [one for one in self.states if not one.is_armed and one.rule.after <= count]
+        for state in new:
+            state.is_armed = True
+        self._sort()
+        loaded = Event(Point.LOAD, {})
+        for state in new:
+            if state.rule.point is Point.LOAD and state.fires(loaded):
+                self._strike(state, loaded)
+
     def _sort(self) -> None:
         self._by_point = {}
         for state in self.states:
-            self._by_point.setdefault(state.rule.point, []).append(state)
+            if state.is_armed:
+                self._by_point.setdefault(state.rule.point, []).append(state)
+        self._is_timed = any(
+            not state.is_armed or state.rule.until is not None for state in self.states
+        )
         self.attach()
 
     # -- the device
 
     def power_on(self, cause: str) -> None:
         """The function has a new Hca."""
+        self._held = Counter()
         self.effects.forget()
         self.events.forget()
         self.packets.forget()
@@ -152,6 +178,22 @@ class Injector:
         """Whether any rule is about a point."""
         return point in self._by_point
 
+    # -- what is told of it
+
+    def told(self, state: RuleState) -> dict[str, Any]:
+        """Where a rule stands at this function, as plain values."""
+        name = state.rule.name
+        return {
+            "function": self.index, "met": state.met, "fired": state.fired,
+            "armed": state.is_armed and not state.is_spent, "held": self._held[name],
+            "in_force": self.effects.in_force(name),
+        }  # fmt: skip
+
+    @property
+    def held(self) -> int:
+        """Events that are held back."""
+        return self._held.total()
+
     # -- events
 
     def at(self, event: Event) -> Rule | None:
@@ -185,19 +227,22 @@ class Injector:
             finally:
                 self._is_inside = False
 
-    def later(self, ms: float, call: Callable[[], object]) -> None:
-        """Do something after ``ms`` of the device's time, unless the function is reset before."""
-        hca = self.hca
-        if self._delayed >= MOST_DELAYED:
-            log.warning("%d events are held back: the next one is not", self._delayed)
+    def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
+        """Do something after ``ms``, or as long as the rule says, of the device's time.
+
+        Nothing happens when the function is reset before.
+        """
+        hca, held, ms = self.hca, self._held, (rule.ms or 0) if ms is None else ms
+        if held.total() >= MOST_DELAYED:
+            log.warning("%d events are held back: the next one is not", held.total())
             ms = 0
 
         def go() -> None:
-            self._delayed -= 1
+            held[rule.name] -= 1
             if self.function.hca is hca:
                 self.guarded(call)
 
-        self._delayed += 1
+        held[rule.name] += 1
         hca.clock.call_later(int(ms * 1_000_000), go)
 
     def guarded(self, call: Callable[[], object]) -> None:

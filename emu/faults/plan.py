@@ -78,6 +78,10 @@ class Rule(BaseModel):
     """How often at most; -1 is no limit."""
     space: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
     """Events that pass unharmed before any can fail."""
+    after: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
+    """Commands that the function has run before the rule is armed."""
+    until: Annotated[int, Field(strict=True, ge=0, le=_U64)] | None = None
+    """Commands that it has run when the rule is taken away."""
 
     status: StrictStr | StrictInt | None = None
     syndrome: StrictStr | StrictInt | None = None

@@ -3,8 +3,9 @@
 The first line is the head: ``record`` (1, the form's version), ``versions``, ``seed``, ``devices``,
 ``run`` (what the guest was, where there is one) and ``plan``. Each further line is a fault:
 ``function`` (its index), ``rule`` (its name), ``n`` (the how-many-th event that the rule matched),
-``point``, ``action`` and ``event`` (which it was). Lines with ``added`` or ``removed`` tell of
-rules that came or went while the run was on.
+``point``, ``action`` and ``event`` (which it was). Lines with ``added`` (a rule) or ``removed``
+(its name) tell of rules that came or went while the run was on; ``commands`` is how many commands
+each function had run by then, the only clock that another run has in common with this one.
 
 There are no times and no addresses in it: the same plan and the same actions of the driver make the
 same record, byte for byte.
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emu.faults.plan import Plan
-from emu.faults.text import PlanError, from_table
+from emu.faults.plan import MOST_RULES, Plan, Rule
+from emu.faults.text import PlanError, from_table, rule_from_table
 
 VERSION = 1
 MOST_LINES = 1_000_000
@@ -49,15 +50,31 @@ class Fired:
         )  # fmt: skip
 
 
+@dataclass(slots=True)
+class Span:
+    """When a rule came and when it went: commands that each function had run by then."""
+
+    came: Sequence[int] = ()
+    went: Sequence[int] | None = None
+
+    def at(self, function: int) -> dict[str, int]:
+        """As a rule for one function says it."""
+        times = {"after": self.came[function]} if function < len(self.came) else {}
+        if self.went is not None and function < len(self.went):
+            times["until"] = self.went[function]
+        return times
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record, read."""
 
     plan: Plan
+    """The plan of the run, and after its rules those that came while the run was on."""
     fired: tuple[Fired, ...]
     head: Mapping[str, Any]
-    added: int = 0
-    """How many rules came while the run was on; they are not in the plan."""
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    """When rules came and went that were not there from beginning to end, by their names."""
 
     def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
         """The plan that fires what has fired, or ``only`` those (function, rule, n) of it."""
@@ -78,6 +95,8 @@ class Record:
                     "index": sorted(index), "probability": 100.0, "interval": 1, "times": -1,
                     "space": 0,
                 }  # fmt: skip
+                if name in self.spans:
+                    exact |= self.spans[name].at(function)
                 if many:
                     exact |= {"function": function, "name": f"{name}@{function}"}
                 rules.append(rule.model_copy(update=exact))
@@ -115,16 +134,59 @@ def read(text: str, source: str = "record") -> Record:
         plan = from_table(first.get("plan"), source)
     except PlanError as error:
         raise RecordError(str(error)) from None
-    fired, added = [], 0
+    told = _Reader(plan)
     for number, text_line in enumerate(lines[1:], 2):
         if not text_line.endswith("\n"):
             break
-        values = _object(text_line, source, number)
+        told.take(_object(text_line, source, number), f"{source}:{number}")
+    whole: Plan = plan.model_copy(update={"rule": told.rules})
+    return Record(whole, tuple(told.fired), first, told.spans)
+
+
+class _Reader:
+    """Follows the rules that come and go. One whose name was another's before gets a new name."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.rules: list[Rule] = list(plan.rule)
+        self.fired: list[Fired] = []
+        self.spans: dict[str, Span] = {}
+        self._used = {rule.name for rule in plan.rule}
+        self._names = {rule.name: rule.name for rule in plan.rule}
+
+    def take(self, values: dict[str, Any], place: str) -> None:
+        """One line's values. Raises RecordError."""
         if "rule" in values:
-            fired.append(_fired(values, source, number))
-        else:
-            added += "added" in values
-    return Record(plan, tuple(fired), first, added)
+            fired = _fired(values, place)
+            self.fired.append(replace(fired, rule=self._names.get(fired.rule, fired.rule)))
+        elif "added" in values:
+            self._added(values, place)
+        elif "removed" in values:
+            name = self._names.pop(str(values["removed"]), None)
+            if name is not None:
+                self.spans.setdefault(name, Span()).went = _commands(values, place)
+
+    def _added(self, values: dict[str, Any], place: str) -> None:
+        try:
+            rule = rule_from_table(values["added"], place)
+        except PlanError as error:
+            raise RecordError(str(error)) from None
+        if not rule.name or rule.name in self._names or len(self.rules) >= MOST_RULES:
+            raise RecordError(f"{place}: no rule that could be added")
+        name, number = rule.name, 1
+        while name in self._used:
+            number += 1
+            name = f"{rule.name}~{number}"
+        self._used.add(name)
+        self._names[rule.name] = name
+        self.rules.append(rule.model_copy(update={"name": name}))
+        self.spans[name] = Span(_commands(values, place))
+
+
+def _commands(values: dict[str, Any], place: str) -> list[int]:
+    counts = values.get("commands")
+    if not isinstance(counts, list) or not all(type(one) is int and one >= 0 for one in counts):
+        raise RecordError(f"{place}: no counts of commands")
+    return counts
 
 
 def _object(text: str, source: str, number: int) -> dict[str, Any]:
@@ -137,10 +199,10 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
     return values
 
 
-def _fired(values: dict[str, Any], source: str, number: int) -> Fired:
+def _fired(values: dict[str, Any], place: str) -> Fired:
     function, rule, n = (values.get(key) for key in ("function", "rule", "n"))
     if type(function) is not int or not isinstance(rule, str) or type(n) is not int:
-        raise RecordError(f"{source}:{number}: no fault")
+        raise RecordError(f"{place}: no fault")
     point, action = str(values.get("point", "")), str(values.get("action", ""))
     event = values.get("event")
     return Fired(function, rule, n, point, action, event if isinstance(event, dict) else {})

@@ -85,7 +85,7 @@ class DoorbellPoint:
         if rule is None:
             ring()
         elif rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, ring)
+            self._faults.later(rule, ring)
         elif rule.action is Action.DUPLICATE:
             for _ in range(1 + (rule.count or 1)):
                 ring()

@@ -29,7 +29,8 @@ status = "NO_RES_ERR"
 
 `probability` (percent), `interval` (every n-th), `times` (at most; -1 is no limit) and `space`
 (events that pass first) are the kernel's (Documentation/fault-injection). `function = 0` keeps a
-rule to the first function of a run.
+rule to the first function of a run; `after` and `until` are commands that the function has run when
+the rule is armed and when it goes; replays have them for rules that were added to a running guest.
 
 ```
 mlx5emu run --faults plan.toml --record record -- ./test.sh
@@ -117,6 +118,10 @@ _EVENTS: Mapping[Point, str] = {
     Point.CQE: "a completion is about to be written",
     Point.EQE: "an event is about to be written",
     Point.IRQ: "an interrupt is about to be raised",
+    Point.PAGE_FAULT: "the driver is about to be told of a page fault; `kind` is SHARED_RECEIVE,"
+    " SEND_OR_WRITE, RECEIVE, READ_OR_ATOMIC, RDMA_READ or RDMA_WRITE, `side` is REQUESTER or"
+    " RESPONDER",
+    Point.PAGE_FAULT_RESUME: "the driver resumes a page fault; `error` is 1 when it could not help",
     Point.DOORBELL: "a doorbell rings; `kind` is cmd, send, cq or eq, `number` the queue's",
     Point.MMIO_READ: "the driver reads BAR 0; `register` is the name that the trace has for it",
     Point.MMIO_WRITE: "the driver writes BAR 0",

@@ -19,6 +19,8 @@ class Point(StrEnum):
     CQE = "cqe"
     EQE = "eqe"
     IRQ = "irq"
+    PAGE_FAULT = "page_fault"
+    PAGE_FAULT_RESUME = "page_fault.resume"
     DOORBELL = "doorbell"
     MMIO_READ = "mmio.read"
     MMIO_WRITE = "mmio.write"
@@ -38,6 +40,8 @@ POINT_FIELDS: Mapping[Point, tuple[str, ...]] = {
     Point.CQE: ("opcode", "qpn", "cqn", "wqe_counter", "wqe_opcode", "byte_cnt", "service"),
     Point.EQE: ("type", "sub_type", "eqn"),
     Point.IRQ: ("vector",),
+    Point.PAGE_FAULT: ("kind", "side", "qpn", "key", "length"),
+    Point.PAGE_FAULT_RESUME: ("kind", "side", "qpn", "key", "length", "error"),
     Point.DOORBELL: ("kind", "number"),
     Point.MMIO_READ: ("offset", "length", "register"),
     Point.MMIO_WRITE: ("offset", "length", "register"),
@@ -77,9 +81,10 @@ class Action(StrEnum):
 
 
 _PACKETS = (Point.PKT_TX, Point.PKT_RX)
+_PAGE_FAULTS = (Point.PAGE_FAULT, Point.PAGE_FAULT_RESUME)
 _LOSABLE = (
     Point.CMD, Point.CMD_DONE, Point.CMD_COMPLETION, Point.CQE, Point.EQE, Point.IRQ,
-    Point.DOORBELL, *_PACKETS,
+    Point.DOORBELL, *_PAGE_FAULTS, *_PACKETS,
 )  # fmt: skip
 
 
@@ -97,16 +102,24 @@ _ANYWHERE = tuple(Point)
 
 MEANINGS: Mapping[Action, Meaning] = {
     Action.FAIL: Meaning(
-        (Point.CMD, Point.CMD_DONE, Point.WQE, Point.CQE, Point.DMA_READ, Point.DMA_WRITE),
+        (
+            Point.CMD, Point.CMD_DONE, Point.WQE, Point.CQE, *_PAGE_FAULTS, Point.DMA_READ,
+            Point.DMA_WRITE,
+        ),
         takes=("status", "syndrome", "delivery", "vendor"),
         about="a command gets status and syndrome, or a delivery status; a work request or a"
-        " completion gets an error syndrome and its queue pair stops; a DMA access is refused",
+        " completion gets an error syndrome and its queue pair stops; a DMA access is refused;"
+        " a page fault fails untold, its resume gets the status",
     ),
     Action.DROP: Meaning((*_LOSABLE, Point.MMIO_WRITE), about="it is lost; a command is never"
-                         " answered, at cmd without having run, at cmd.done after it"),
+                         " answered, at cmd without having run, at cmd.done after it; a resume is"
+                         " answered, but nothing goes on"),
     Action.DELAY: Meaning(_LOSABLE, needs=("ms",), about="it comes so much later"),
     Action.DUPLICATE: Meaning(
-        (Point.CMD_COMPLETION, Point.CQE, Point.EQE, Point.IRQ, Point.DOORBELL, *_PACKETS),
+        (
+            Point.CMD_COMPLETION, Point.CQE, Point.EQE, Point.IRQ, Point.PAGE_FAULT,
+            Point.DOORBELL, *_PACKETS,
+        ),
         takes=("count",),
         about="it comes again, count times (1)",
     ),
@@ -114,11 +127,14 @@ MEANINGS: Mapping[Action, Meaning] = {
         (Point.EQE, *_PACKETS), about="it comes after the next one of the point"
     ),
     Action.CORRUPT: Meaning(
-        (Point.CMD, Point.CMD_DONE, Point.EQE, Point.CQE, Point.MMIO_READ, *_PACKETS),
+        (
+            Point.CMD, Point.CMD_DONE, Point.EQE, Point.CQE, *_PAGE_FAULTS, Point.MMIO_READ,
+            *_PACKETS,
+        ),
         needs=("set",),
         about="fields get the values in set: those of the command's input (cmd) or output"
         " (cmd.done), the event's data, the completion; value of a register read; payload and psn"
-        " of a packet",
+        " of a packet; token of a page fault, error of its resume",
     ),
     Action.REPLACE: Meaning(
         (Point.CMD_DONE, Point.EQE, Point.CQE, Point.MMIO_READ),

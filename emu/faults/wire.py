@@ -112,7 +112,7 @@ class PacketPoint:
         if rule is None:
             result = move()
         elif rule.action is Action.DELAY:
-            self._faults.later(rule.ms or 0, move)
+            self._faults.later(rule, move)
         elif rule.action is Action.REORDER:
             self._held[point] = [move]
         elif rule.action is Action.DUPLICATE:

@@ -477,3 +477,43 @@ def test_no_rules_leave_nothing_behind(function, faults, plan, wire, irqs):
     assert function.hca.wire is not wire
     faults.clear()
     assert (function.hca.faults, function.hca.wire, function.hca.interrupts) == (None, wire, irqs)
+
+
+# -- rules whose time comes and goes
+
+
+def test_a_rule_is_armed_after_and_until_so_many_commands(driver, plan, function):
+    start = function.commands
+    plan(f'point="cmd"\naction="fail"\nmatch.op="ALLOC_PD"\nafter={start + 2}\nuntil={start + 4}')
+    answers = [driver.command(Op.ALLOC_PD).status for _ in range(5)]
+    assert [status != 0 for status in answers] == [False, False, True, True, False]
+
+
+def test_an_effect_begins_and_ends_with_its_rule(driver, plan, function):
+    start = function.commands
+    plan(f'point="load"\naction="health"\nsyndrome=8\nafter={start + 1}\nuntil={start + 2}')
+    seen = []
+    for _ in range(3):
+        seen.append(function.bar0.segment.health.synd)
+        driver.command(Op.ALLOC_PD)
+    assert seen == [0, 8, 0]
+
+
+def test_commands_are_counted_across_resets(driver, function):
+    driver.command(Op.ALLOC_PD)
+    count = function.commands
+    assert count > 0
+    function.reset()
+    assert function.commands == count
+
+
+def test_what_is_held_back_and_in_force_is_told(node, plan, faults, clock):
+    node.driver.use_events()
+    plan('[[rule]]\nname="late"\npoint="cmd.completion"\naction="delay"\nms=5\ntimes=1\n'
+         '[[rule]]\nname="down"\npoint="load"\naction="link"\nms=9')  # fmt: skip
+    late, down = faults.states
+    assert faults.told(down)["in_force"] == 1
+    node.driver.command(Op.ALLOC_PD)
+    assert (faults.held, faults.told(late)["held"], faults.told(late)["armed"]) == (1, 1, False)
+    clock.advance(10 * MS)
+    assert (faults.held, faults.effects.count) == (0, 0)

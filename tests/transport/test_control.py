@@ -97,12 +97,35 @@ def test_rules_come_and_go(serving):
             assert control.add(RULE, name="mine", times=2) == "mine"
             assert server.functions[0].hca.faults is not None
             assert [rule["name"] for rule in control.rules()] == ["added-1", "mine"]
-            assert control.rules()[1]["counts"] == [{"function": 0, "met": 0, "fired": 0}]
+            assert control.rules()[1]["counts"] == [
+                {"function": 0, "met": 0, "fired": 0, "armed": True, "held": 0, "in_force": 0}
+            ]
             control.remove("mine")
             assert control.load_plan('[[rule]]\npoint="irq"\naction="drop"\n' * 2) == 2
             control.clear()
             assert control.rules() == []
             assert server.functions[0].hca.faults is None
+
+    serving.during(work)
+
+
+def test_what_is_outstanding_is_told(serving):
+    def work(_server):
+        with Client(serving.control) as control:
+            control.add(RULE, name="mine")
+            control.add(point="load", action="health", syndrome=1, name="ill")
+            (told,) = control.status()["functions"]
+            assert [told[name] for name in ("faults", "held", "in_force", "page_faults")] == [
+                2, 0, 1, 0,
+            ]  # fmt: skip
+            (objects,) = control.objects(kind="fault")["functions"]
+            first, second = objects["objects"]["fault"]["items"]
+            assert (first["name"], first["point"], first["in_force"]) == ("mine", RULE["point"], 0)
+            assert (second["name"], second["fired"], second["in_force"]) == ("ill", 1, 1)
+            (objects,) = control.objects(kind="page_fault")["functions"]
+            assert objects["objects"] == {"page_fault": {"total": 0, "items": []}}
+            control.remove("ill")
+            assert control.status()["functions"][0]["in_force"] == 0
 
     serving.during(work)
 

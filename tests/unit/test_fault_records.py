@@ -40,15 +40,48 @@ def test_rules_of_two_functions_stay_apart():
     assert one.name != two.name
 
 
-def test_a_cut_last_line_is_left_out_and_changes_are_counted():
-    whole = text(Fired(0, "a", 4, "irq", "drop")) + record.line({"added": {}})
-    read = record.read(whole + '{"function":0,"ru')
-    assert (len(read.fired), read.added) == (1, 1)
+def test_a_cut_last_line_is_left_out():
+    read = record.read(text(Fired(0, "a", 4, "irq", "drop")) + '{"function":0,"ru')
+    assert len(read.fired) == 1
+
+
+def came(commands, **rule):
+    rule = {"name": "c", "point": "irq", "action": "drop"} | rule
+    return record.line({"added": rule, "commands": commands})
+
+
+def went(name, commands):
+    return record.line({"removed": name, "commands": commands})
+
+
+def test_rules_that_came_and_went_are_replayed_at_the_same_commands():
+    whole = text() + came([10]) + Fired(0, "c", 2, "irq", "drop").to_line() + went("c", [20])
+    (rule,) = record.read(whole).replayed().rule
+    assert (rule.name, rule.index, rule.after, rule.until) == ("c", [2], 10, 20)
+    whole = text(Fired(0, "a", 1, "irq", "drop")) + went("a", [7])
+    (rule,) = record.read(whole).replayed().rule
+    assert (rule.name, rule.after, rule.until) == ("a", 0, 7)
+
+
+def test_the_second_rule_of_a_name_is_another_one():
+    one = Fired(0, "c", 1, "irq", "drop").to_line()
+    whole = text() + came([1]) + one + went("c", [2]) + came([3], probability=50) + one
+    first, second = record.read(whole).replayed().rule
+    assert (first.name, first.after, first.until) == ("c", 1, 2)
+    assert (second.name, second.after, second.until) == ("c~2", 3, None)
+
+
+def test_a_rule_that_came_at_two_functions_has_the_commands_of_each():
+    fired = "".join(Fired(number, "c", 1, "irq", "drop").to_line() for number in (0, 1))
+    one, two = record.read(text() + came([5, 8]) + fired).replayed().rule
+    assert (one.function, one.after, two.function, two.after) == (0, 5, 1, 8)
 
 
 @pytest.mark.parametrize(
     "broken", ["", "x\n", "{}\n", '{"record":2}\n', '{"record":1,"plan":{"rule":[{}]}}\n',
-               HEAD + "[]\n", HEAD + '{"rule":1}\n'],
+               HEAD + "[]\n", HEAD + '{"rule":1}\n', HEAD + came([1], point="x"),
+               HEAD + came([1], name="a"), HEAD + came([-1]), HEAD + came(None),
+               HEAD + came([1], name=""), HEAD + went("a", 3)],
 )  # fmt: skip
 def test_what_is_no_record(broken):
     with pytest.raises(RecordError, match="record"):
