@@ -38,7 +38,7 @@ from emu.objects import (
 )
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
-from emu.resources import Caller, Object, Table
+from emu.resources import Caller, Object, Stock, Table
 from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
@@ -113,6 +113,8 @@ class Hca:
         self.caller = Caller()
         self.has_signatures = False
         """A key has or had block signatures: its segments may be longer on the wire."""
+        self.kept_views = 0
+        """Views that keys have kept of their translations, since they last had to forget them."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
@@ -133,6 +135,7 @@ class Hca:
         self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, caller)
         self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, caller)
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, caller)
+        self.translations = Stock("translation entries", self.model.translation_octwords)
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, caller)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, caller)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, caller)

@@ -37,6 +37,31 @@ class Object:
         return f"{self.kind} {self.handle:#x}"
 
 
+class Stock:
+    """Something that objects of one kind share, and of which there is only so much."""
+
+    def __init__(self, kind: str, most: int) -> None:
+        self.kind = kind
+        self.most = most
+        self.used = 0
+
+    def check(self, amount: int) -> None:
+        """Raise NO_RES_ERR when there is not so much left."""
+        if self.used + amount > self.most:
+            left = self.most - self.used
+            raise CmdError(
+                Status.NO_RES_ERR, f"out of {self.kind}", f"{amount} wanted, {left} left"
+            )
+
+    def take(self, amount: int) -> None:
+        """An object needs so much. ``check`` has agreed."""
+        self.used += amount
+
+    def give_back(self, amount: int) -> None:
+        """It is gone."""
+        self.used -= amount
+
+
 class Caller:
     """Whose command is running: the ``uid`` in its header, which the driver writes there."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.engine.pages import ADAPTER_PAGE_SHIFT
 from emu.errors import CmdError
-from emu.objects import MTT_READ, MTT_WRITE, Mkey, Psv, Umem
+from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem
 from emu.registry import command
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
@@ -14,7 +14,6 @@ from layouts.enums import AccessMode, Op, Status
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-OCTWORD = 16
 MOST_KSM_ENTRIES = 1 << 20
 """Eight times what an implicit key over 128 TiB needs (hw/odp.c: mlx5_imr_ksm_entries)."""
 MOST_MTT_ENTRIES = 1 << 26
@@ -33,7 +32,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     """A key over the whole address space (PA) or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
-    its entries later, by UMR.
+    its entries later, by UMR. What all keys reserve is bounded by the model.
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
@@ -48,7 +47,9 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
     xlt = _translations(hca, cmd, ctx, mode, umem)
-    out.mkey_index = hca.mkeys.add(Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem))
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
+    hca.translations.take(mkey.octwords)
+    out.mkey_index = hca.mkeys.add(mkey)
 
 
 def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) -> bytearray:
@@ -66,6 +67,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) ->
         raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
     if mode == AccessMode.MTT and entries > MOST_MTT_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
+    hca.translations.check(octwords)
     if umem is not None:
         return _pages_of(umem, cmd.mkey_umem_offset, ctx, mode)
     actual = cmd.translations_octword_actual_size * OCTWORD
@@ -111,7 +113,8 @@ def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
 def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     """The key is gone; windows bound to it fail from now on, as their lookups do."""
-    hca.mkeys.remove(cmd.mkey_index)
+    mkey = hca.mkeys.remove(cmd.mkey_index)
+    hca.translations.give_back(mkey.octwords)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
 
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
-_CACHED_VIEWS = 64
+_KEPT_RANGES = 64
+"""Ranges of one key whose translation is at hand."""
+
+MOST_KEPT_VIEWS = 1 << 18
+"""Views that translations of all keys may consist of, those that were dropped since included."""
+
 WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 """Rights that need memory which may be written."""
 
@@ -131,10 +136,21 @@ def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int
     for iova, size in page_runs(mkey, va, length, need):
         views += hca.memory.segments(iova, size, writable=writable)
     if hca.faults is None:  # faults of DMA want to see every access
-        if len(mkey.views) >= _CACHED_VIEWS:
-            mkey.views.clear()
-        mkey.views[va, length, need] = hca.memory.generation, views
+        _keep(hca, mkey, (va, length, need), views)
     return views
+
+
+def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
+    """Translations are kept with their key; when all keys have too many, all forget theirs."""
+    if len(mkey.views) >= _KEPT_RANGES:
+        mkey.views.clear()
+    hca.kept_views += len(views)
+    if hca.kept_views > MOST_KEPT_VIEWS:
+        for other in hca.mkeys:
+            other.views.clear()
+        hca.kept_views = len(views)
+    if len(views) <= MOST_KEPT_VIEWS:
+        mkey.views[of] = hca.memory.generation, views
 
 
 def _nothing(length: int, need: int) -> Views:

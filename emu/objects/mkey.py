@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its domain may use."""
 
+OCTWORD = 16
+"""What room for translations is counted in."""
+
 MTT_READ, MTT_WRITE = 1, 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
@@ -75,8 +78,13 @@ class Mkey(Object):
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
         self.end = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
-        self.xlt_room = ctx.translations_octword_size * 16
+        self.xlt_room = self.octwords * OCTWORD
         self.views.clear()
+
+    @property
+    def octwords(self) -> int:
+        """The room for translations that the key was created with; no UMR changes it."""
+        return int(self.ctx.translations_octword_size)
 
     def write_translations(self, at: int, xlt: bytes) -> None:
         """Replace entries from byte ``at`` on; what was derived from them follows.

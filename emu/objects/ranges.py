@@ -8,11 +8,14 @@ rdma-core mlx5_wqe_umr_repeat_block_seg).
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+
+_ADDRESS_SPACE = 1 << 64
 
 Piece = tuple[int, int, int]
 """Key, address and bytes of a range of another key."""
@@ -28,7 +31,7 @@ class _Entry(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A cycle of entries; a plain range is a cycle of one entry that comes once."""
+    """A cycle of entries that is repeated."""
 
     cycle: int
     entries: tuple[_Entry, ...]
@@ -49,33 +52,33 @@ class _Block(NamedTuple):
 class Ranges:
     """The ranges of one list, found by their offset.
 
-    A list whose repeat blocks make no sense ends in front of the first such block.
+    A list whose repeat blocks make no sense ends in front of the first such block. Entries stay in
+    the list and are read when they are wanted: a list may be long, and a host has many of them.
     """
 
     def __init__(self, xlt: bytes | bytearray) -> None:
-        self._starts: list[int] = []
-        self._blocks: list[_Block] = []
+        self._xlt = xlt
+        self._starts = array("Q")
+        self._places = array("I")
+        """By range: the offset at which it begins, and where its entry stands in the list."""
         self.length = 0
         """Bytes that the list covers."""
         at, end = 0, len(xlt) - len(xlt) % KLM.size
-        while at < end:
-            bcount, key, va = KLM.unpack_from(xlt, at)
+        while at < end and self.length < _ADDRESS_SPACE:
+            place = at
+            bcount, key, _ = KLM.unpack_from(xlt, at)
             at += KLM.size
             if key == REPEAT_BLOCK:
-                _, _, repeat, count = REPEAT.unpack_from(xlt, at - REPEAT.size)
+                _, _, repeat, count = REPEAT.unpack_from(xlt, place)
                 cycle = _cycle(xlt, at, count)
                 at += count * KLM.size
                 if cycle is None or cycle.cycle != bcount:
                     return
-                self._add(cycle, bcount * repeat)
-            elif bcount:
-                self._add(_Block(bcount, (_Entry(0, bcount, 0, key, va),)), bcount)
-
-    def _add(self, block: _Block, length: int) -> None:
-        if length:
-            self._starts.append(self.length)
-            self._blocks.append(block)
-            self.length += length
+                bcount *= repeat
+            if bcount:
+                self._starts.append(self.length)
+                self._places.append(place)
+                self.length += bcount
 
     def pieces(self, skip: int, length: int) -> Iterator[Piece]:
         """The ranges behind ``length`` bytes from offset ``skip`` on.
@@ -90,8 +93,19 @@ class Ranges:
             is_last = index + 1 == len(self._starts)
             end = self.length if is_last else self._starts[index + 1]
             size = min(end - skip, length)
-            yield from self._blocks[index].pieces(skip - start, size)
+            _, key, va = KLM.unpack_from(self._xlt, self._places[index])
+            if key == REPEAT_BLOCK:
+                yield from self._block(self._places[index]).pieces(skip - start, size)
+            else:
+                yield key, va + skip - start, size
             skip, length, index = end, length - size, index + 1
+
+    def _block(self, place: int) -> _Block:
+        """The repeat block at this place of the list, which has been looked at before."""
+        _, _, _, count = REPEAT.unpack_from(self._xlt, place)
+        block = _cycle(self._xlt, place + KLM.size, count)
+        assert block is not None
+        return block
 
 
 def _cycle(xlt: bytes | bytearray, at: int, count: int) -> _Block | None:

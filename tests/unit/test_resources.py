@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CmdError
-from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Table
+from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Stock, Table
 from layouts.enums import Status
 
 
@@ -35,6 +35,16 @@ def refused(status, call, *arguments):
 @pytest.fixture
 def table():
     return Table("thing", 3, 6)
+
+
+def test_stock_gives_what_there_is():
+    stock = Stock("room", 10)
+    stock.check(10)
+    stock.take(7)
+    stock.check(3)
+    assert refused(Status.NO_RES_ERR, stock.check, 4) == "out of room (4 wanted, 3 left)"
+    stock.give_back(7)
+    stock.check(10)
 
 
 def test_handles_count_up_from_the_first(table):
