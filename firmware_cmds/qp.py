@@ -12,6 +12,7 @@ from emu.engine.sq import SendRing
 from emu.errors import CmdError
 from emu.objects import Qp, QpParts, RqGeometry, Umem
 from emu.registry import Handler, command
+from emu.resources import DRIVER_UID
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import qp as layout
 from layouts.enums import Op, QpState, QpType, RqType, Status
@@ -50,6 +51,8 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
     if ctx.rq_type not in _RQ_TYPES:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
+    if ctx.rlky and hca.caller.uid != DRIVER_UID:
+        raise CmdError(Status.BAD_PARAM_ERR, "the reserved lkey is the driver's", f"{ctx.rlky}")
 
 
 def _parts(hca: Hca, ctx: Any) -> QpParts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.memory import NULL_MKEY
+from emu.engine.memory import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.registry import command
+from emu.resources import DRIVER_UID
 from layouts import hca as layout
 from layouts.enums import Op
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     Op.QUERY_SPECIAL_CONTEXTS, layout.query_special_contexts_in, layout.query_special_contexts_out
 )
 def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
-    """The null key; the others have capability bits that are not set."""
-    if hca.caps.general.null_mkey:
+    """The null key and the dump-fill key, which have capability bits, and the reserved lkey.
+
+    That one opens all of guest memory, so only the driver is told.
+    """
+    general = hca.caps.general
+    if general.null_mkey:
         out.null_mkey = NULL_MKEY
+    if general.dump_fill_mkey:
+        out.dump_fill_mkey = DUMP_FILL_MKEY
+    if hca.caller.uid == DRIVER_UID:
+        out.resd_lkey = RESERVED_LKEY

@@ -7,7 +7,8 @@ Nothing has been read or written when an access is refused.
 
 A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
 bring it in (see ``emu.engine.odp``). The null key among the entries of a KSM key means the same;
-by itself it reads as zeros and swallows what is written.
+by itself it reads as zeros and swallows what is written, as the dump-fill key always does. The
+reserved lkey is the whole of guest memory, for the driver's own queue pairs.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ MOST_PIECES = 1 << 16
 
 Views = Sequence[memoryview]
 
-NULL_MKEY = 2 << 8
-"""The key over nothing (QUERY_SPECIAL_CONTEXTS); its index is below those that are given out."""
+NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
+"""Keys that nobody creates (QUERY_SPECIAL_CONTEXTS); such indexes are not given out."""
 
 _NULL_BYTES = 1 << 16
 
@@ -96,9 +97,7 @@ def access(
         return ()
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
-        if key == NULL_MKEY and hca.caps.general.null_mkey:
-            return _nothing(length, need)
-        raise AccessError(Refusal.NO_KEY, key, va, length)
+        return _special(hca, qpn, key, va, length, need, depth)
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
     if (mkey.pd is not pd or mkey.qpn not in (ANY_QPN, qpn)) and not is_type_2a(hca, mkey, qpn):
@@ -116,6 +115,30 @@ def access(
         return _translate(hca, mkey, va, length, need, depth)
     except (DmaError, IndexError):
         raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+
+
+def _special(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: int) -> Views:
+    """A key that nobody has created. Of these only the null key may stand in another key's list.
+
+    The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
+    all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
+    """
+    general = hca.caps.general
+    if key == NULL_MKEY and general.null_mkey:
+        return _nothing(length, need)
+    if depth or need & ~(LOCAL_READ | LOCAL_WRITE):
+        raise AccessError(Refusal.NO_KEY, key, va, length)
+    if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
+        return _nothing(length, need)
+    if key == RESERVED_LKEY:
+        qp = hca.qps.get(qpn)
+        if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
+            raise AccessError(Refusal.DOMAIN, key, va, length)
+        try:
+            return hca.memory.segments(va, length, writable=bool(need & WRITES))
+        except DmaError:
+            raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+    raise AccessError(Refusal.NO_KEY, key, va, length)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:

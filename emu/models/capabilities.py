@@ -98,8 +98,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_current_uc_list": 0,
         "atomic": 1,
         # On-demand paging; the null key and buffers of a fixed size are what implicit keys need.
+        # The dump-fill key is what ibv_alloc_null_mr gives.
         "pg": 1,
         "null_mkey": 1,
+        "dump_fill_mkey": 1,
         "fixed_buffer_size": 1,
         # Not built.
         "roce": 0,

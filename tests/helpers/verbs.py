@@ -295,7 +295,7 @@ def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
 
 
 _RTS_OPTIONS = {"ack_timeout", "log_sra_max", "retry_count", "rnr_retry"}
-_INIT_OPTIONS = {"rre", "rwe", "rae"}
+_INIT_OPTIONS = {"rre", "rwe", "rae", "rlky"}
 
 
 def _by_step(options):
