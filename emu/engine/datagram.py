@@ -15,12 +15,13 @@ from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
 from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, Views, access, copy
 from emu.engine.odp import Access, Kind, Side
-from emu.engine.responder import Arrival, fail_receive
+from emu.engine.qp_state import RECEIVING
+from emu.engine.receive import Arrival, fail_receive
 from emu.engine.rq import ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
 from emu.objects import Qp
 from emu.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.wqe import DS, av
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 _AV = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
-_RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ _TRANSPORT_HEADERS = 12 + 8 + 4
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     """Take a datagram into the queue pair's next receive request; False when it is dropped."""
     if (
-        qp.state not in _RECEIVING
+        qp.state not in RECEIVING
         or not _keys_match(hca, qp, origin)
         or qp.faults.get(Side.RESPONDER)
     ):
@@ -277,7 +277,7 @@ def _wait_for_room(
         _fail(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     def go_on(_: Exception | None) -> None:
-        if qp.kept is arrival and qp.state in _RECEIVING:
+        if qp.kept is arrival and qp.state in RECEIVING:
             qp.kept = None
             _deliver(hca, qp, wqe, whole, origin)
 

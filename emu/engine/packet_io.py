@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.link import link_of
 from emu.engine.packet import SERVICES, Packet
-from emu.engine.responder import RECEIVING
+from emu.engine.qp_state import RECEIVING
 from layouts.bth import RESPONSES, Service
 from layouts.enums import QpState
 

@@ -17,7 +17,10 @@ from emu.engine.answers import AnswerQueue, packets_of
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
 from emu.engine.packet import Packet
-from emu.engine.responder import Arrival
+from emu.engine.packet_rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
+from emu.engine.qp_state import RECEIVING
+from emu.engine.receive import Arrival, fail_receive
+from emu.engine.refusals import invalid_request
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
@@ -31,14 +34,6 @@ MOST_HELD = 256
 
 PATIENCE_NS = 100_000_000
 """A page that takes longer to come costs the requester an RNR retry."""
-
-_OPS = {
-    Kind.SEND: MsgOp.SEND,
-    Kind.WRITE: MsgOp.WRITE,
-    Kind.READ: MsgOp.READ,
-    Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
-    Kind.FETCH_ADD: MsgOp.FETCH_ADD,
-}
 
 
 class PacketResponder:
@@ -70,7 +65,7 @@ class PacketResponder:
         """The queue pair stops in the middle of a message: its receive request is flushed."""
         hca, qp = self._link.hca, self._link.qp
         for arrival in self.unfinished():
-            responder.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
+            fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
 
     def unfinished(self) -> list[Arrival]:
@@ -153,7 +148,7 @@ class PacketResponder:
             held.popleft()
             self._break_off()
         self._link.hca.schedule(qp)
-        if qp.state in responder.RECEIVING:
+        if qp.state in RECEIVING:
             for packet in held:
                 self.request(packet)
 
@@ -161,8 +156,8 @@ class PacketResponder:
 
     def _expected(self, packet: Packet) -> None:
         try:
-            self._check_sequence(packet)
-            self._check_length(packet)
+            self._check(out_of_sequence(packet, self._message))
+            self._check(wrong_length(self._link.qp, packet, self._message, self._offset))
             _REQUESTS[packet.op.kind](self, packet)
         except Nak as nak:
             self.answers.refuse(packet.psn, bth.KIND_NAK | nak.code)
@@ -184,56 +179,25 @@ class PacketResponder:
         op = packet.op
         if op.is_first:
             self._break_off()
-        elif ahead or self._message is None or _OPS[op.kind] is not self._message.op:
+        elif ahead or self._message is None or MSG_OPS[op.kind] is not self._message.op:
             self._break_off()
             return
         try:
-            self._check_length(packet)
+            self._check(wrong_length(self._link.qp, packet, self._message, self._offset))
             _REQUESTS[op.kind](self, packet)
         except Dropped:
             self._break_off()
+
+    def _check(self, why: str) -> None:
+        """Refuse the packet unless ``why`` is empty."""
+        if why:
+            raise invalid_request(self._link.hca, self._link.qp, why)
 
     def _break_off(self) -> None:
         """A UC message ends in the middle; its receive request is not used up."""
         if self._message is not None and self._arrival.wqe is not None:
             self._spare, self._arrival = self._arrival, Arrival()
         self._message = None
-
-    # -- sequence and length
-
-    def _check_sequence(self, packet: Packet) -> None:
-        """First after last, and nothing of another kind in between (9.7.4.1.2)."""
-        op, message = packet.op, self._message
-        if op.is_first is not (message is None) or (
-            message is not None and _OPS[op.kind] is not message.op
-        ):
-            raise self._invalid(f"{packet!r} does not continue what went before")
-
-    def _check_length(self, packet: Packet) -> None:
-        """Full packets but for the last one, and an RDMA as long as it says (9.7.4.1.6)."""
-        op, qp, size = packet.op, self._link.qp, len(packet.payload)
-        if op.kind is Kind.READ and not self._is_possible(packet.length):
-            raise self._invalid(f"READ of {packet.length} bytes")
-        if op.kind not in (Kind.SEND, Kind.WRITE):
-            return
-        is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
-        if size > qp.mtu_bytes or is_too_short:
-            raise self._invalid(f"{packet!r} has {size} bytes")
-        total = size if op.is_first else self._offset + size
-        if op.kind is Kind.SEND:
-            is_wrong = not self._is_possible(total)
-        else:
-            announced = packet.length if op.is_first or not self._message else self._message.length
-            is_wrong = total != announced if op.is_last else total >= announced
-        if is_wrong:
-            raise self._invalid(f"{packet!r} makes {total} bytes")
-
-    def _is_possible(self, length: int) -> bool:
-        qp = self._link.qp
-        return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
-
-    def _invalid(self, why: str) -> Exception:
-        return responder.invalid_request(self._link.hca, self._link.qp, why)
 
     # -- execution
 
@@ -301,7 +265,7 @@ class PacketResponder:
         message = _message_of(packet)
         responder.read(hca, qp, message)
         if len(self.answers.reads) >= 1 << qp.ctx.log_rra_max:
-            raise self._invalid("more READs than the queue pair takes")
+            self._check("more READs than the queue pair takes")
         self._count_message()
         qp.epsn = self.answers.data(packet.psn, message).end
 
@@ -333,7 +297,7 @@ class PacketResponder:
         qp = self._link.qp
         message = _message_of(packet)
         packets = packets_of(message.length, qp.mtu_bytes)
-        if packets > (qp.epsn - packet.psn & PSN_MASK) or not self._is_possible(message.length):
+        if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
             return
         if not self._may_be_read(message):
             return
@@ -366,7 +330,7 @@ class PacketResponder:
 def _message_of(packet: Packet) -> Message:
     """The message that a packet begins. The length of a SEND is known at its end."""
     kind = packet.op.kind
-    message = Message(_OPS[kind], 0)
+    message = Message(MSG_OPS[kind], 0)
     message.srqn = packet.srqn
     if kind is not Kind.SEND:
         message.va, message.rkey = packet.va, packet.rkey

@@ -32,6 +32,9 @@ class Transition:
         return f"{sources} to {self.target.name}"
 
 
+RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+"""States in which requests are taken (IBTA 10.3.1)."""
+
 _ANY = frozenset(QpState)
 _MTU = ("mtu", "log_msg_max")
 _ACCESS = ("rre", "rwe", "rae", "atomic_mode")

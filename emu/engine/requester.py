@@ -19,6 +19,7 @@ from emu.engine.link import link_of
 from emu.engine.memory import PageFault
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
+from emu.engine.qp_state import RECEIVING
 from emu.engine.send_window import ANSWERED
 from emu.engine.send_work import LocalError
 from emu.engine.sq import BadWqeError, Wqe
@@ -139,7 +140,7 @@ def _exchange(hca: Hca, qp: Qp, message: Message) -> None:
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
     """The peer listens, and is connected back to us with the same service (IBTA 9.6.1.3)."""
     return (
-        peer.state in responder.RECEIVING
+        peer.state in RECEIVING
         and peer.st is qp.st
         and peer.remote_qpn == qp.handle
         and peer.rlid == hca.port.lid

@@ -1,0 +1,110 @@
+"""Remote memory: the range of a request's (va, rkey, length), as its responder sees it.
+
+Rights first, then the key (IBTA 9.7.4.1.4, 10.6.5.2); an absent page makes the responder wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emu.engine import page_faults
+from emu.engine.memory import AccessError, PageFault, Views, access
+from emu.engine.message import Message, MsgOp
+from emu.engine.odp import Access, Fault, Held, Kind, Side
+from emu.engine.qp_state import RECEIVING
+from emu.engine.receive import shared_queue
+from emu.engine.refusals import access_violation
+from emu.engine.signature import on_wire
+from emu.objects import Pd, Qp
+from layouts.enums import QpType
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+
+def need_right(hca: Hca, qp: Qp, allowed: int) -> None:
+    """Hold that the queue pair allows this kind of remote access at all. Raises Nak or Dropped."""
+    if not allowed:
+        raise access_violation(hca, qp, "queue pair does not allow it")
+
+
+def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
+    """All of the range. A request that has to wait comes again, and is counted then."""
+    try:
+        return piece(hca, qp, message, 0, message.length, need)
+    except Held:
+        qp.count(counter, -1)
+        raise
+
+
+def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
+    """The views behind a piece of (va, rkey, length).
+
+    Raises Nak or Dropped when the request may not have them, Held when a page is absent.
+    """
+    pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
+    try:
+        return access(hca, pd, qp.handle, message.rkey, va, length, need)
+    except PageFault as page:
+        raise _wait_for_page(hca, qp, message, offset, page) from None
+    except AccessError as error:
+        raise access_violation(hca, qp, str(error)) from None
+
+
+def start_of(hca: Hca, message: Message) -> int:
+    """Where the message's range begins in the wire's stream of its key."""
+    if not hca.has_signatures:
+        return message.va
+    return on_wire(hca, message.rkey, message.va, 0)[0]
+
+
+_RDMA_OPERATIONS = {
+    MsgOp.WRITE: (Kind.RDMA_WRITE, "write"),
+    MsgOp.READ: (Kind.RDMA_READ, "read"),
+    MsgOp.COMPARE_SWAP: (Kind.RDMA_WRITE, "atomic"),
+    MsgOp.FETCH_ADD: (Kind.RDMA_WRITE, "atomic"),
+}
+"""How an RDMA faults, and the capability that lets it."""
+
+
+def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: PageFault) -> Exception:
+    """The responder waits for a page of remote memory; what is to be raised."""
+    _, operation = _RDMA_OPERATIONS[message.op]
+    if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
+        return access_violation(hca, qp, str(page))
+
+    why = f"page fault refused: {page}"
+
+    def refuse() -> Exception:
+        return access_violation(hca, qp, why)
+
+    return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
+
+
+def suspend_rdma(
+    hca: Hca,
+    qp: Qp,
+    message: Message,
+    offset: int,
+    page: PageFault,
+    refuse: Callable[[], Exception],
+) -> Fault:
+    """Wait for a page of remote memory, or for what the responder waits for already.
+
+    The operation goes on ``offset`` bytes behind its start.
+    """
+    if Side.RESPONDER in qp.faults:
+        return qp.faults[Side.RESPONDER]
+    kind, _ = _RDMA_OPERATIONS[message.op]
+    packet, done = min(message.length - offset, qp.mtu_bytes), page_faults.committed(hca, offset)
+    what = Access(
+        kind, packet, r_key=message.rkey, va=message.va, length=message.length, committed=done
+    )
+    return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
+
+
+def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+    """Whose keys a request may use; on XRC they are the named queue's (IBTA annex A14)."""
+    srq = shared_queue(hca, qp, message) if qp.st is QpType.XRC else None
+    return qp.pd if srq is None else srq.pd
