@@ -72,21 +72,27 @@ class CommandInterface:
         self._address = 0
         self._waiting = 0
         self._finished = 0
+        self._is_left = False
+        """The driver has disabled the interface."""
         self.executed = 0
         """Commands that were run or refused since power-on."""
 
     def set_address(self, address: int) -> None:
         """Where the command queue lies (a page); the driver says so before its first doorbell."""
         self._address = address
+        self._is_left = False
 
     def forget(self) -> None:
         """The driver has gone: no slot is served until the next one says where its queue lies."""
         self._address = self._waiting = self._finished = 0
+        self._is_left = True
 
     def doorbell(self, vector: int) -> None:
         """Note the slots that the driver has filled."""
         if not self._address:
-            log.warning("command doorbell %#x before the queue has an address", vector)
+            # Work that the driver has not stopped (6.1: its cache of keys) may ring once more.
+            level = logging.DEBUG if self._is_left else logging.WARNING
+            log.log(level, "command doorbell %#x, and the queue has no address", vector)
             return
         self._waiting |= vector
 

@@ -1,5 +1,7 @@
 """The command queue: delivery, mailboxes, slots, events, signatures, and all that is refused."""
 
+import logging
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from emu.errors import syndrome_of
 from emu.mailbox import MAX_COMMAND_BYTES, xor8
 from layouts import caps
 from layouts.cmd import cmd_layout, cmd_prot_block
-from layouts.enums import Delivery, EventType, Op, Status
+from layouts.enums import Delivery, EventType, NicInterface, Op, Status, TeardownProfile
 
 
 def query_caps(driver, mode=1):
@@ -63,7 +65,17 @@ def test_doorbell_for_an_entry_of_the_driver_does_nothing(driver, caplog):
 
 def test_doorbell_before_the_queue_has_an_address(cold, caplog):
     cold.ring(1)
-    assert "before the queue has an address" in caplog.text
+    assert "doorbell 0x1, and the queue has no address" in caplog.text
+
+
+def test_doorbell_after_the_driver_has_disabled_the_interface_is_no_surprise(driver, caplog):
+    """What it had not stopped by then rings into the void, as on a real function."""
+    driver.must(Op.TEARDOWN_HCA, profile=TeardownProfile.PREPARE_FAST_TEARDOWN)
+    driver.write32(0x014, NicInterface.DISABLED << 8)
+    caplog.clear()
+    caplog.set_level(logging.WARNING)
+    driver.ring(1)
+    assert caplog.text == ""
 
 
 def test_queue_outside_memory_is_survived(cold, caplog):

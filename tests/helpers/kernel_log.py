@@ -18,6 +18,9 @@ OURS = re.compile(
 NOT_OURS = {
     "ACPI: IRQ 4 override": "QEMU's tables describe the serial port so",
     "mtrr: your CPUs": "the firmware sets these registers on the first processor only",
+    "ib0: ipoib_mcast_join_finish:dev_queue_xmit failed to re-queue packet, ret:2": (
+        "the interface was taken down before what waited for the group was sent (NET_XMIT_CN)"
+    ),
 }
 """Complaints that our expression would catch, with the reason why they are nobody's here."""
 

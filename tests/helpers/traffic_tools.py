@@ -110,9 +110,12 @@ def check(told):
 
 
 def check_table(told):
-    """The client has measured something (perftest's table)."""
+    """The client has finished (perftest's table).
+
+    Its rates do not matter: on a busy machine it misjudges the clock, and shows 0.00.
+    """
     *_, table = told.client.partition("#bytes")
-    size, iterations, _, figure, *_ = table.splitlines()[1].split()
+    size, iterations, *figures = table.splitlines()[1].split()
     assert int(size) > 0
     assert int(iterations) > 0
-    assert float(figure) > 0
+    assert all(float(figure) >= 0 for figure in figures)
