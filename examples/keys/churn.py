@@ -48,10 +48,10 @@ POLL_SECONDS = 30
 class End:
     """A queue pair with a completion queue of its own."""
 
-    def __init__(self, ctx: Context, pd: PD) -> None:
+    def __init__(self, ctx: Context, pd: PD, sges: int = 1) -> None:
         self.cq = CQ(ctx, 2 * DEPTH)
         attr = QPInitAttrEx(
-            cap=QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1),
+            cap=QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=sges, max_recv_sge=sges),
             qp_type=RC, scq=self.cq, rcq=self.cq, pd=pd, send_ops_flags=OPS,
             comp_mask=WITH_PD | WITH_SEND_OPS,
         )  # fmt: skip

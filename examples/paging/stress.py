@@ -141,7 +141,7 @@ class Traffic:
             data = rng.randbytes(length)
             source.memory.write(at, data)
             self._disturb(target.memory, source.memory)
-            getattr(self, f"_{kind}")(source, target, at, to, length)
+            getattr(self, kind)(source, target, at, to, length)
             found = target.memory.read(to, length)
             assert found == data, f"{kind} of {length} bytes: {_difference(found, data)}"
         self.counts[kind] += 1
@@ -171,18 +171,18 @@ class Traffic:
             os._exit(0)
         os.waitpid(pid, 0)
 
-    def _send(self, source: End, target: End, at: int, to: int, length: int) -> None:
+    def send(self, source: End, target: End, at: int, to: int, length: int) -> None:
         target.qp.post_recv(RecvWR(num_sge=1, sg=[target.sge(to, length)]))
         source.qp.post_send(self._request(source, at, length, SEND))
         self._wait(2)
 
-    def _write(self, source: End, target: End, at: int, to: int, length: int) -> None:
+    def write(self, source: End, target: End, at: int, to: int, length: int) -> None:
         request = self._request(source, at, length, WRITE)
         request.set_wr_rdma(target.region.rkey, target.memory.address + to)
         source.qp.post_send(request)
         self._wait(1)
 
-    def _read(self, source: End, target: End, at: int, to: int, length: int) -> None:
+    def read(self, source: End, target: End, at: int, to: int, length: int) -> None:
         request = self._request(target, to, length, READ)
         request.set_wr_rdma(source.region.rkey, source.memory.address + at)
         target.qp.post_send(request)

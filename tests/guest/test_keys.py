@@ -22,3 +22,11 @@ def test_windows_and_regions_come_and_go(boot, request):
     guest.run("modprobe -r mlx5_ib mlx5_core", timeout=120).check()
     assert KernelLog(guest, whole=True).complaints() == []
     assert server_complaints(guest) == []
+
+
+def test_null_region(boot):
+    guest = boot(devices=("connectx6-vf",), share=EXAMPLES)
+    result = guest.run("python3 /mnt/share/null.py", timeout=120).check()
+    assert "sent zeros, and swallowed" in result.stdout
+    assert KernelLog(guest, whole=True).complaints() == []
+    assert server_complaints(guest) == []

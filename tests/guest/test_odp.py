@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,30 @@ def test_program(guest, command):
         pytest.skip("this perftest has no atomics with on-demand paging")
     check(told)
     assert "iters in" in told.client or "#bytes" in told.client, told
+
+
+def test_counters(guest):
+    """Pages by the driver's count, requests and packets by the device's: none for a second try."""
+    told = json.loads(guest.run("python3 /mnt/share/counters.py", timeout=SECONDS).check().stdout)
+    source, target = (_counts(region, "page_") for region in told["regions"])
+    assert source == {"page_faults": 16, "page_invalidations": 0, "page_prefetch": 0}
+    assert target == {"page_faults": 20, "page_invalidations": 4, "page_prefetch": 8}
+    port = told["port"]
+    assert (port.pop("rx_read_requests"), port.pop("rx_write_requests")) == (1, 1)
+    # A READ of 16 pages, its request, and a WRITE of 4 pages, in packets of 1024 bytes.
+    assert port.pop("port_xmit_packets") == port.pop("port_rcv_packets") == 64 + 1 + 16
+    words = port.pop("port_xmit_data")
+    assert words == port.pop("port_rcv_data")
+    assert 20 * 4096 <= words * 4 < 20 * 4096 + 81 * 48
+    assert set(_counts(port, "").values()) == {0}, "errors and retries"
+
+
+def _counts(found, prefix):
+    return {
+        name: value
+        for name, value in found.items()
+        if name.startswith(prefix) and name not in ("ifindex", "port", "mrn")
+    }
 
 
 @pytest.mark.timeout(0)
