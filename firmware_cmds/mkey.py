@@ -8,6 +8,7 @@ from emu.engine.pages import ADAPTER_PAGE_SHIFT
 from emu.errors import CmdError
 from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem
 from emu.registry import command
+from emu.resources import DRIVER_UID
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
@@ -19,6 +20,7 @@ MOST_KSM_ENTRIES = 1 << 20
 MOST_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB. A UMR may write the last entry first, so the host pays for all."""
 
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT)
 _TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
 
 
@@ -43,6 +45,8 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
         )
+    if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
+        raise CmdError(Status.BAD_PARAM_ERR, "a user's key is over user memory", f"mode {mode:#x}")
     pd = hca.pds.need(ctx.pd)
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
@@ -50,6 +54,11 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
     hca.translations.take(mkey.octwords)
     out.mkey_index = hca.mkeys.add(mkey)
+
+
+def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
+    """A user names its pages by user memory (devx.c: devx_handle_mkey_create), never by address."""
+    return mode == AccessMode.MTT and bool(cmd.mkey_umem_valid)
 
 
 def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) -> bytearray:

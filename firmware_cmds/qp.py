@@ -51,8 +51,9 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
     if ctx.rq_type not in _RQ_TYPES:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
-    if ctx.rlky and hca.caller.uid != DRIVER_UID:
-        raise CmdError(Status.BAD_PARAM_ERR, "the reserved lkey is the driver's", f"{ctx.rlky}")
+    if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
+        # They reach physical addresses, keys of all domains, or the subnet's management.
+        raise CmdError(Status.BAD_PARAM_ERR, "such a queue pair is the driver's", f"st {ctx.st:#x}")
 
 
 def _parts(hca: Hca, ctx: Any) -> QpParts:

@@ -43,6 +43,7 @@ _INLINE = int(UmrFlag.INLINE)
 _LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
 _PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
 _EN_SIGERR, _BSF_EN = int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT)
 _KNOWN_MASK = sum(map(int, MkeyMask))
 
 _MASKED_FIELDS = tuple(
@@ -103,6 +104,10 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
+    if mkey.mode in _PHYSICAL and not qp.ctx.fre:
+        # What is in such a list are physical addresses. Kernels say so of all queue pairs of
+        # their own, and of no others (hw/qp.c: _create_kernel_qp).
+        raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
     if qp.st is not QpType.REG_UMR and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
     if flags & _MUST_BE_FREE and not mkey.free:

@@ -57,7 +57,7 @@ def test_no_more_user_contexts_than_advertised(driver, refused):
 def test_a_user_has_its_own_objects_only(driver, users, refused):
     mine, other = users
     pd = driver.must(Op.ALLOC_PD, uid=mine).pd
-    context = {"pd": pd, "length64": 1, "qpn": 0xFFFFFF}
+    context = {"pd": pd, "access_mode_1_0": AccessMode.KLMS, "qpn": 0xFFFFFF}
     refused(Status.BAD_RES_ERR, Op.DEALLOC_PD, uid=other, pd=pd)
     refused(Status.BAD_RES_ERR, Op.CREATE_MKEY, uid=other, memory_key_mkey_entry=context)
     refused(Status.BAD_RES_ERR, Op.CREATE_PSV, pd=driver.alloc_pd(), num_psv=1, **as_user(mine))

@@ -87,6 +87,7 @@ class QueuePair:
         """One CQ takes all completions, unless ``rcq`` takes those of receives."""
         self.node, self.st, self.srq = node, st, srq
         self.cq = cq or CompletionQueue(node, log_cq_size)
+        context = {"fre": 1} | context  # as kernels make theirs
         if rcq is not None:
             context["cqn_rcv"] = rcq.cqn
         if srq is not None:

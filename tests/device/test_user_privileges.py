@@ -1,0 +1,152 @@
+"""Physical addresses are the driver's: what a process could reach them by is refused.
+
+Processes send commands of their own (DEVX) and post to queues of their own; both are checked by the
+device alone. The driver makes its own queue pairs with fast registration enabled, and no others.
+"""
+
+from contextlib import contextmanager
+
+import pytest
+from helpers.driver import pack64
+from helpers.keys import Window, dma_key, indirect_key, umr
+from helpers.verbs import connect
+
+from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
+
+PA, MTT, KLM, KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM
+PAGE = 4096
+SECRET = b"of the kernel's own"
+ANY_QPN = 0xFFFFFF
+
+
+@pytest.fixture
+def uid(driver):
+    return driver.must(Op.CREATE_UCTX).uid
+
+
+@pytest.fixture
+def pdn(driver, uid):
+    return driver.must(Op.ALLOC_PD, uid=uid).pd
+
+
+class TestKeys:
+    @pytest.fixture
+    def umem(self, driver, uid):
+        """User memory of one page."""
+        pages = driver.memory.pages(PAGE)
+        fields = {"umem": {"num_of_mtt": 1}, "extra": pack64([pages[0] | 3])}
+        return driver.must(Op.CREATE_UMEM, uid=uid, **fields).umem_id
+
+    def fields(self, pdn, mode, **command):
+        context = {
+            "pd": pdn, "qpn": ANY_QPN, "access_mode_1_0": mode, "lr": 1, "lw": 1,
+            "log_page_size": 12, "length64": int(mode == PA), "len": 0 if mode == PA else PAGE,
+            "translations_octword_size": int(mode != PA),
+        }  # fmt: skip
+        return {"memory_key_mkey_entry": context} | command
+
+    @pytest.mark.parametrize("with_umem", [False, True])
+    def test_key_over_everything(self, uid, pdn, umem, refused, with_umem):
+        """The driver sets mkey_umem_valid for every process (devx.c: devx_handle_mkey_create)."""
+        named = {"mkey_umem_valid": 1, "mkey_umem_id": umem} if with_umem else {}
+        fields = self.fields(pdn, PA, uid=uid, **named)
+        refused(Status.BAD_PARAM_ERR, Op.CREATE_MKEY, **fields)
+
+    def test_list_of_addresses(self, uid, pdn, refused):
+        fields = self.fields(
+            pdn, MTT, uid=uid, translations_octword_actual_size=1, extra=pack64([PAGE, 0])
+        )
+        refused(Status.BAD_PARAM_ERR, Op.CREATE_MKEY, **fields)
+
+    def test_user_memory(self, driver, uid, pdn, umem):
+        driver.must(
+            Op.CREATE_MKEY,
+            **self.fields(pdn, MTT, uid=uid, mkey_umem_valid=1, mkey_umem_id=umem),
+        )
+
+    @pytest.mark.parametrize("mode", [KLM, KSM])
+    def test_list_of_keys(self, driver, uid, pdn, mode):
+        driver.must(Op.CREATE_MKEY, **self.fields(pdn, mode, uid=uid))
+
+
+class TestQueuePairs:
+    @pytest.mark.parametrize(
+        "qpc",
+        [
+            {"st": QpType.REG_UMR}, {"st": QpType.QP0}, {"st": QpType.QP1},
+            {"st": QpType.RC, "fre": 1}, {"st": QpType.RC, "rlky": 1},
+        ],
+        ids=["UMR of any domain", "QP0", "QP1", "fast registration", "reserved lkey"],
+    )  # fmt: skip
+    def test_the_drivers(self, uid, refused, qpc):
+        refused(Status.BAD_PARAM_ERR, Op.CREATE_QP, uid=uid, qpc=qpc)
+
+
+@contextmanager
+def refused_update(qp, key):
+    """The request fails, and the key is as it was."""
+    mkey = qp.node.hca.mkeys.get(key >> 8)
+    before = bytes(mkey.ctx), bytes(mkey.xlt)
+    yield
+    qp.node.settle()
+    (done,) = qp.cq.drain()
+    assert done.syndrome == CqeSyndrome.MW_BIND_ERR
+    assert (bytes(mkey.ctx), bytes(mkey.xlt)) == before
+
+
+class TestUpdates:
+    """A queue pair without fast registration, as that of every process."""
+
+    @pytest.fixture
+    def qp(self, node):
+        qp, other = node.queue_pair(fre=0), node.queue_pair(fre=0)
+        connect(qp, other)
+        return qp
+
+    @pytest.fixture
+    def region(self, node):
+        return node.region(2 * PAGE, umr_en=1)
+
+    @pytest.fixture
+    def secret(self, node):
+        (page,) = node.memory.pages(PAGE)
+        node.memory.write(page, SECRET)
+        return page
+
+    def test_addresses_of_its_own_choice(self, qp, region, secret):
+        with refused_update(qp, region.key):
+            umr(qp, region.key, flags=0, mask=0, xlt=pack64([secret | 3] * 8))
+
+    @pytest.mark.parametrize(
+        ("mask", "context"),
+        [
+            (MkeyMask.PAGE_SIZE, {"log_page_size": 21}),
+            (MkeyMask.LW, {"lw": 1}),
+            (MkeyMask.LEN, {"len": 1 << 30}),
+            (MkeyMask.START_ADDR, {"start_addr": 0}),
+            (MkeyMask.FREE, {"free": 0}),
+        ],
+        ids=lambda value: value.name if isinstance(value, MkeyMask) else "",
+    )
+    def test_more_than_was_registered(self, qp, region, mask, context):
+        with refused_update(qp, region.key):
+            umr(qp, region.key, flags=0, mask=int(mask), **context)
+
+    def test_the_domains_key_over_everything(self, node, qp):
+        key = dma_key(node)
+        node.hca.mkeys.get(key >> 8).umr_en = True
+        with refused_update(qp, key):
+            umr(qp, key, flags=0, mask=int(MkeyMask.RW), rw=1)
+
+    def test_windows_and_lists_of_keys(self, node, qp, region):
+        """These are what processes change by themselves."""
+        region.write(b"through a window")
+        window, room = Window(node, 1), node.region(64)
+        window.bind(qp, region, 0, PAGE)
+        listed = indirect_key(node, KLM, [(8, region.key, region.va)], 8, umr_en=1)
+        umr(qp, listed, flags=0, mask=int(MkeyMask.LEN), len=4)
+        qp.read((window.key, region.va), room.sge(0, 16))
+        qp.read((listed, 0), room.sge(16, 4))
+        node.settle()
+        assert {done.syndrome for done in qp.cq.drain()} == {0}
+        assert room.read(0, 20) == b"through a windowthro"
