@@ -44,6 +44,11 @@ mlx5emu fault list
 
 _LIBRARY = """\
 
+QEMU's vfio-user-pci has no way for error messages of its device, so what `aer` records is only seen
+by who looks. The port above the function can report an error, and the driver's error handlers are
+then called: `pcie_aer_inject_error port0 COMP_TIME` in QEMU's monitor, in a test
+`guest.control("human-monitor-command", **{"command-line": ...})`.
+
 ## The library
 
 Each plan here is a test: `scripts/test --faults` carries all of them out on Debian's stock driver.

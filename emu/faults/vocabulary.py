@@ -184,8 +184,8 @@ MEANINGS: Mapping[Action, Meaning] = {
     ),
     Action.AER: Meaning(
         _ANYWHERE, needs=("error",),
-        about="an error is recorded in the advanced error reporting capability; no message of it"
-        " reaches the guest",
+        about="an error is recorded in the advanced error reporting capability; QEMU passes no"
+        " message of it on to the guest",
     ),
 }  # fmt: skip
 

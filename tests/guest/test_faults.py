@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.fault_plans import traffic_flows, with_traffic
+from helpers.kernel_log import KernelLog
 
 from emu.control import Client
 from emu.faults import record
@@ -138,6 +139,20 @@ def test_replay_and_minimize(plan_of, suite, tmp_path):
     (rule,) = load(smallest.read_text()).rule
     assert rule.name == "culprit"
     assert len(rule.index) == 1
+
+
+def test_error_of_the_port_above(boot):
+    """The only PCI error whose message reaches the guest: the driver starts anew."""
+    guest = boot(devices=("connectx6-vf",))
+    with_traffic(guest)
+    log = KernelLog(guest)
+    inject = {"command-line": "pcie_aer_inject_error port0 COMP_TIME"}
+    guest.control("human-monitor-command", **inject)
+    log.wait_for("device recovered", 60)
+    said = "\n".join(text for _, text in log.lines())
+    steps = "mlx5_pci_err_detected", "mlx5_pci_slot_reset", "mlx5_pci_resume"
+    assert [step for step in steps if step not in said] == []
+    assert traffic_flows(guest, 60)
 
 
 def test_full_disk_under_record_and_trace(boot, suite):
