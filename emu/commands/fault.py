@@ -39,7 +39,8 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
 def list_(control: Path | None, as_json: bool) -> None:
     """Show the rules: events matched, times fired, events held back, and whether more can come.
 
-    A rule is in force while what it has begun goes on, and armed while it can fire.
+    A rule waits for its time (after), is armed while it can fire, and in force while what it has
+    begun goes on.
     """
     with connect(control) as client:
         rules = client.rules()
@@ -65,7 +66,9 @@ def _now(rule: Mapping[str, Any]) -> str:
     """What may still come of a rule."""
     if _sum(rule, "in_force"):
         return "in force"
-    return "armed" if _sum(rule, "armed") else "-"
+    if _sum(rule, "armed"):
+        return "armed"
+    return "waits" if _sum(rule, "waits") else "-"
 
 
 @fault.command()

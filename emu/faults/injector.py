@@ -185,8 +185,8 @@ class Injector:
         name = state.rule.name
         return {
             "function": self.index, "met": state.met, "fired": state.fired,
-            "armed": state.is_armed and not state.is_spent, "held": self._held[name],
-            "in_force": self.effects.in_force(name),
+            "waits": not state.is_armed, "armed": state.is_armed and not state.is_spent,
+            "held": self._held[name], "in_force": self.effects.in_force(name),
         }  # fmt: skip
 
     @property

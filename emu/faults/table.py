@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from emu.faults.plan import Plan
+from emu.faults.plan import Expectation, Plan
 from emu.faults.vocabulary import MEANINGS, OPEN_POINTS, POINT_FIELDS, Action, Point
 
 _HEAD = """\
@@ -52,7 +52,9 @@ then called: `pcie_aer_inject_error port0 COMP_TIME` in QEMU's monitor, in a tes
 ## The library
 
 Each plan here is a test: `scripts/test --faults` carries all of them out on Debian's stock driver.
-The table says what the driver does and what brings traffic back when the plan is over.
+The table says what the driver does, what a line of the kernel's log has, how the command that meets
+the fault ends (124: it waits for ever), which health reporter counts an error, and what brings
+traffic back when the plan is over: nothing, a reload of the driver, or a reboot.
 
 """
 
@@ -89,16 +91,28 @@ def _library(plans: Mapping[str, Plan]) -> str:
          if plan.expect is not None),
         key=lambda one: one[:2],
     )  # fmt: skip
-    lines = ["| plan | what is injected | what the driver does | dmesg | reporter | heals |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = [
+        "| plan | what is injected | what the driver does | dmesg | command | reporter | heals |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
     for _, group in groupby(told, key=lambda one: one[0]):
         for _, name, plan in group:
             expect = plan.expect
             assert expect is not None
             dmesg = "<br>".join(f"`{_cell(line)}`" for line in expect.dmesg)
-            cells = [_cell(plan.about), _cell(expect.does), dmesg, expect.reporter, expect.heals]
+            cells = [_cell(plan.about), _cell(expect.does), dmesg, _command(expect)]
+            cells += [expect.reporter, expect.heals]
             lines.append(f"| [{name}]({name}.toml) | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _command(expect: Expectation) -> str:
+    """The exit status of a plan's command, and what it says."""
+    if not expect.run or expect.status is None:
+        return ""
+    status = str(expect.status) if expect.status >= 0 else "not 0"
+    says = expect.says.removeprefix("(?i)")
+    return f"{status}: `{_cell(says)}`" if says else status
 
 
 def _cell(text: str) -> str:

@@ -98,8 +98,11 @@ def test_rules_come_and_go(serving):
             assert server.functions[0].hca.faults is not None
             assert [rule["name"] for rule in control.rules()] == ["added-1", "mine"]
             assert control.rules()[1]["counts"] == [
-                {"function": 0, "met": 0, "fired": 0, "armed": True, "held": 0, "in_force": 0}
-            ]
+                {
+                    "function": 0, "met": 0, "fired": 0, "waits": False, "armed": True, "held": 0,
+                    "in_force": 0,
+                }
+            ]  # fmt: skip
             control.remove("mine")
             assert control.load_plan('[[rule]]\npoint="irq"\naction="drop"\n' * 2) == 2
             control.clear()
