@@ -64,9 +64,13 @@ def test_program(guest, command):
 def test_counters(guest):
     """Pages by the driver's count, requests and packets by the device's: none for a second try."""
     told = json.loads(guest.run("python3 /mnt/share/counters.py", timeout=SECONDS).check().stdout)
-    source, target = (_counts(region, "page_") for region in told["regions"])
-    assert source == {"page_faults": 16, "page_invalidations": 0, "page_prefetch": 0}
-    assert target == {"page_faults": 20, "page_invalidations": 4, "page_prefetch": 8}
+    names = "page_faults", "page_invalidations", "page_prefetch"
+    source, target = told["regions"]
+    assert [source[name] for name in names] == [16, 0, 0]
+    assert [target[name] for name in names] == [20, 4, 8]
+    # Linux 7.2 counts the events, too: one for each message that found pages absent.
+    handled = [region.get("page_faults_handled") for region in told["regions"]]
+    assert handled in ([1, 2], [None, None])
     port = told["port"]
     assert (port.pop("rx_read_requests"), port.pop("rx_write_requests")) == (1, 1)
     # A READ of 16 pages, its request, and a WRITE of 4 pages, in packets of 1024 bytes.
@@ -74,15 +78,7 @@ def test_counters(guest):
     words = port.pop("port_xmit_data")
     assert words == port.pop("port_rcv_data")
     assert 20 * 4096 <= words * 4 < 20 * 4096 + 81 * 48
-    assert set(_counts(port, "").values()) == {0}, "errors and retries"
-
-
-def _counts(found, prefix):
-    return {
-        name: value
-        for name, value in found.items()
-        if name.startswith(prefix) and name not in ("ifindex", "port", "mrn")
-    }
+    assert {name: value for name, value in port.items() if value} == {}, "errors and retries"
 
 
 @pytest.mark.timeout(0)
