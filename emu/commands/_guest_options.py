@@ -102,7 +102,9 @@ def to_options(
     Raises UserError: nothing has started yet, so a mistake is told at once.
     """
     if rest.get("faults") is not None:
-        from emu.fault_session import read_plan  # takes a tenth of a second, which few runs need
+        from emu.service.fault_session import (
+            read_plan,  # takes a tenth of a second, which few runs need
+        )
 
         read_plan(rest["faults"])
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from emu.doctor import Check, State, examine
+from emu.guest.doctor import Check, State, examine
 
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 

@@ -91,7 +91,7 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def load(plan: Path, control: Path | None) -> None:
     """Replace all rules by those of PLAN."""
-    from emu.fault_session import read_plan
+    from emu.service.fault_session import read_plan
 
     read_plan(plan)  # its mistakes, with the file's name
     with connect(control) as client:

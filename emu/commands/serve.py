@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from emu.devicespec import DeviceSpecError, parse
-from emu.fault_options import FaultOptions
-from emu.service import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
-from emu.trace_file import DEFAULT_FORM, FORMS, recorders
+from emu.service.devicespec import DeviceSpecError, parse
+from emu.service.fault_options import FaultOptions
+from emu.service.server import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
+from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
 from emu.transport.base import TransportError
 
 REPLY_TIMEOUT_MS = 60_000

@@ -7,9 +7,9 @@ from typing import Any
 
 from emu.control import views
 from emu.control.server import Method, RequestError
-from emu.fault_options import Faults
 from emu.function import Function
 from emu.ports import Clock
+from emu.service.fault_options import Faults
 
 DEFAULT_LIMIT = 1000
 MOST_LIMIT = 20_000

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from emu.devicespec import BASE_GUID
 from emu.fabric.protocol import Identity
-from emu.ibport.port import SM_LID
+from emu.ibport.port import BASE_GUID, SM_LID
 
 _GUID_STEP = 16
 

@@ -13,6 +13,9 @@ PKEY_TABLE_ENTRIES = 128
 NODE_DESCRIPTION_BYTES = 64
 SM_LID = 0xBFFF
 """Where the fabric's subnet manager answers: the last unicast LID, so functions have the others."""
+BASE_GUID = 0x0002_C903_00E5_0000
+"""First function's GUID; the next ones follow in steps of 16, as on a real board."""
+
 _CASTS = ("unicast", "multicast")
 
 # What the Linux stack turns on for itself; a driver may set these and no others. A plain number:

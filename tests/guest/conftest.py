@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from emu import doctor
-from emu.guest import Guest, GuestOptions, GuestPool
+from emu.guest import Guest, GuestOptions, GuestPool, doctor
 from emu.guest.options import DEFAULT_DEVICE
 
 

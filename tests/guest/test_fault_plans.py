@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from helpers.fault_plans import PLANS, Bench, carry_out, problems
 
-from emu.fault_session import read_plans
+from emu.service.fault_session import read_plans
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 

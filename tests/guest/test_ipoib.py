@@ -13,9 +13,8 @@ import pytest
 from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.devicespec import BASE_GUID
 from emu.guest import GuestOptions
-from emu.ibport.port import SM_LID
+from emu.ibport.port import BASE_GUID, SM_LID
 
 pytestmark = pytest.mark.guest
 

@@ -8,8 +8,8 @@ import pytest
 from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.devicespec import BASE_GUID
 from emu.guest import GuestOptions
+from emu.ibport.port import BASE_GUID
 
 pytestmark = pytest.mark.guest
 

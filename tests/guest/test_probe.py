@@ -8,8 +8,8 @@ from ipaddress import IPv6Address
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.devicespec import BASE_GUID
 from emu.guest import GuestOptions
+from emu.ibport.port import BASE_GUID
 from emu.models import MODELS
 
 pytestmark = pytest.mark.guest

@@ -14,10 +14,10 @@ import pytest
 from helpers.vfio_client import VfioClient
 
 from emu.control import Client, ControlError, protocol
-from emu.devicespec import parse
-from emu.fault_options import FaultOptions
-from emu.service import Endpoint, Server
-from emu.trace_file import TraceFile
+from emu.service.devicespec import parse
+from emu.service.fault_options import FaultOptions
+from emu.service.server import Endpoint, Server
+from emu.service.trace_file import TraceFile
 
 RULE = {"point": "cmd", "action": "fail", "match": {"op": "CREATE_CQ"}}
 

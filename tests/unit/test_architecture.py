@@ -12,8 +12,8 @@ PACKAGES = ("layouts", "emu", "firmware_cmds")
 EDGE = tuple(
     f"emu.{name}"
     for name in (
-        "transport", "fabric", "guest", "commands", "service", "cli", "doctor", "trace_file",
-        "control", "fault_options", "fault_session", "manpage", "pytest_plugin", "__main__",
+        "transport", "fabric", "guest", "commands", "service", "cli", "control", "manpage",
+        "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 OPERATING_SYSTEM = (

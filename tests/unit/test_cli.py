@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from emu import cli
-from emu.doctor import Check, State
 from emu.guest import GuestPanicError, LabError
+from emu.guest.doctor import Check, State
 
 
 @pytest.fixture(autouse=True)

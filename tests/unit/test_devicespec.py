@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.devicespec import BASE_GUID, MAX_LID, DeviceSpecError, parse
+from emu.ibport.port import BASE_GUID
 from emu.models import DEFAULT_MODEL, MODELS
+from emu.service.devicespec import MAX_LID, DeviceSpecError, parse
 
 
 @pytest.mark.parametrize("name", MODELS)

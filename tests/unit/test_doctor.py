@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu import doctor
-from emu.doctor import State
-from emu.guest import accel, cache, recipe
+from emu.guest import accel, cache, doctor, recipe
+from emu.guest.doctor import State
 
 
 @pytest.fixture

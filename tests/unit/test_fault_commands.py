@@ -11,8 +11,8 @@ from emu.cli import main
 from emu.commands.fault import rule_of
 from emu.commands.objects import _tree
 from emu.commands.status import rates
-from emu.fault_session import read_plans
 from emu.faults.table import markdown
+from emu.service.fault_session import read_plans
 from emu.user_error import UserError
 
 

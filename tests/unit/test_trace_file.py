@@ -6,7 +6,7 @@ import os
 import pytest
 from helpers.world import HandClock
 
-from emu.trace_file import FORMS, TraceFile, recorders
+from emu.service.trace_file import FORMS, TraceFile, recorders
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 
 import pydantic
 
-from emu.fault_options import FaultOptions
 from emu.faults import record
 from emu.faults.injector import Injector
 from emu.faults.plan import Plan, Rule
 from emu.faults.record import Fired
 from emu.faults.text import PlanError, load
 from emu.function import Function
-from emu.trace_file import TraceFile
+from emu.service.fault_options import FaultOptions
+from emu.service.trace_file import TraceFile
 from emu.user_error import UserError
 from emu.version import version
 

@@ -11,11 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from emu.hca import HcaOptions
-from emu.ibport.port import SM_LID
+from emu.ibport.port import BASE_GUID, SM_LID
 from emu.models import DEFAULT_MODEL, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
-
-BASE_GUID = 0x0002_C903_00E5_0000
-"""First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
 MAX_LID = SM_LID - 1
 MAX_BOOT_PAGES = 512

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from emu.control.methods import methods
 from emu.control.server import ControlServer
-from emu.devicespec import DeviceSpec
 from emu.fabric.local import LocalFabric
 from emu.fabric.protocol import Identity
 from emu.fabric.sockets import SocketFabric
-from emu.fault_options import FaultOptions, Faults
 from emu.function import Function
 from emu.ports import Clock
+from emu.service.devicespec import DeviceSpec
+from emu.service.fault_options import FaultOptions, Faults
 from emu.trace import Tracer
 from emu.transport.base import Transport
 from emu.transport.libvfio_user import LibvfioUserServer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.function import Function
 
 if TYPE_CHECKING:
-    from emu.fault_session import FaultSession
+    from emu.service.fault_session import FaultSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Faults:
     def wanted(self) -> FaultSession:
         """The session."""
         if self._session is None:
-            from emu.fault_session import FaultSession
+            from emu.service.fault_session import FaultSession
 
             self._session = FaultSession(self._functions, self._options)
         return self._session
