@@ -112,10 +112,9 @@ def check(told):
 def check_table(told):
     """The client has finished (perftest's table).
 
-    Its rates do not matter: on a busy machine it misjudges the clock, and shows 0.00.
+    Its figures do not matter: on a busy machine it misjudges the clock, and shows 0.00 or less.
     """
     *_, table = told.client.partition("#bytes")
-    size, iterations, *figures = table.splitlines()[1].split()
+    size, iterations, *_ = table.splitlines()[1].split()
     assert int(size) > 0
     assert int(iterations) > 0
-    assert all(float(figure) >= 0 for figure in figures)
