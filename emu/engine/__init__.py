@@ -1,1 +1,1 @@
-"""How the device executes: queue buffers, event and completion queues, and (later) transports."""
+"""How the device executes: work queues, memory keys, both ends of a message, completions."""

@@ -4,7 +4,7 @@ Every queue pair whose doorbell rang stands in the device's ready list; a turn d
 of its WQEs and puts it back. To a queue pair in the same process a message goes directly: one call,
 answered at once by acknowledgement or refusal. What a refusal means - wait and try again, give up,
 fail - is decided here, by the counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For one in
-another process ``emu.engine.packet_requester`` does the same with packets.
+another process ``emu.engine.packets.requester`` does the same with packets.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from emu.engine import arrivals, page_faults, qp_life, responder, send_work
 from emu.engine import datagram as ud
 from emu.engine.datagram import Datagram
-from emu.engine.link import link_of
 from emu.engine.memory import PageFault
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
+from emu.engine.packets.link import link_of
+from emu.engine.packets.window import ANSWERED
 from emu.engine.qp_state import RECEIVING
-from emu.engine.send_window import ANSWERED
 from emu.engine.send_work import LocalError
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from emu.engine.packet import Packet
+from emu.engine.packets.packet import Packet
 from emu.fabric import protocol
 from emu.fabric.address import Listener
 from emu.fabric.connection import READ, Connection

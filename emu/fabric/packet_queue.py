@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine.packet import BadPacketError, parse
-from emu.engine.packet_io import receive
+from emu.engine.packets.intake import receive
+from emu.engine.packets.packet import BadPacketError, parse
 from emu.ports import Clock
 
 if TYPE_CHECKING:

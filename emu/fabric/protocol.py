@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
-from emu.engine import packet
+from emu.engine.packets import packet
 from emu.ibport.endport import EndPort
 from emu.ibport.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState

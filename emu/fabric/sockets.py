@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.engine import packet_io
 from emu.engine.datagram import Datagram, Origin
-from emu.engine.packet import BadPacketError, Packet, parse
-from emu.engine.ud_packets import datagram_of, frame_of
+from emu.engine.packets import intake
+from emu.engine.packets.datagrams import datagram_of, frame_of
+from emu.engine.packets.packet import BadPacketError, Packet, parse
 from emu.fabric.address import parse as parse_address
 from emu.fabric.connection import Connection
 from emu.fabric.hub import Hub
@@ -192,7 +192,7 @@ class SocketFabric(LocalFabric):
         if packet.op.service is Service.UD:
             self._carry_here(*datagram_of(packet))
         elif (node := self.node(packet.dlid)) is not None:
-            packet_io.receive(node, packet, length)
+            intake.receive(node, packet, length)
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
         """A datagram for our functions, or for our administrator when it is the fabric's."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import packet_io
-from emu.engine.link import link_of
-from emu.engine.packet import SERVICES, BadPacketError, Packet, parse
+from emu.engine.packets import intake
+from emu.engine.packets.link import link_of
+from emu.engine.packets.packet import SERVICES, BadPacketError, Packet, parse
 from emu.faults.event import Event
 from emu.faults.plan import Rule
 from emu.faults.vocabulary import Action, Point
@@ -123,7 +123,7 @@ class PacketPoint:
         return result
 
     def arrive(self, packet: Packet, length: int) -> None:
-        """As :func:`emu.engine.packet_io.receive`, unless a rule wants it otherwise."""
+        """As :func:`emu.engine.intake.receive`, unless a rule wants it otherwise."""
         hca = self._faults.hca
         values = _values(packet.op.kind, packet.op.service, packet.psn, length)
         values |= {"qpn": packet.qpn, "dlid": packet.dlid, "slid": packet.slid}
@@ -138,7 +138,7 @@ class PacketPoint:
             _overwrite(rule, packet.payload)
             packet.psn = int((rule.set or {}).get("psn", packet.psn)) & bth.PSN_MASK
             rule = None
-        self.carry(rule, Point.PKT_RX, lambda: packet_io.take(hca, packet, length))
+        self.carry(rule, Point.PKT_RX, lambda: intake.take(hca, packet, length))
 
     def _not_ready(self, rule: Rule, packet: Packet) -> None:
         hca = self._faults.hca

@@ -15,8 +15,8 @@ from emu.resources import Object
 from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.link import Link
     from emu.engine.odp import Fault, Page, Side
+    from emu.engine.packets.link import Link
     from emu.engine.receive import Arrival
     from emu.engine.rq import RecvRing
     from emu.engine.sq import SendRing

@@ -9,8 +9,8 @@ import pytest
 from helpers.channels import Channel
 from helpers.paging import READ, PagedRegion, Pager
 
-from emu.engine.packet import parse
-from emu.engine.packet_responder import MOST_HELD, PATIENCE_NS
+from emu.engine.packets.packet import parse
+from emu.engine.packets.responder import MOST_HELD, PATIENCE_NS
 from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType

@@ -14,7 +14,7 @@ from helpers.world import HandClock, Memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.packet import BadPacketError, parse
+from emu.engine.packets.packet import BadPacketError, parse
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
 

@@ -10,8 +10,8 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
-from emu.engine.packet import OPS, Packet, Route, build, parse
-from emu.engine.packet_requester import WINDOW_PACKETS
+from emu.engine.packets.packet import OPS, Packet, Route, build, parse
+from emu.engine.packets.requester import WINDOW_PACKETS
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.ibport.port import Traffic
 from layouts import bth

@@ -10,7 +10,7 @@ from helpers.fabric import Fabric, Stranger
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.packet import OPS, Packet, Route, build
+from emu.engine.packets.packet import OPS, Packet, Route, build
 from emu.fabric import protocol
 from emu.fabric.address import FabricError
 from emu.fabric.connection import HARD_BYTES, LIFETIME_NS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.engine.packet import (
+from emu.engine.packets.packet import (
     MAX_BYTES,
     MAX_PAYLOAD,
     OPS,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emu.engine.answers import packets_of
 from emu.engine.message import Message, MsgOp
-from emu.engine.packet import Packet
+from emu.engine.packets.answers import packets_of
+from emu.engine.packets.packet import Packet
 from emu.objects import Qp
 from layouts.bth import PSN_HALF, Kind
 

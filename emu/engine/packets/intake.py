@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.engine.link import link_of
-from emu.engine.packet import SERVICES, Packet
+from emu.engine.packets.link import link_of
+from emu.engine.packets.packet import SERVICES, Packet
 from emu.engine.qp_state import RECEIVING
 from layouts.bth import RESPONSES, Service
 from layouts.enums import QpState

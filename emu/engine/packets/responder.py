@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import responder
-from emu.engine.answers import AnswerQueue, packets_of
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
-from emu.engine.packet import Packet
-from emu.engine.packet_rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
+from emu.engine.packets.answers import AnswerQueue, packets_of
+from emu.engine.packets.packet import Packet
+from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import Arrival, fail_receive
 from emu.engine.refusals import invalid_request
@@ -26,7 +26,7 @@ from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.link import Link
+    from emu.engine.packets.link import Link
     from emu.ports import Timer
 
 MOST_HELD = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.engine.datagram import Datagram, Destination, Origin
-from emu.engine.packet import OPS, GlobalHeader, Packet, Route, build
+from emu.engine.packets.packet import OPS, GlobalHeader, Packet, Route, build
 from layouts import bth
 from layouts.bth import Kind, Service
 

@@ -14,9 +14,9 @@ from emu.engine import page_faults, send_work
 from emu.engine.memory import LOCAL_READ, AccessError, PageFault
 from emu.engine.message import Message, MsgOp
 from emu.engine.odp import Side
-from emu.engine.packet import OPS, SERVICES, Packet
-from emu.engine.packet_completer import PacketCompleter
-from emu.engine.send_window import ANSWERED, Request, SendWindow
+from emu.engine.packets.completer import PacketCompleter
+from emu.engine.packets.packet import OPS, SERVICES, Packet
+from emu.engine.packets.window import ANSWERED, Request, SendWindow
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
 from emu.engine.wqe_ops import gather_piece
@@ -25,7 +25,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.link import Link
+    from emu.engine.packets.link import Link
 
 PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.memory import Views
-from emu.engine.packet import Packet, Route, build
-from emu.engine.packet_completer import PacketCompleter
-from emu.engine.packet_requester import PacketRequester
-from emu.engine.packet_responder import PacketResponder
-from emu.engine.send_window import SendWindow
+from emu.engine.packets.completer import PacketCompleter
+from emu.engine.packets.packet import Packet, Route, build
+from emu.engine.packets.requester import PacketRequester
+from emu.engine.packets.responder import PacketResponder
+from emu.engine.packets.window import SendWindow
 from layouts.enums import QpState
 
 if TYPE_CHECKING:

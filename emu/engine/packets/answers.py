@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from emu.engine import responder
 from emu.engine.message import Message, Nak
 from emu.engine.odp import Held
-from emu.engine.packet import OPS, SERVICES, Packet
+from emu.engine.packets.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.engine.link import Link
+    from emu.engine.packets.link import Link
 
 PACKETS_PER_TURN = 64
 MOST = 256

@@ -1,0 +1,1 @@
+"""Connected services and datagrams as packets: how messages go to another process."""
