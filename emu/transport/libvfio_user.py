@@ -121,12 +121,16 @@ class LibvfioUserServer:
             self._context = None
 
     def _drop(self) -> None:
-        """Forget the client: nothing of it can be reached when the function is reset."""
-        if self._client is not None and self._context is not None:
-            self._context.hang_up()
-            self._client.sock.close()
-        self._client = None
+        """Forget the client: nothing of it can be reached when the function is reset.
+
+        First of all here: a signal handler may wake whom it finds, and that must not be closed.
+        """
+        client, self._client = self._client, None
+        # The library takes its ranges back as it hangs up; the function may keep views till reset.
         self.memory.clear()
+        if client is not None and self._context is not None:
+            self._context.hang_up()
+            client.sock.close()
         self.interrupts.clear_pending()
         try:
             self.function.reset()

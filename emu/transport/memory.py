@@ -161,8 +161,9 @@ class DmaMap:
         starts_inside = first and self._regions[first - 1].end > iova
         if starts_inside or (last > first and self._regions[last - 1].end > end):
             raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
-        self._remove(first, last)
-        self.release()
+        if first < last:
+            self._remove(first, last)
+            self.release()
         return last - first
 
     def release(self) -> None:

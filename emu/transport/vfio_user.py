@@ -94,10 +94,13 @@ class VfioUserServer:
             self._drop()
 
     def _drop(self) -> None:
-        """Forget the client: nothing of it can be reached when the function is reset."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        """Forget the client: nothing of it can be reached when the function is reset.
+
+        First of all here: a signal handler may wake whom it finds, and that must not be closed.
+        """
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
         self.memory.clear()
         self.interrupts.clear()
         try:

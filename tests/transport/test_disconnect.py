@@ -13,6 +13,7 @@ from emu.ports import DmaError
 from emu.transport.base import TransportError
 from emu.transport.kinds import make_transport
 from emu.transport.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, Command, Flag
+from emu.transport.session import Session
 
 
 def open_descriptors():
@@ -28,6 +29,20 @@ def exists(name):
 
 def message(cmd, payload=b"", *, size=None, flags=0):
     return HEADER.pack(1, cmd, size or HEADER.size + len(payload), flags, 0) + payload
+
+
+def test_a_signal_while_a_client_is_dropped_wakes_nobody(own, own_client, monkeypatch):
+    """The control socket's handler may run in the middle of it, with the socket just closed."""
+    close = Session.close
+
+    def interrupted(session):
+        close(session)
+        own.transport.wake()
+
+    monkeypatch.setattr(Session, "close", interrupted)
+    own_client.close()
+    own.settle()
+    assert not own.transport.connected
 
 
 def test_the_next_client_finds_a_fresh_function(served):
