@@ -56,7 +56,7 @@ FIRST_UAR = 8
 """Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
 
 FIRST_MKEY_INDEX = 0x100
-"""Below lie the device's own keys (``emu.engine.memory``).
+"""Below lie the device's own keys (``emu.engine.special_keys``).
 
 1 must stay unused, 0x100 being a scatter list's end mark.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.memory import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
+from emu.engine.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.registry import command
 from emu.resources import DRIVER_UID
 from layouts import hca as layout

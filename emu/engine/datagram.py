@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, Views, access, copy
+from emu.engine.memory import access
 from emu.engine.odp import Access, Kind, Side
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import Arrival, fail_receive
+from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.views import Views, copy
 from emu.objects import Qp
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType

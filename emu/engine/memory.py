@@ -7,16 +7,18 @@ Nothing has been read or written when an access is refused.
 
 A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
 bring it in (see ``emu.engine.odp``). The null key among the entries of a KSM key means the same;
-by itself it reads as zeros and swallows what is written, as the dump-fill key always does. The
-reserved lkey is the whole of guest memory, for the driver's own queue pairs.
+by itself it reads as zeros and swallows what is written (``emu.engine.special_keys``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from emu.engine import special_keys
+from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, WRITES, AccessError, PageFault, Refusal
+from emu.engine.special_keys import NULL_MKEY
+from emu.engine.views import Views, length_of
 from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
 from emu.ports import DmaError
 from emu.resources import DRIVER_UID
@@ -26,8 +28,6 @@ from layouts.wqe import KLM
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
-
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
 _KEPT_RANGES = 64
 """Ranges of one key whose translation is at hand."""
@@ -35,54 +35,8 @@ _KEPT_RANGES = 64
 MOST_KEPT_VIEWS = 1 << 18
 """Views that translations of all keys may consist of, those that were dropped since included."""
 
-WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
-"""Rights that need memory which may be written."""
-
 MOST_PIECES = 1 << 16
 """Into how many pieces an access may fall: repeat blocks can ask for any number."""
-
-Views = Sequence[memoryview]
-
-NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
-"""Keys that nobody creates (QUERY_SPECIAL_CONTEXTS); such indexes are not given out."""
-
-_NULL_BYTES = 1 << 16
-
-
-class Refusal(IntEnum):
-    """Why an access is refused, in the order in which it is checked."""
-
-    NO_KEY = 1
-    FREE = 2
-    DOMAIN = 3
-    RIGHTS = 4
-    BOUNDS = 5
-    TRANSLATION = 6
-    DEPTH = 7
-
-
-class AccessError(Exception):
-    """A key does not allow an access; nothing was touched."""
-
-    def __init__(self, refusal: Refusal, key: int, va: int, length: int) -> None:
-        super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {refusal.name.lower()}")
-        self.refusal = refusal
-
-
-class PageFault(AccessError):  # noqa: N818  # the field's word for it
-    """A page of a key in good order is absent: who can wait for the driver, does.
-
-    ``key`` and ``va`` name the page where the translation ended, which may be in a key below the
-    one that was asked for; ``length`` is what was still wanted of that key. Of what an implicit key
-    is made of, the implicit key itself is named: its driver takes the keys below it out of use
-    without a word, and then does not know them any more (hw/odp.c).
-    """
-
-    def __init__(self, key: int, va: int, length: int) -> None:
-        super().__init__(Refusal.TRANSLATION, key, va, length)
-        self.key = key
-        self.va = va
-        self.length = length
 
 
 def access(
@@ -97,7 +51,7 @@ def access(
         return ()
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
-        return _special(hca, qpn, key, va, length, need, depth)
+        return special_keys.views(hca, qpn, key, va, length, need, depth)
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
     if (mkey.pd is not pd or mkey.qpn not in (ANY_QPN, qpn)) and not is_type_2a(hca, mkey, qpn):
@@ -115,30 +69,6 @@ def access(
         return _translate(hca, mkey, va, length, need, depth)
     except (DmaError, IndexError):
         raise AccessError(Refusal.TRANSLATION, key, va, length) from None
-
-
-def _special(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: int) -> Views:
-    """A key that nobody has created. Of these only the null key may stand in another key's list.
-
-    The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
-    all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
-    """
-    general = hca.caps.general
-    if key == NULL_MKEY and general.null_mkey:
-        return _nothing(length, need)
-    if depth or need & ~(LOCAL_READ | LOCAL_WRITE):
-        raise AccessError(Refusal.NO_KEY, key, va, length)
-    if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
-        return _nothing(length, need)
-    if key == RESERVED_LKEY:
-        qp = hca.qps.get(qpn)
-        if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
-            raise AccessError(Refusal.DOMAIN, key, va, length)
-        try:
-            return hca.memory.segments(va, length, writable=bool(need & WRITES))
-        except DmaError:
-            raise AccessError(Refusal.TRANSLATION, key, va, length) from None
-    raise AccessError(Refusal.NO_KEY, key, va, length)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
@@ -174,15 +104,6 @@ def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
         hca.kept_views = len(views)
     if len(views) <= MOST_KEPT_VIEWS:
         mkey.views[of] = hca.memory.generation, views
-
-
-def _nothing(length: int, need: int) -> Views:
-    """Zeros to read, or room that nobody reads again."""
-    piece = memoryview(bytearray(min(length, _NULL_BYTES)))
-    if not need & WRITES:
-        piece = piece.toreadonly()
-    whole, rest = divmod(length, _NULL_BYTES)
-    return [*[piece] * whole, piece[:rest]] if whole else [piece]
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
@@ -277,42 +198,3 @@ def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tu
         length -= size
         index += 1
         within = 0
-
-
-def copy(target: Views, source: Views) -> None:
-    """Copy all bytes of ``source`` into ``target``, which has room for them."""
-    if len(target) == 1 and len(source) == 1:
-        whole = source[0]
-        target[0][: len(whole)] = whole
-        return
-    spaces = iter(target)
-    space = next(spaces, None)
-    for view in source:
-        while len(view):
-            assert space is not None
-            size = min(len(view), len(space))
-            space[:size] = view[:size]
-            view, space = view[size:], space[size:]
-            if not len(space):
-                space = next(spaces, None)
-
-
-def length_of(views: Views) -> int:
-    """Bytes in all views."""
-    return sum(map(len, views))
-
-
-def part(views: Views, start: int, length: int) -> list[memoryview]:
-    """``length`` bytes from ``start`` on, still as views."""
-    found: list[memoryview] = []
-    for view in views:
-        if start >= len(view):
-            start -= len(view)
-            continue
-        piece = view[start : start + length]
-        found.append(piece)
-        length -= len(piece)
-        start = 0
-        if not length:
-            break
-    return found

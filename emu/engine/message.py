@@ -11,7 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from emu.engine.memory import Views
+from emu.engine.views import Views
 
 if TYPE_CHECKING:
     from emu.hca import Hca

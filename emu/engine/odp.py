@@ -61,7 +61,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was absent, as ``emu.engine.memory.PageFault`` says; but that may hold on to views."""
+    """What was absent, as ``emu.engine.rights.PageFault`` says; but that may hold on to views."""
 
     key: int
     va: int

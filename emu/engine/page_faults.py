@@ -22,7 +22,7 @@ from emu.objects import Qp
 from layouts.enums import EventType, Opcode, QpType, Status
 
 if TYPE_CHECKING:
-    from emu.engine.memory import PageFault
+    from emu.engine.rights import PageFault
     from emu.engine.sq import Wqe
     from emu.hca import Hca
 

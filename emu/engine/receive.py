@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, Views, access, is_type_2a
+from emu.engine.memory import access, is_type_2a
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
+from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import ListBrokenError, RecvWqe
 from emu.engine.signature import on_wire
+from emu.engine.views import Views
 from emu.objects import Cq, Pd, Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
-from emu.engine.memory import AccessError, PageFault, Views, access
+from emu.engine.memory import access
 from emu.engine.message import Message, MsgOp
 from emu.engine.odp import Access, Fault, Held, Kind, Side
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import shared_queue
 from emu.engine.refusals import access_violation
+from emu.engine.rights import AccessError, PageFault
 from emu.engine.signature import on_wire
+from emu.engine.views import Views
 from emu.objects import Pd, Qp
 from layouts.enums import QpType
 

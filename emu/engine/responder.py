@@ -12,16 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
-from emu.engine.memory import (
-    REMOTE_ATOMIC,
-    REMOTE_READ,
-    REMOTE_WRITE,
-    AccessError,
-    PageFault,
-    Views,
-    access,
-    copy,
-)
+from emu.engine.memory import access
 from emu.engine.message import Dropped, Message, MsgOp, atomic_word
 from emu.engine.odp import Held, Side
 from emu.engine.qp_state import RECEIVING
@@ -36,6 +27,8 @@ from emu.engine.receive import (
 )
 from emu.engine.refusals import invalid_request
 from emu.engine.remote import domain_of, need_right, piece, start_of, suspend_rdma, whole
+from emu.engine.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, AccessError, PageFault
+from emu.engine.views import Views, copy
 from emu.objects import Qp
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 from emu.engine import cq as cq_engine
 from emu.engine import memory
 from emu.engine.block_signature import BlockSignature, Domain, Syndrome
-from emu.engine.memory import LOCAL_READ, REMOTE_ATOMIC, WRITES, AccessError, Refusal, Views
+from emu.engine.rights import LOCAL_READ, REMOTE_ATOMIC, WRITES, AccessError, Refusal
+from emu.engine.views import Views, copy
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -187,7 +188,7 @@ class _Stream:
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
-            memory.copy(self._below(_to_stream(mem, start), len(piece)), (piece,))
+            copy(self._below(_to_stream(mem, start), len(piece)), (piece,))
             start += len(piece)
             data = data[len(piece) :]
             if mem is not None and start % mem.block == 0 and not self._blocks.copy_mask:
@@ -199,7 +200,7 @@ class _Stream:
 
     def _sign(self, mem: Domain, index: int, value: int) -> None:
         at = (index + 1) * (mem.block + mem.size) - mem.size
-        memory.copy(self._below(at, mem.size), (memoryview(mem.encode(value)),))
+        copy(self._below(at, mem.size), (memoryview(mem.encode(value)),))
 
     def _arrived(self, wire: Domain, index: int) -> None:
         """A block and its signature are complete: check it, and pass on what is copied."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
-from emu.engine.memory import LOCAL_READ, access
+from emu.engine.memory import access
 from emu.engine.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
+from emu.engine.rights import LOCAL_READ
 from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op

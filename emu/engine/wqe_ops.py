@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine.datagram import Datagram, read_av
-from emu.engine.memory import LOCAL_READ, LOCAL_WRITE, Views, access, length_of
+from emu.engine.memory import access
 from emu.engine.message import Message, MsgOp
+from emu.engine.rights import LOCAL_READ, LOCAL_WRITE
 from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.views import Views, length_of
 from emu.objects import Qp
 from layouts.enums import Opcode, QpType
 from layouts.wqe import ATOMIC, DATA, DS, INLINE, INLINE_LENGTH, MASKED_ATOMIC, RADDR, XRC

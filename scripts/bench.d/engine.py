@@ -21,7 +21,7 @@ from figures import Goal, Row, Section, ratio_at_most
 from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe
 
-from emu.engine.memory import copy
+from emu.engine.views import copy
 from emu.fabric.local import LocalFabric
 from layouts.enums import AccessMode
 

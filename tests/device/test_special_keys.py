@@ -7,7 +7,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.keys import Window
 
-from emu.engine.memory import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
+from emu.engine.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.hca import FIRST_MKEY_INDEX
 from layouts.enums import CqeSyndrome, Op, QpType, Status
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import send_work
-from emu.engine.memory import LOCAL_WRITE, AccessError, PageFault, copy
 from emu.engine.message import MsgOp, NakCode, atomic_word
 from emu.engine.packets.ack_timer import AckTimer
 from emu.engine.packets.packet import Packet
 from emu.engine.packets.window import Request, SendWindow
+from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
+from emu.engine.views import copy
 from emu.engine.wqe_ops import gather_piece
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.memory import Views
 from emu.engine.packets.completer import PacketCompleter
 from emu.engine.packets.packet import Packet, Route, build
 from emu.engine.packets.requester import PacketRequester
 from emu.engine.packets.responder import PacketResponder
 from emu.engine.packets.window import SendWindow
+from emu.engine.views import Views
 from layouts.enums import QpState
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from emu.engine.memory import Views
+from emu.engine.views import Views
 from layouts import bth as wire
 from layouts.bth import Kind, PacketOp, Service
 from layouts.enums import QpType

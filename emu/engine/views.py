@@ -1,0 +1,46 @@
+"""Guest memory as the engine handles it: views of the guest's own bytes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Views = Sequence[memoryview]
+
+
+def copy(target: Views, source: Views) -> None:
+    """Copy all bytes of ``source`` into ``target``, which has room for them."""
+    if len(target) == 1 and len(source) == 1:
+        whole = source[0]
+        target[0][: len(whole)] = whole
+        return
+    spaces = iter(target)
+    space = next(spaces, None)
+    for view in source:
+        while len(view):
+            assert space is not None
+            size = min(len(view), len(space))
+            space[:size] = view[:size]
+            view, space = view[size:], space[size:]
+            if not len(space):
+                space = next(spaces, None)
+
+
+def length_of(views: Views) -> int:
+    """Bytes in all views."""
+    return sum(map(len, views))
+
+
+def part(views: Views, start: int, length: int) -> list[memoryview]:
+    """``length`` bytes from ``start`` on, still as views."""
+    found: list[memoryview] = []
+    for view in views:
+        if start >= len(view):
+            start -= len(view)
+            continue
+        piece = view[start : start + length]
+        found.append(piece)
+        length -= len(piece)
+        start = 0
+        if not length:
+            break
+    return found
