@@ -293,9 +293,19 @@ def test_capabilities_are_fixed_after_init(driver, refused):
 
 
 @pytest.mark.parametrize("mode", CapMode)
-@pytest.mark.parametrize("group", [CapType.ROCE, CapType.QOS, 0x55, 0x7FFF])
-def test_group_that_the_device_does_not_have(refused, group, mode):
+@pytest.mark.parametrize("group", [0x55, 0x7FFF])
+def test_group_that_there_is_not(refused, group, mode):
     refused(Status.BAD_PARAM_ERR, Op.QUERY_HCA_CAP, op_mod=group << 1 | mode)
+
+
+@pytest.mark.parametrize("mode", CapMode)
+@pytest.mark.parametrize("group", [CapType.ROCE, CapType.DEV_MEM])
+def test_group_of_which_the_device_has_nothing(enabled, function, group, mode):
+    """Its page is empty, nothing of it can be chosen, and the summary tells who asked for it."""
+    page = enabled.must(Op.QUERY_HCA_CAP, op_mod=group << 1 | mode).capability
+    assert not any(page)
+    assert enabled.command(Op.SET_HCA_CAP, op_mod=group << 1).status == Status.BAD_PARAM_ERR
+    assert group in function.missing.cap_groups
 
 
 @pytest.mark.parametrize("limits", [{"atomic": 0, "pg": 0, "hca_cap_2": 0}])
