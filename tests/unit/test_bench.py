@@ -1,5 +1,6 @@
 """What scripts/bench makes of the outputs it reads and of the numbers it has."""
 
+import ast
 import importlib.util
 import itertools
 import json
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench.
 
 import machine
 import perftest
+import points
 import probe
 import tables
 import verbs
@@ -255,6 +257,7 @@ SMALL = {
     "engine": ["--count", "4"],
     "fabric": ["--count", "4"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
+    "points": ["--count", "1"],
     "transport": ["--rounds", "1", "--count", "10"],
 }
 """Programs that measure in process, and options with which they take a second or two."""
@@ -282,3 +285,18 @@ def test_program_prints_a_report(part):
     rows = [row for section in report.sections for row in section.rows]
     assert rows
     assert all(row.value for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("if hca.tracer:\n    f()\ng()", "pass\ng()"),
+        ("if hca.tracer and x:\n    f()\nelse:\n    g()", "g()"),
+        ("if hca.tracer is None:\n    f()\nelse:\n    g()", "f()"),
+        ("if hca.tracer is not None:\n    f()\nelse:\n    g()", "g()"),
+        ("a = f() if hca.tracer else None", "a = None"),
+        ("if hca.faults is None:\n    f()", "if hca.faults is None:\n    f()"),
+    ],
+)
+def test_points_are_taken_out_as_if_they_had_never_been_built(source, left):
+    assert ast.unparse(points.Without("tracer").visit(ast.parse(source))) == left
