@@ -89,8 +89,13 @@ def test_stress(guest, request):
     assert "data right every time" in result.stdout
 
 
+@pytest.mark.suite("trixie", "sid")
 def test_unload_with_memory_registered(guest):
-    """The driver takes a process's objects away under it; what waits for pages goes with them."""
+    """The driver takes a process's objects away under it; what waits for pages goes with them.
+
+    Linux 6.1 destroys a region's key before it stops to listen for pages that go: one that goes in
+    between makes its UMR fail, and the kernel warns (hw/mr.c: mlx5_ib_dereg_mr).
+    """
     running = guest.popen(["sh", "-c", f"{STRESS} 60"])
     guest.run("until rdma resource show qp | grep -q python; do sleep 0.1; done", timeout=SECONDS)
     guest.run("modprobe -r mlx5_ib", timeout=SECONDS).check()
