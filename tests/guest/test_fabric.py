@@ -215,7 +215,8 @@ def test_peers_that_vanish(lab, suite):
         watch.kill()
         told = [int(number) for number in re.findall(r"event_type .*\((\d+)\)", events)]
         told = [number for number in told if number != DEVICE_SPEED_CHANGE]
-        assert told[:3] == [PORT_ERR, PORT_ACTIVE, CLIENT_REREGISTER], events
+        # The kernel hands events that come together on side by side (core/cache.c).
+        assert sorted(told[:3]) == [PORT_ACTIVE, PORT_ERR, CLIENT_REREGISTER], events
         assert KernelLog(survivor, whole=True).complaints() == []
 
 
