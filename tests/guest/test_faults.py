@@ -141,8 +141,13 @@ def test_replay_and_minimize(plan_of, suite, tmp_path):
     assert len(rule.index) == 1
 
 
+@pytest.mark.suite("bookworm", "trixie")
 def test_error_of_the_port_above(boot):
-    """The only PCI error whose message reaches the guest: the driver starts anew."""
+    """The only PCI error whose message reaches the guest: the driver starts anew.
+
+    Linux 7.2 resets the link for it, which QEMU's port never reports active again ("Data Link Layer
+    Link Active not set").
+    """
     guest = boot(devices=("connectx6-vf",))
     with_traffic(guest)
     log = KernelLog(guest)
