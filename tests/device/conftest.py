@@ -72,9 +72,15 @@ def limits():
 
 
 @pytest.fixture
-def model(limits):
+def scheme():
+    """How the device pages on demand; a test of paging parametrizes it to have another."""
+    return MODELS["connectx6"].odp
+
+
+@pytest.fixture
+def model(limits, scheme):
     full = MODELS["connectx6"]
-    return replace(full, general={**full.general, **limits})
+    return replace(full, general={**full.general, **limits}, odp=scheme)
 
 
 @pytest.fixture

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from helpers.channels import Channel
-from helpers.paging import PagedRegion, Pager
+from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
 
 from emu.faults.injector import Injector
 from emu.faults.text import PlanError, load
-from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.enums import CqeSyndrome, QpType, Status
 
 MS = 1_000_000
 SIZE = 2 * 4096
 
 
-pytestmark = pytest.mark.usefixtures("scheme")
-
-
-@pytest.fixture(params=[TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
-def scheme(request):
-    return request.param
-
-
-@pytest.fixture
-def model(scheme, limits):
-    full = MODELS["connectx6"]
-    return replace(full, general={**full.general, **limits}, odp=scheme)
+pytestmark = [pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 
 
 @pytest.fixture

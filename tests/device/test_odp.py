@@ -1,13 +1,11 @@
 """On-demand paging: who waits for which page, what the driver is told, how it goes on."""
 
-from dataclasses import replace
-
 import pytest
 from helpers.channels import Channel
-from helpers.paging import BOTH, READ, ImplicitKey, PagedRegion, Pager
+from helpers.paging import BOTH, IN_BOTH_SCHEMES, READ, ImplicitKey, PagedRegion, Pager
 from helpers.verbs import connect
 
-from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
+from emu.models import MEMORY_ODP
 from layouts.enums import (
     CqeOpcode,
     CqeSyndrome,
@@ -18,7 +16,7 @@ from layouts.enums import (
     Status,
 )
 
-pytestmark = pytest.mark.usefixtures("scheme")
+pytestmark = [pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 
 RC, UC, UD, XRC = QpType.RC, QpType.UC, QpType.UD, QpType.XRC
 SIZE = 3 * 4096
@@ -27,17 +25,6 @@ WQE, RDMA, MEMORY = PageFaultSubtype.WQE, PageFaultSubtype.RDMA, PageFaultSubtyp
 PROT, REMOTE = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.REMOTE_ACCESS_ERR
 SHARED_RECEIVE, SEND_OR_WRITE, RECEIVE, READ_OR_ATOMIC = range(4)
 RDMA_READ, RDMA_WRITE = 4, 6
-
-
-@pytest.fixture(params=[TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
-def scheme(request):
-    return request.param
-
-
-@pytest.fixture
-def model(scheme, limits):
-    full = MODELS["connectx6"]
-    return replace(full, general={**full.general, **limits}, odp=scheme)
 
 
 @pytest.fixture

@@ -4,33 +4,20 @@ That is its own affair. What others ask of the device, and what the driver takes
 """
 
 import logging
-from dataclasses import replace
 
 import pytest
 from helpers.channels import Channel
-from helpers.paging import PagedRegion, Pager
+from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
 from helpers.verbs import connect
 
 from emu.engine.page_faults import MOST_RESUMES
 from emu.hca import QPS_PER_ROUND
-from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.enums import Op, QpType, Status
 
 RC = QpType.RC
 MILLISECOND = 1_000_000
 
-pytestmark = pytest.mark.usefixtures("scheme")
-
-
-@pytest.fixture(params=[TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
-def scheme(request):
-    return request.param
-
-
-@pytest.fixture
-def model(scheme, limits):
-    full = MODELS["connectx6"]
-    return replace(full, general={**full.general, **limits}, odp=scheme)
+pytestmark = [pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 
 
 @pytest.fixture

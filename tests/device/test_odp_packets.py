@@ -3,15 +3,12 @@
 Neither end counts a retry for them: the queue pairs here have none to give.
 """
 
-from dataclasses import replace
-
 import pytest
 from helpers.channels import Channel
-from helpers.paging import READ, PagedRegion, Pager
+from helpers.paging import IN_BOTH_SCHEMES, READ, PagedRegion, Pager
 
 from emu.engine.packets.packet import parse
 from emu.engine.packets.responder import MOST_HELD, PATIENCE_NS
-from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
 from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
 
@@ -82,16 +79,13 @@ def zap(region, index):
     mkey.write_translations(index * 8, bytes(8))
 
 
+@IN_BOTH_SCHEMES
+@pytest.mark.usefixtures("scheme")
 class TestCommitted:
     """The event says how many bytes are transferred; nobody needs the pages of those any more.
 
     In each test the first page goes with the one that is missed, and stays away.
     """
-
-    @pytest.fixture(params=[TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
-    def model(self, request, limits):
-        full = MODELS["connectx6"]
-        return replace(full, general={**full.general, **limits}, odp=request.param)
 
     @pytest.fixture
     def lost(self, when, packet_wire):

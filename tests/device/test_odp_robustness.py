@@ -1,13 +1,11 @@
 """Page faults and everything that may go wrong about them: drivers that resume badly, or never."""
 
-from dataclasses import replace
-
 import pytest
 from helpers.channels import Channel
 from helpers.keys import FastRegKey, Window, umr
 from helpers.paging import PagedRegion, Pager
 
-from emu.models import MEMORY_ODP, MODELS, TRANSPORT_ODP
+from emu.models import MEMORY_ODP, TRANSPORT_ODP
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
 
 RC = QpType.RC
@@ -18,12 +16,6 @@ MILLISECOND = 1_000_000
 @pytest.fixture
 def scheme():
     return TRANSPORT_ODP
-
-
-@pytest.fixture
-def model(scheme, limits):
-    full = MODELS["connectx6"]
-    return replace(full, general={**full.general, **limits}, odp=scheme)
 
 
 @pytest.fixture

@@ -18,16 +18,6 @@ SERVICES = (QpType.RC, QpType.UC, QpType.UD, QpType.XRC)
 
 
 @pytest.fixture
-def service():
-    return QpType.RC
-
-
-@pytest.fixture
-def channel(service, ends):
-    return Channel(service, *ends)
-
-
-@pytest.fixture
 def regions(channel):
     """Ordinary memory at either end."""
     made = [node.region(3 * PAGE) for node in (channel.left, channel.right)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
+from emu.models import MEMORY_ODP, TRANSPORT_ODP
 from helpers.driver import pack64
 from helpers.keys import MUST_NOT_BE_FREE, OFFSET, umr
 from helpers.verbs import Region
@@ -11,6 +14,11 @@ from layouts.enums import AccessMode, EventType, Op, PageFaultSubtype, Status
 from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 from layouts.odp import mem_page_fault_info, trans_page_fault_info
 from layouts.wqe import KLM
+
+IN_BOTH_SCHEMES = pytest.mark.parametrize(
+    "scheme", [TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"]
+)
+"""For classes and modules that run in either scheme; they use the fixture ``scheme`` as well."""
 
 READ, WRITE, BOTH = 1, 2, 3
 _BLOCK = 8
