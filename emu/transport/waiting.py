@@ -32,8 +32,11 @@ def wait_readable(
     if timeout_ns is None:
         return poll.poll()
     if 0 < timeout_ns < _POLL_STEP_NS and max(fds, default=0) < _FD_SETSIZE:
-        select.select([fd for fd in fds if fd >= 0], (), (), timeout_ns / 1e9)
-        return poll.poll(0)
+        try:
+            ready, _, _ = select.select([fd for fd in fds if fd >= 0], (), (), timeout_ns / 1e9)
+        except OSError:  # one of them is closed, and poll() says which
+            return poll.poll(0)
+        return [(fd, select.POLLIN) for fd in ready]
     return poll.poll(-(-timeout_ns // _POLL_STEP_NS))
 
 

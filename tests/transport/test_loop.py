@@ -216,6 +216,17 @@ def test_a_descriptor_closed_while_watched(loop, caplog):
     loop.step()
 
 
+def test_a_descriptor_closed_during_a_short_wait(loop, caplog):
+    """Waits below a millisecond are not poll()'s, which alone can tell who is closed."""
+    reader, writer = os.pipe()
+    loop.add_reader(reader, lambda: pytest.fail("it is closed"))
+    loop.call_later(MS // 2, lambda: None)
+    os.close(reader)
+    loop.step(None)
+    os.close(writer)
+    assert "closed while it was watched" in caplog.text
+
+
 def test_a_removed_transport_is_left_alone(served, loop):
     loop.add_transport(served.transport)
     loop.step()
