@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from layouts.enums import PageFaultSubtype
+from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:
     from emu.objects import Qp
@@ -30,9 +30,15 @@ MOST_LAPSED = 4096
 PAGE_BYTES = 4096
 """What the memory scheme counts in (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
 
-_WQE = Struct(">I2xH2xHI8xI")
-_RDMA = Struct(">II2xHIQI")
-_MEMORY = Struct(">BxHHHIIIQ")
+_WQE = eqe_page_fault_wqe.packer(
+    "bytes_committed", "wqe_index", "packet_length", "token", "pftype_wq"
+)
+_RDMA = eqe_page_fault_rdma.packer(
+    "bytes_committed", "r_key", "packet_length", "rdma_op_len", "rdma_va", "pftype_token"
+)
+_MEMORY = eqe_page_fault_memory.packer(
+    "flags", "token47_32", "token31_0", "demand_fault_pages", "mkey", "va"
+)
 _LAST = 1 << 7
 _MOST_PACKET = 0xFFFF
 
@@ -139,18 +145,17 @@ class Fault:
             start = page.va & -PAGE_BYTES
             pages = -(-(page.va + page.length - start) // PAGE_BYTES)
             return PageFaultSubtype.MEMORY, _MEMORY.pack(
-                _LAST, 0, 0, token >> 32, token & 0xFFFFFFFF, pages * PAGE_BYTES,
+                _LAST, token >> 32, token & 0xFFFFFFFF, pages * PAGE_BYTES,
                 page.key, start,
             )  # fmt: skip
         if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
             return PageFaultSubtype.RDMA, _RDMA.pack(
                 access.committed, access.r_key, packet, access.length, access.va,
-                access.kind << 24 | token,
+                _typed(access.kind, token),
             )  # fmt: skip
         return PageFaultSubtype.WQE, _WQE.pack(
-            access.committed, access.wqe_index, packet, token,
-            access.kind << 24 | access.number,
-        )  # fmt: skip
+            access.committed, access.wqe_index, packet, token, _typed(access.kind, access.number)
+        )
 
     def is_named_by(self, kind: int, number: int) -> bool:
         """Whether a resume with this type and number means it.
@@ -161,6 +166,11 @@ class Fault:
         if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
             return kind == access.kind and number == self.token
         return kind == access.kind and number == access.number
+
+
+def _typed(kind: Kind, number: int) -> bytes:
+    """pftype_wq and pftype_token: the kind in front of 24 bits."""
+    return (kind << 24 | number).to_bytes(4, "big")
 
 
 class Held(Exception):  # noqa: N818  # not an error: a responder waits for its driver
