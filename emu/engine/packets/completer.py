@@ -133,10 +133,9 @@ class PacketCompleter:
 
     def _wait_for_page(self, request: Request, page: PageFault, done: int) -> None:
         """Data that find no page are asked for again; what is under way behind them is lost."""
-        requester = self._link.requester
         self.window.rewind()
-        self._is_retrying = requester.is_stuck = True
-        requester.wait_for_page(request, page, lambda why: requester.fail(request, why), done)
+        self._is_retrying = True
+        self._link.requester.stall(request, page, done)
 
     # -- progress
 

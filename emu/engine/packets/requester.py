@@ -108,7 +108,7 @@ class PacketRequester:
         try:
             message = self._parse(wqe)
         except PageFault as page:
-            self.wait_for_page(request, page, lambda why: self._admit_failed(request, why))
+            self._wait_for_page(request, page, lambda why: self._admit_failed(request, why))
             return False
         except LocalError as error:
             request.failure = error
@@ -160,7 +160,12 @@ class PacketRequester:
 
     # -- pages that are absent
 
-    def wait_for_page(
+    def stall(self, request: Request, page: PageFault, done: int) -> None:
+        """A request that is under way, ``done`` bytes of it, waits for a page; none passes it."""
+        self.is_stuck = True
+        self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
+
+    def _wait_for_page(
         self,
         request: Request,
         page: PageFault,
@@ -219,9 +224,7 @@ class PacketRequester:
                 sent += 1
                 self._send_piece(request, message, sent == most)
         except PageFault as page:
-            self.is_stuck = True
-            done = self._offset_of(request)
-            self.wait_for_page(request, page, lambda why: self.fail(request, why), done)
+            self.stall(request, page, self._offset_of(request))
             return 0
         except AccessError as error:
             # The key that was good for the whole message has gone.
