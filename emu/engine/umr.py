@@ -19,7 +19,7 @@ from emu.engine.rights import LOCAL_READ
 from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op
-from emu.objects import Mkey, Pd, Psv, Qp
+from emu.objects import OCTWORD, Mkey, Pd, Psv, Qp
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL
@@ -27,7 +27,6 @@ from layouts.wqe import DATA, SET_PSV, UMR_CTRL
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-OCTWORD = 16
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 
 SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})

@@ -123,7 +123,7 @@ class PacketPoint:
         return result
 
     def arrive(self, packet: Packet, length: int) -> None:
-        """As :func:`emu.engine.intake.receive`, unless a rule wants it otherwise."""
+        """As :func:`emu.engine.packets.intake.receive`, unless a rule wants it otherwise."""
         hca = self._faults.hca
         values = _values(packet.op.kind, packet.op.service, packet.psn, length)
         values |= {"qpn": packet.qpn, "dlid": packet.dlid, "slid": packet.slid}
