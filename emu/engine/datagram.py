@@ -16,9 +16,9 @@ from emu.engine import page_faults, qp_life
 from emu.engine.memory import access
 from emu.engine.odp import Access, Kind, Side
 from emu.engine.qp_state import RECEIVING
-from emu.engine.receive import Arrival, fail_receive
+from emu.engine.receive import stop_over
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
-from emu.engine.rq import ListBrokenError, RecvWqe
+from emu.engine.rq import Arrival, ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, copy
 from emu.objects import Qp
@@ -228,14 +228,14 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
             _wait_for_room(hca, qp, Arrival.of(wqe, cq, srqn), datagram, origin, page)
         else:
-            _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
+            stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
         return
     except AccessError as error:
-        _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
         return
     if target is None:
         why = f"shorter than {length} bytes"
-        _fail(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
         return
     has_grh = datagram.to.gid is not None
     grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
@@ -257,14 +257,6 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     )
 
 
-def _fail(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
-    """The receive request cannot take the datagram, and the queue pair stops."""
-    assert arrival.wqe is not None
-    log.warning("%r: receive request %d: %s", qp, arrival.wqe.index, why)
-    fail_receive(hca, qp, arrival, syndrome)
-    qp_life.to_error(hca, qp)
-
-
 def _wait_for_room(
     hca: Hca, qp: Qp, arrival: Arrival, datagram: Datagram, origin: Origin, page: PageFault
 ) -> None:
@@ -276,7 +268,7 @@ def _wait_for_room(
 
     def refuse() -> None:
         qp.kept = None
-        _fail(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
+        stop_over(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     def go_on(_: Exception | None) -> None:
         if qp.kept is arrival and qp.state in RECEIVING:

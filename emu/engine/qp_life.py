@@ -16,6 +16,7 @@ from emu.engine import cq as cq_engine
 from emu.engine import page_faults
 from emu.engine.counters import count_event
 from emu.engine.odp import Side
+from emu.engine.rq import fail_receive
 from emu.objects import Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
@@ -155,11 +156,8 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
 def _flush_kept(hca: Hca, qp: Qp) -> None:
     """The receive request of a message that waited for a page."""
     kept, qp.kept = qp.kept, None
-    if kept is not None and kept.wqe is not None:
-        cq_engine.fail(
-            hca, kept.cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR,
-            wqe_counter=kept.wqe.index, srqn=kept.srqn,
-        )  # fmt: skip
+    if kept is not None:
+        fail_receive(hca, qp, kept, CqeSyndrome.WR_FLUSH_ERR)
 
 
 def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:

@@ -17,10 +17,10 @@ from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
-from emu.engine.rq import ListBrokenError, RecvWqe
+from emu.engine.rq import Arrival, ListBrokenError, fail_receive
 from emu.engine.signature import on_wire
 from emu.engine.views import Views
-from emu.objects import Cq, Pd, Qp, Srq
+from emu.objects import Pd, Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
@@ -31,26 +31,6 @@ log = logging.getLogger(__name__)
 
 LIST_LENGTH_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
-
-
-class Arrival:
-    """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
-
-    __slots__ = ("cq", "srqn", "views", "wqe")
-
-    cq: Cq
-    srqn: int
-
-    def __init__(self, views: Views = ()) -> None:
-        self.views = views
-        self.wqe: RecvWqe | None = None
-
-    @classmethod
-    def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
-        """A receive request: of the shared queue ``srqn``, or of the queue pair's own when 0."""
-        arrival = cls()
-        arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
-        return arrival
 
 
 class ReceiveError(Exception):
@@ -197,24 +177,19 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
 
 
 def give_up(hca: Hca, qp: Qp, arrival: Arrival, error: ReceiveError) -> NoReturn:
-    """Complete the receive request in error, stop the queue pair, raise the requester's answer."""
-    index = arrival.wqe.index if arrival.wqe is not None else -1
-    log.warning("%r: receive request %d fails: %s", qp, index, error)
-    fail_receive(hca, qp, arrival, error.syndrome)
-    qp_life.to_error(hca, qp)
+    """As :func:`stop_over`, and raise the requester's answer."""
+    stop_over(hca, qp, arrival, error.syndrome, str(error))
     if qp.st is QpType.UC:
         raise Dropped("UC has no NAK")
     raise Nak(error.code, str(error))
 
 
-def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
-    """Complete a message's receive request in error, if it has one."""
-    wqe, arrival.wqe = arrival.wqe, None
-    if wqe is not None:
-        cq_engine.fail(
-            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
-            wqe_counter=wqe.index, srqn=arrival.srqn,
-        )  # fmt: skip
+def stop_over(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
+    """Complete a receive request in error, and stop the queue pair."""
+    index = arrival.wqe.index if arrival.wqe is not None else -1
+    log.warning("%r: receive request %d fails: %s", qp, index, why)
+    fail_receive(hca, qp, arrival, syndrome)
+    qp_life.to_error(hca, qp)
 
 
 def complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:

@@ -17,7 +17,6 @@ from emu.engine.message import Dropped, Message, MsgOp, atomic_word
 from emu.engine.odp import Held, Side
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import (
-    Arrival,
     ReceiveError,
     complete,
     give_up,
@@ -28,6 +27,7 @@ from emu.engine.receive import (
 from emu.engine.refusals import invalid_request
 from emu.engine.remote import domain_of, need_right, piece, start_of, suspend_rdma, whole
 from emu.engine.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, AccessError, PageFault
+from emu.engine.rq import Arrival
 from emu.engine.views import Views, copy
 from emu.objects import Qp
 

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.engine import cq as cq_engine
 from emu.engine.pages import PageList
+from emu.engine.views import Views
 from emu.ports import GuestMemory
+from layouts.enums import CqeOpcode, CqeSyndrome
 from layouts.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
-    from emu.objects import Pd, RqGeometry
+    from emu.hca import Hca
+    from emu.objects import Cq, Pd, Qp, RqGeometry
 
 END_OF_LIST_LKEY = 0x100
 _COUNTER = Struct(">I")
@@ -140,3 +144,33 @@ def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
         if not segment[0] and segment[1] == END_OF_LIST_LKEY:
             return
         yield segment
+
+
+class Arrival:
+    """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
+
+    __slots__ = ("cq", "srqn", "views", "wqe")
+
+    cq: Cq
+    srqn: int
+
+    def __init__(self, views: Views = ()) -> None:
+        self.views = views
+        self.wqe: RecvWqe | None = None
+
+    @classmethod
+    def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
+        """A receive request: of the shared queue ``srqn``, or of the queue pair's own when 0."""
+        arrival = cls()
+        arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+        return arrival
+
+
+def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
+    """Complete a message's receive request in error, if it has one."""
+    wqe, arrival.wqe = arrival.wqe, None
+    if wqe is not None:
+        cq_engine.fail(
+            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
+            wqe_counter=wqe.index, srqn=arrival.srqn,
+        )  # fmt: skip

@@ -17,8 +17,7 @@ from layouts.enums import QpState, QpType
 if TYPE_CHECKING:
     from emu.engine.odp import Fault, Page, Side
     from emu.engine.packets.link import Link
-    from emu.engine.receive import Arrival
-    from emu.engine.rq import RecvRing
+    from emu.engine.rq import Arrival, RecvRing
     from emu.engine.sq import SendRing
 
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}

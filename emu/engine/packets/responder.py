@@ -19,8 +19,8 @@ from emu.engine.packets.answers import AnswerQueue, packets_of
 from emu.engine.packets.packet import Packet
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.qp_state import RECEIVING
-from emu.engine.receive import Arrival, fail_receive
 from emu.engine.refusals import invalid_request
+from emu.engine.rq import Arrival, fail_receive
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
@@ -219,7 +219,9 @@ class PacketResponder:
         try:
             responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
         except Held:
-            self._begin_again(op.is_first)
+            # The packet will come again; the message that it begins has not begun then.
+            if op.is_first:
+                self._break_off()
             raise
         self._offset += size
         if op.is_last:
@@ -229,11 +231,6 @@ class PacketResponder:
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
             self.answers.acknowledge(packet.psn)
-
-    def _begin_again(self, is_first: bool) -> None:
-        """The packet will come again; the message that it begins has not begun then."""
-        if is_first:
-            self._break_off()
 
     def _begin(self, message: Message) -> Arrival:
         arrival = Arrival()
