@@ -126,6 +126,7 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 def run_tests(out: int, directory: str, module: str, last: str) -> None:
     """The child's part: all tests, or those behind the ``last`` that was started before."""
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # it keeps no lines back, which would be lost when a test crashes
     sys.argv[1:] = []
     try:
         tests = load(directory, module)
