@@ -122,6 +122,7 @@ def test_standard_input(show, stored):
 
 def test_colour_on_a_terminal_only(show, stored, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     coloured = show(stored, "--status", "refused").stdout
     assert "\x1b[" in coloured
