@@ -14,6 +14,8 @@ from helpers.snapshot import snapshot
 from layouts.cmd import cmd_layout, cmd_prot_block
 from layouts.enums import Delivery, Op, Status
 
+pytestmark = pytest.mark.hostile
+
 NOT_RAM = 0x7000_0000_0000
 UNKNOWN_OP = 0x0999
 QUERY_CAPS = int(Op.QUERY_HCA_CAP).to_bytes(2, "big") + bytes(4) + b"\0\1" + bytes(8)

@@ -78,6 +78,7 @@ def test_doorbell_after_the_driver_has_disabled_the_interface_is_no_surprise(dri
     assert caplog.text == ""
 
 
+@pytest.mark.hostile
 def test_queue_outside_memory_is_survived(cold, caplog):
     cold.queue = 0x7000
     cold.write32(0x010, 0)
@@ -136,6 +137,7 @@ def test_delivery_errors(driver, change, delivery):
     driver.must(Op.QUERY_ADAPTER)
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     ("block", "change", "delivery"),
     [
@@ -233,6 +235,7 @@ def function_events(driver):
     return driver.bar.function.hca._event_eqs
 
 
+@pytest.mark.hostile
 @given(data=st.binary(min_size=8, max_size=700), outlen=st.integers(8, 700))
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

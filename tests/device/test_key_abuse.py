@@ -24,6 +24,8 @@ from helpers.verbs import connect
 
 from layouts.enums import AccessMode, CqeSyndrome, EventType, QpState, QpType
 
+pytestmark = pytest.mark.hostile
+
 IOVA = 0x1234_0000_0000
 SIZE = 4096
 

@@ -10,6 +10,8 @@ from emu.hca import FIRST_MKEY_INDEX
 from emu.models import MODELS
 from layouts.enums import AccessMode, Op, Status, TeardownProfile
 
+pytestmark = pytest.mark.hostile
+
 MTT, KLM, KSM = AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM
 GIB_IN_PAGES = 1 << 18
 

@@ -17,7 +17,7 @@ from layouts.enums import Op, QpType, Status
 RC = QpType.RC
 MILLISECOND = 1_000_000
 
-pytestmark = [pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
+pytestmark = [pytest.mark.hostile, pytest.mark.usefixtures("scheme"), IN_BOTH_SCHEMES]
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from helpers.paging import PagedRegion, Pager
 from emu.models import MEMORY_ODP, TRANSPORT_ODP
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
 
+pytestmark = pytest.mark.hostile
+
 RC = QpType.RC
 PROT, REMOTE = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.REMOTE_ACCESS_ERR
 MILLISECOND = 1_000_000

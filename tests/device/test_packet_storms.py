@@ -7,6 +7,7 @@ The second changes nothing that nobody has granted.
 import contextlib
 from random import Random
 
+import pytest
 from helpers.channels import Channel
 from helpers.packet_wire import PacketWire
 from helpers.two_nodes import two_nodes
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from emu.engine.packets.packet import BadPacketError, parse
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
+
+pytestmark = pytest.mark.hostile
 
 PAGE = 4096
 MTU = 256

@@ -28,6 +28,8 @@ from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
 from layouts.eqe import EQE_BYTES
 
+pytestmark = pytest.mark.hostile
+
 MODEL = MODELS["connectx6"]
 SMALL = replace(MODEL, general={**MODEL.general, **LIMITS})
 MEMORY = 4 << 20

@@ -22,6 +22,8 @@ from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
 from layouts.wqe import ATOMIC, CTRL, DATA, DS, MASKED_ATOMIC, RADDR, WQEBB, XRC, av
 
+pytestmark = pytest.mark.hostile
+
 SERVICES = (QpType.RC, QpType.UC, QpType.UD, QpType.XRC)
 VA, SIZE = 0x5555_0000_0800, 3 * 4096
 NOTHING = {"lr": 0, "lw": 0, "rr": 0, "rw": 0, "a": 0}

@@ -9,6 +9,8 @@ from helpers.verbs import SIGNALED, connect
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.wqe import CTRL, DATA
 
+pytestmark = pytest.mark.hostile
+
 SEND_DB = 0x800
 TEXT = random.Random(2).randbytes(4096)
 

@@ -1,5 +1,6 @@
 """Work requests on keys that make any sense or none: the device refuses or obeys, and lives on."""
 
+import pytest
 from helpers.driver import Driver, FunctionBar
 from helpers.keys import FastRegKey, umr
 from helpers.outcomes import settle
@@ -16,6 +17,8 @@ from emu.models import MODELS
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+
+pytestmark = pytest.mark.hostile
 
 IOVA = 0x1234_0000_0000
 ADDRESSES = st.sampled_from([0, 1, IOVA, IOVA + 8, IOVA + 4096, (1 << 63), (1 << 64) - 1])

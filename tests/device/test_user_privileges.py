@@ -13,6 +13,8 @@ from helpers.verbs import connect
 
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
 
+pytestmark = pytest.mark.hostile
+
 PA, MTT, KLM, KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM
 PAGE = 4096
 SECRET = b"of the kernel's own"

@@ -182,6 +182,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(("data", "why"), GARBAGE, ids=range(len(GARBAGE)))
 def test_garbage_ends_the_connection_with_a_line(serving, caplog, data, why):
     def work(_server):
@@ -198,6 +199,7 @@ def test_garbage_ends_the_connection_with_a_line(serving, caplog, data, why):
     assert len(dropped) == 1
 
 
+@pytest.mark.hostile
 def test_clients_that_vanish_or_never_speak_or_are_too_many(serving, caplog):
     def work(_server):
         with raw(serving.control) as sock:
@@ -215,6 +217,7 @@ def test_clients_that_vanish_or_never_speak_or_are_too_many(serving, caplog):
     assert any("more than 8 clients" in line for line in caplog.messages)
 
 
+@pytest.mark.hostile
 def test_a_client_that_does_not_read_holds_nobody_up(serving):
     def work(_server):
         with raw(serving.control) as deaf:

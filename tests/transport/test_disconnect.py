@@ -15,6 +15,8 @@ from emu.transport.kinds import make_transport
 from emu.transport.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, Command, Flag
 from emu.transport.session import Session
 
+pytestmark = pytest.mark.hostile
+
 
 def open_descriptors():
     gc.collect()

@@ -159,6 +159,7 @@ def test_two_descriptors(own, own_client, own_ram):
     assert len(own.memory) == 0
 
 
+@pytest.mark.hostile
 def test_too_many(own, own_client, own_ram):
     own.memory._max_maps = 3
     for page in range(3):
@@ -168,6 +169,7 @@ def test_too_many(own, own_client, own_ram):
     own_client.dma_map(3 << 13, 0x1000, fd=own_ram.fd)
 
 
+@pytest.mark.hostile
 def test_too_many_files(own, own_client):
     """Each costs us a descriptor."""
     rams = [own.ram(0x1000) for _ in range(65)]

@@ -21,6 +21,8 @@ from layouts.bth import Kind as PacketKind
 from layouts.bth import Service
 from layouts.enums import CqeSyndrome
 
+pytestmark = pytest.mark.hostile
+
 attacks = settings(
     max_examples=60,
     deadline=None,

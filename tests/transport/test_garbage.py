@@ -3,10 +3,13 @@
 import contextlib
 import os
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.transport.protocol import HEADER, Command, Flag
+
+pytestmark = pytest.mark.hostile
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.hostile
+
 PRELUDE = """
 import fcntl, os, sys
 from emu.ports import DmaError

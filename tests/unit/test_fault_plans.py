@@ -116,6 +116,7 @@ def test_one_rule_has_no_number_in_its_mistakes():
         rule_from_table({"point": "irq", "action": "delay"})
 
 
+@pytest.mark.hostile
 @given(st.text())
 def test_any_text_is_a_plan_or_a_plan_error(text):
     assert (mistakes := mistakes_in(lambda: load(text))) is None or mistakes.startswith("plan")
@@ -130,6 +131,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.hostile
 @given(
     st.lists(
         st.fixed_dictionaries(

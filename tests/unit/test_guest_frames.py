@@ -29,6 +29,7 @@ def test_frames_survive_being_cut_anywhere(messages, data):
     assert decoded(frames.Decoder(), stream, cuts)[1:] == messages
 
 
+@pytest.mark.hostile
 @given(st.binary(max_size=200), st.data())
 def test_whatever_comes_before_hello_is_dropped(noise, data):
     stream = noise + HELLO + frames.encode(frames.PONG)
@@ -75,6 +76,7 @@ def test_a_word_need_not_be_text():
     assert frames.decode_command(frames.encode_command([word], [], False))[0] == [word]
 
 
+@pytest.mark.hostile
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_command_are_refused(data):
     try:

@@ -75,6 +75,7 @@ def test_misalignment_names_its_side(memory):
     assert refusal(memory, 0x101, 17, TOKEN, OUT) == Delivery.OUT_PTR_ALIGN_ERR
 
 
+@pytest.mark.hostile
 def test_circle(memory):
     blocks = chain(memory, 3)
     change(memory, blocks[2], next=blocks[0])

@@ -187,12 +187,14 @@ def test_responses_never_name_a_shared_queue():
     )
 
 
+@pytest.mark.hostile
 @given(st.binary(max_size=200))
 def test_noise_is_a_packet_or_an_error(data):
     with contextlib.suppress(BadPacketError):
         parse(memoryview(data))
 
 
+@pytest.mark.hostile
 @given(st.sampled_from(sorted(PACKET_OPS)), st.data())
 def test_damaged_packet_is_a_packet_or_an_error(code, data):
     op = PACKET_OPS[code]

@@ -12,6 +12,8 @@ from emu.ibport.port import SM_LID
 from layouts.mads import MAD_BYTES, Method
 from layouts.sa import DATA_BYTES, SaAttr, sa_mad
 
+pytestmark = pytest.mark.hostile
+
 LIDS = (1, 2, 3, 9, SM_LID)
 GIDS = [end_port(lid).gid for lid in (1, 2, 3, 9)]
 MGIDS = [bytes.fromhex("ff12401bffff") + bytes(9) + bytes([n]) for n in range(4)] + [bytes(16)]

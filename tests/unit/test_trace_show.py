@@ -202,6 +202,7 @@ class TestBadFiles:
         assert number == 1
         assert said.startswith(why)
 
+    @pytest.mark.hostile
     def test_an_endless_line_costs_one(self):
         raw = b"x" * (3 * MOST_LINE_BYTES) + b"\n" + EVENTS[0].to_json().encode() + b"\n"
         reader = Reader(io.BytesIO(raw), lambda *_: None)
@@ -221,6 +222,7 @@ KEYS = (
 )  # fmt: skip
 
 
+@pytest.mark.hostile
 @given(
     point=st.sampled_from(list(Point)) | st.text(max_size=5),
     t_ns=st.integers(),
