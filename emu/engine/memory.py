@@ -176,10 +176,15 @@ def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, in
 
 
 def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KSM key: entries of equal, aligned length."""
+    """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
+
+    The start need not be a multiple of that length: the key that UCX makes for atomics begins a
+    number of bytes behind one, and its address ``start_addr + n`` is ``va + n`` of the first entry
+    (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
+    """
     shift = mkey.log_page_size
-    index = (va >> shift) - (mkey.start >> shift)
-    within = va & (1 << shift) - 1
+    index = va - mkey.start >> shift
+    within = va - mkey.start & (1 << shift) - 1
     if within + length <= 1 << shift and (index + 1) * KLM.size <= len(mkey.xlt):
         _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
         return ((key, at + within, length),)

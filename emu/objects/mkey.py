@@ -101,6 +101,7 @@ class Mkey(Object):
         self._ranges = None
         self.views.clear()
         if self._entries is not None:
+            self._entries.frombytes(bytes(max(at - 8 * len(self._entries), 0)))
             self._entries[at // 8 : (at + len(xlt)) // 8] = mtt_entries(xlt, pg_access=True)
 
     def entries_as_given(self) -> bytes:
