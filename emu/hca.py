@@ -106,6 +106,7 @@ class Hca:
             options.guid,
             model.ib_link_width_oper,
             model.ib_proto_oper,
+            device_id=model.identity.device_id,
             lid=options.lid,
             node_description=_described(model),
         )

@@ -74,7 +74,7 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     mad = b"".join(packet.data)
     if pma_mad.view(mad).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
         return False
-    answer = pma.answer(hca, mad)
+    answer = pma.answer(hca.port, mad)
     if answer is None:
         return False
     to = ud.answer_to(packet.to, origin)

@@ -62,7 +62,7 @@ class LocalFabric:
 
     def end_ports(self) -> Iterator[EndPort]:
         """The ports that are up, as the administrator sees them."""
-        return (end_port(hca) for hca in self._nodes.values() if hca.port.is_up)
+        return (end_port(hca.port) for hca in self._nodes.values() if hca.port.is_up)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram to whoever it is for; nobody hears when there is none."""

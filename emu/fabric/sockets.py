@@ -110,7 +110,7 @@ class SocketFabric(LocalFabric):
     def attach(self, hca: Hca) -> None:
         """The function is reachable under its port's LID; after a reset its new self is."""
         if self.node(hca.port.lid) is not None and self._role is not None:
-            gone = replace(end_port(hca), state=PortState.DOWN, phys_state=PhysState.POLLING)
+            gone = replace(end_port(hca.port), state=PortState.DOWN, phys_state=PhysState.POLLING)
             self._role.announce(gone)
         super().attach(hca)
         self._announce(hca)
@@ -124,11 +124,11 @@ class SocketFabric(LocalFabric):
 
     def _announce(self, hca: Hca) -> None:
         if self._role is not None:
-            self._role.announce(end_port(hca))
+            self._role.announce(end_port(hca.port))
 
     def local_ports(self) -> Iterator[EndPort]:
         """The ports of our own functions, up or down."""
-        return map(end_port, self._nodes.values())
+        return (end_port(hca.port) for hca in self._nodes.values())
 
     def ports_changed(self) -> None:
         """The ports of other processes are not what they were."""

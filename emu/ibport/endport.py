@@ -7,14 +7,16 @@ codes). The device keeps link speed and width in PTYS encoding; here they become
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from emu.ibport.port import GID_TABLE_ENTRIES, LINK_LOCAL_PREFIX, PKEY_TABLE_ENTRIES, SM_LID
+from emu.ibport.port import (
+    GID_TABLE_ENTRIES,
+    LINK_LOCAL_PREFIX,
+    PKEY_TABLE_ENTRIES,
+    SM_LID,
+    Port,
+)
 from layouts.enums import PhysState, PortState
 from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
-
-if TYPE_CHECKING:
-    from emu.hca import Hca
 
 VENDOR_ID = 0x02C9
 NODE_INFO_CLASS_VERSION = 1
@@ -123,9 +125,8 @@ class EndPort:
         return bytes(info)
 
 
-def end_port(hca: Hca) -> EndPort:
-    """The function's port, as it is now."""
-    port = hca.port
+def end_port(port: Port) -> EndPort:
+    """The function's port, as its subnet sees it now."""
     return EndPort(
         lid=port.lid,
         port_guid=port.guid,
@@ -140,5 +141,5 @@ def end_port(hca: Hca) -> EndPort:
         cap_mask=port.cap_mask1,
         sm_lid=port.sm_lid,
         subnet_timeout=port.subnet_timeout,
-        device_id=hca.model.identity.device_id,
+        device_id=port.device_id,
     )

@@ -8,8 +8,9 @@ is fit for sysfs only, as it has no MAD header.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from emu.ibport.port import Port, Traffic
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -23,10 +24,6 @@ from layouts.mads import (
     pma_portcounters_ext,
 )
 
-if TYPE_CHECKING:
-    from emu.hca import Hca
-    from emu.ibport.port import Port, Traffic
-
 CLASS_VERSION = 1
 RESP_TIME = 18
 ALL_PORTS = 0xFF
@@ -34,8 +31,8 @@ _UNICAST, _MULTICAST = (False,), (True,)
 _ALL = (False, True)
 _OCTETS_PER_WORD = 4
 
-_Value = Callable[["Port"], int]
-_Way = Callable[["Port"], tuple["Traffic", "Traffic"]]
+_Value = Callable[[Port], int]
+_Way = Callable[[Port], tuple[Traffic, Traffic]]
 
 
 def _sent(port: Port) -> tuple[Traffic, Traffic]:
@@ -93,12 +90,12 @@ _LAYOUTS = {
 }
 
 
-def answer(hca: Hca, data: bytes) -> bytes | None:
+def answer(port: Port, data: bytes) -> bytes | None:
     """Answer a MAD of 256 bytes; None when it is no request."""
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
         return None
-    mad.mad_hdr.status = _act(hca.port, mad)
+    mad.mad_hdr.status = _act(port, mad)
     mad.mad_hdr.method = Method.GET | RESPONSE
     return bytes(mad)
 

@@ -7,10 +7,10 @@ come from the fabric, so nothing can be set.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.ibport.endport import end_port
-from emu.ibport.port import PKEY_TABLE_ENTRIES
+from emu.ibport.port import PKEY_TABLE_ENTRIES, Port
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -22,46 +22,43 @@ from layouts.mads import (
     smp,
 )
 
-if TYPE_CHECKING:
-    from emu.hca import Hca
-
 CLASS_VERSION = 1
 PKEYS_OF_A_BLOCK = 32
 DATA_BYTES = 64
 
 
-def _node_description(hca: Hca, attr_mod: int) -> bytes | None:
-    return hca.port.node_description
+def _node_description(port: Port, attr_mod: int) -> bytes | None:
+    return port.node_description
 
 
-def _node_info(hca: Hca, attr_mod: int) -> bytes | None:
-    return end_port(hca).node_info()
+def _node_info(port: Port, attr_mod: int) -> bytes | None:
+    return end_port(port).node_info()
 
 
-def _guid_info(hca: Hca, block: int) -> bytes | None:
+def _guid_info(port: Port, block: int) -> bytes | None:
     """The port's GUIDs, of which there is one."""
-    return bytes(guid_info.new(guid=[hca.port.guid] + [0] * 7)) if block == 0 else None
+    return bytes(guid_info.new(guid=[port.guid] + [0] * 7)) if block == 0 else None
 
 
-def _port_info(hca: Hca, port: int) -> bytes | None:
+def _port_info(port: Port, port_num: int) -> bytes | None:
     """Port 0 of a channel adapter is the port that is asked."""
-    return end_port(hca).port_info() if port in (0, 1) else None
+    return end_port(port).port_info() if port_num in (0, 1) else None
 
 
-def _pkey_table(hca: Hca, block: int) -> bytes | None:
+def _pkey_table(port: Port, block: int) -> bytes | None:
     if block >= PKEY_TABLE_ENTRIES // PKEYS_OF_A_BLOCK:
         return None
     first = block * PKEYS_OF_A_BLOCK
-    pkeys = [hca.port.pkey(index) for index in range(first, first + PKEYS_OF_A_BLOCK)]
+    pkeys = [port.pkey(index) for index in range(first, first + PKEYS_OF_A_BLOCK)]
     return bytes(pkey_table.new(pkey=pkeys))
 
 
-def _extended_port_info(hca: Hca, port: int) -> bytes | None:
+def _extended_port_info(port: Port, port_num: int) -> bytes | None:
     """NVIDIA's own: whether the link runs at FDR10, which no model does."""
-    return b"" if port in (0, 1) else None
+    return b"" if port_num in (0, 1) else None
 
 
-_ATTRIBUTES: dict[int, Callable[[Hca, int], bytes | None]] = {
+_ATTRIBUTES: dict[int, Callable[[Port, int], bytes | None]] = {
     SmpAttr.NODE_DESC: _node_description,
     SmpAttr.NODE_INFO: _node_info,
     SmpAttr.GUID_INFO: _guid_info,
@@ -72,22 +69,22 @@ _ATTRIBUTES: dict[int, Callable[[Hca, int], bytes | None]] = {
 """What fills an attribute, by its id; None for a modifier that names nothing."""
 
 
-def answer(hca: Hca, data: bytes) -> bytes:
+def answer(port: Port, data: bytes) -> bytes:
     """Answer an SMP of 256 bytes. The way back of a directed route is the driver's to mark."""
     mad = smp.view(bytearray(data))
-    mad.status = _act(hca, mad)
+    mad.status = _act(port, mad)
     mad.method = Method.GET | RESPONSE
     return bytes(mad)
 
 
-def _act(hca: Hca, mad: Any) -> MadStatus:
+def _act(port: Port, mad: Any) -> MadStatus:
     """Do what the SMP asks for, in place."""
     if (mad.base_version, mad.class_version) != (BASE_VERSION, CLASS_VERSION):
         return MadStatus.BAD_VERSION
     fill = _ATTRIBUTES.get(mad.attr_id)
     if fill is None or mad.method != Method.GET:
         return MadStatus.UNSUPPORTED_METHOD_ATTRIB
-    value = fill(hca, mad.attr_mod)
+    value = fill(port, mad.attr_mod)
     if value is None:
         return MadStatus.INVALID_ATTRIB_VALUE
     mad.data = value.ljust(DATA_BYTES, b"\0")

@@ -66,7 +66,7 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40):
 
 def port_of(member, **changes):
     """A port as the member reports it."""
-    described = end_port(member.node.hca)
+    described = end_port(member.node.hca.port)
     fields = {name: getattr(described, name) for name in described.__slots__} | changes
     return protocol.port(type(described)(**fields))
 
