@@ -12,9 +12,10 @@ import click
 
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
-from emu.service.server import DEFAULT_TRANSPORT, TRANSPORTS, Endpoint, Server
+from emu.service.server import Endpoint, Server
 from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
 from emu.transport.base import TransportError
+from emu.transport.kinds import DEFAULT_KIND, KINDS
 
 REPLY_TIMEOUT_MS = 60_000
 
@@ -37,8 +38,8 @@ REPLY_TIMEOUT_MS = 60_000
 )
 @click.option(
     "--transport",
-    type=click.Choice(list(TRANSPORTS)),
-    default=DEFAULT_TRANSPORT,
+    type=click.Choice(KINDS),
+    default=DEFAULT_KIND,
     show_default=True,
     help="Who speaks vfio-user.",
 )

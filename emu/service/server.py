@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from emu.control.methods import methods
 from emu.control.server import ControlServer
 from emu.fabric.local import LocalFabric
 from emu.fabric.protocol import Identity
@@ -23,20 +22,13 @@ from emu.function import Function
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
+from emu.service.methods import methods
 from emu.trace import Tracer
-from emu.transport.base import Transport
-from emu.transport.libvfio_user import LibvfioUserServer
+from emu.transport.kinds import DEFAULT_KIND, make_transport
 from emu.transport.loop import Loop
-from emu.transport.vfio_user import VfioUserServer
 from firmware_cmds import TABLE
 
 log = logging.getLogger(__name__)
-
-TRANSPORTS: Mapping[str, Callable[[Path], Transport]] = {
-    "vfio-user": VfioUserServer,
-    "libvfio-user": LibvfioUserServer,
-}
-DEFAULT_TRANSPORT = "vfio-user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,7 @@ class Server:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        transport: str = DEFAULT_TRANSPORT,
+        transport: str = DEFAULT_KIND,
         tracer: Callable[[int, Clock], Tracer] | None = None,
         fabric: str | None = None,
         faults: FaultOptions | None = None,
@@ -74,25 +66,25 @@ class Server:
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
-            way = TRANSPORTS[transport](endpoint.socket)
+            served = make_transport(transport, endpoint.socket)
             function = Function(
                 spec.model,
                 spec.options,
                 TABLE,
-                way.memory,
-                way.interrupts,
+                served.memory,
+                served.interrupts,
                 self.loop,
                 wire,
                 tracer(index, self.loop) if tracer else None,
             )
-            way.listen(function)
-            self.loop.add_transport(way)
+            served.listen(function)
+            self.loop.add_transport(served)
             self.functions.append(function)
         self._faults = Faults(self.functions, faults or FaultOptions())
         self._control = None
         if control is not None:
-            served = methods(self.functions, self.loop, self._faults)
-            self._control = ControlServer(control, self.loop, served)
+            answered = methods(self.functions, self.loop, self._faults)
+            self._control = ControlServer(control, self.loop, answered)
 
     def run(self) -> None:
         """Serve until a signal ends it."""

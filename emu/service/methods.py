@@ -1,14 +1,14 @@
-"""What the methods of the control protocol do."""
+"""The methods of the control protocol: what a server answers on its control socket."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emu.control import views
 from emu.control.server import Method, RequestError
 from emu.function import Function
 from emu.ports import Clock
+from emu.service import views
 from emu.service.fault_options import Faults
 
 DEFAULT_LIMIT = 1000
