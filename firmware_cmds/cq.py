@@ -59,7 +59,8 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
     dbr_addr, umems = record_in(hca, ctx)
     if cmd.cq_umem_valid:
         size = _size(hca, ctx, stride)
-        buffer, umem = buffer_in(hca, cmd.cq_umem_id, cmd.cq_umem_offset, size)
+        place = cmd.cq_umem_id, cmd.cq_umem_offset, size
+        buffer, umem = buffer_in(hca, *place, is_written=True)
         umems = (*umems, umem)
     else:
         buffer = _buffer(hca, cmd, ctx, stride)

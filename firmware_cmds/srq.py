@@ -1,7 +1,7 @@
 """Shared receive queues: RMP and XRC SRQ with ISSI 1, the older SRQ with ISSI 0 (hw/srq_cmd.c).
 
-All three are a ring of linked WQEs; they share one number space here, because a qpc names any of
-them in the same field.
+All three are a list of linked WQEs, an RMP also a ring of them; they share one number space here,
+because a qpc names any of them in the same field.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.pages import PageList, check_record, queue_buffer
-from emu.engine.rq import SharedRecvList
+from emu.engine.rq import SharedRecvList, SharedRecvQueue, SharedRecvRing
 from emu.errors import CmdError
 from emu.objects import Pd, RqGeometry, Srq, SrqForm
 from emu.registry import command
@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""
 
-_WQ_TYPE_LINKED_LIST = 0
+_WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
+"""By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
 _RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
 
 
 def _queue(
-    hca: Hca, geometry: RqGeometry, pd: Pd, pas: Any, buffer: PageList | None = None
-) -> SharedRecvList:
+    hca: Hca,
+    geometry: RqGeometry,
+    pd: Pd,
+    pas: Any,
+    buffer: PageList | None = None,
+    kind: type[SharedRecvQueue] = SharedRecvList,
+) -> SharedRecvQueue:
     """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
@@ -44,7 +50,7 @@ def _queue(
     if buffer is None:
         log_page_size, page_offset = geometry.log_page_size, geometry.page_offset
         buffer = queue_buffer(hca.memory, pas, log_page_size, page_offset, size)
-    return SharedRecvList(hca.memory, buffer, pd, geometry)
+    return kind(hca.memory, buffer, pd, geometry)
 
 
 def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
@@ -65,11 +71,17 @@ def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
 def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
-    """A receive memory pool: what the driver makes of a plain SRQ."""
+    """A receive memory pool: what the driver makes of a plain SRQ, UCX of its receive ring.
+
+    WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
+    """
     ctx = layout.rmpc.view(bytearray(bytes(cmd.ctx)))
-    if ctx.wq.wq_type != _WQ_TYPE_LINKED_LIST or ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
     wq = ctx.wq
+    kind = _WQ_TYPES.get(wq.wq_type)
+    if kind is None or ctx.basic_cyclic_rcv_wqe:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
     pd = hca.pds.need(wq.pd)
     dbr_addr, umems = record_in(hca, wq)
     buffer = None
@@ -77,7 +89,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
         size = 1 << wq.log_wq_sz + wq.log_wq_stride
         buffer, umem = buffer_in(hca, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)
-    queue = _queue(hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer)
+    queue = _queue(hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind)
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
 

@@ -80,17 +80,27 @@ def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 def buffer_in(
-    hca: Hca, umem_id: int, offset: int, length: int, align: int = ENTRY_BYTES
+    hca: Hca,
+    umem_id: int,
+    offset: int,
+    length: int,
+    align: int = ENTRY_BYTES,
+    *,
+    is_written: bool = False,
 ) -> tuple[PageList, Umem]:
     """A queue's buffer in user memory, whose entries do not cross pages.
 
+    ``is_written`` says that the device writes there, as it does into a CQ. Work queues and doorbell
+    records it only reads, and libraries register the memory for these without write access (UCX:
+    ib_mlx5.h:uct_ib_mlx5_md_buf_alloc).
+
     Raises BAD_RES_ERR for memory that the caller does not have, BAD_PARAM_ERR for a buffer that
-    leaves it or that the device may not write.
+    leaves it, or that is written where the memory may only be read.
     """
     umem = hca.umems.need(umem_id)
     if offset + length > umem.memory.length:
         raise CmdError(Status.BAD_PARAM_ERR, "buffer leaves its umem", f"{offset:#x}+{length:#x}")
-    if not umem.is_writable:
+    if is_written and not umem.is_writable:
         raise CmdError(Status.BAD_PARAM_ERR, "umem may not be written", f"{umem!r}")
     buffer = umem.memory.part(offset, length)
     if buffer.address(0) % align:

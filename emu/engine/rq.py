@@ -1,10 +1,11 @@
 """Receive queues: where an incoming message finds its buffers.
 
 A receive WQE is a scatter list; a shorter list than the stride allows ends with the key 0x100
-(device.h: MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is filled in order; a shared
-queue is a linked list that the driver relinks as it likes, so the device follows
-``next_wqe_index`` and believes nothing else. There is no doorbell: the driver only moves the
-counter in the doorbell record, which is read when a message wants a WQE.
+(device.h: MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is filled in order. A shared
+queue is such a ring as well (an RMP over a cyclic work queue), or a linked list that the driver
+relinks as it likes, so the device follows ``next_wqe_index`` and believes nothing else. There is no
+doorbell: the driver only moves the counter in the doorbell record, which is read when a message
+wants a WQE.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ListBrokenError(Exception):
 
 
 class RecvQueue:
-    """What both kinds have in common: a ring of WQEs and a counter of those that were posted."""
+    """What all kinds have in common: room for WQEs and a counter of those that were posted."""
 
     def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
         self._memory = memory
@@ -94,7 +95,40 @@ class RecvRing(RecvQueue):
         self._taken = 0
 
 
-class SharedRecvList(RecvQueue):
+class SharedRecvQueue(RecvQueue):
+    """What several queue pairs receive from. Its WQEs begin with a segment that links them."""
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self._returned: deque[RecvWqe] = deque()
+
+    def posted(self) -> int:
+        return super().posted() + len(self._returned)
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        """Its queue pair has gone before a message filled the request: the next one gets it."""
+        self._returned.append(wqe)
+
+
+class SharedRecvRing(SharedRecvQueue):
+    """The WQEs of an RMP over a cyclic work queue, used in order.
+
+    The links are there and mean nothing. As with a queue pair's own ring, the index of a request is
+    how many came before it, and not its place (UCX: rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
+    """
+
+    def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+
+class SharedRecvList(SharedRecvQueue):
     """The linked WQEs of an SRQ, XRC SRQ or RMP.
 
     The requests that wait are different ones: none comes back before its completion is written. So
@@ -107,12 +141,8 @@ class SharedRecvList(RecvQueue):
         """A link could not be followed: no more requests come from here."""
         self._head = 0
         self._turns = 0
-        self._returned: deque[RecvWqe] = deque()
         self._not_before = array("Q", bytes(8 * self._size))
         """By index: how many turns have to pass before the request can be there again."""
-
-    def posted(self) -> int:
-        return super().posted() + len(self._returned)
 
     def take(self) -> RecvWqe | None:
         if self._returned:
@@ -131,10 +161,6 @@ class SharedRecvList(RecvQueue):
         self._head = following
         self._taken = (self._taken + 1) & _COUNTER_MASK
         return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
-
-    def give_back(self, wqe: RecvWqe) -> None:
-        """Its queue pair has gone before a message filled the request: the next one gets it."""
-        self._returned.append(wqe)
 
 
 def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:

@@ -12,7 +12,7 @@ from emu.objects.users import Umem
 from emu.resources import Object
 
 if TYPE_CHECKING:
-    from emu.engine.rq import SharedRecvList
+    from emu.engine.rq import SharedRecvQueue
 
 
 class SrqForm(Enum):
@@ -46,7 +46,7 @@ class Srq(Object):
         self,
         form: SrqForm,
         ctx: Any,
-        queue: SharedRecvList,
+        queue: SharedRecvQueue,
         pd: Pd,
         xrcd: Xrcd | None = None,
         cq: Cq | None = None,

@@ -160,7 +160,7 @@ def test_pages_that_cannot_be(queues, refused, pages):
         ("rmp", {"log_wq_sz": 16}, Status.LIM_ERR),
         ("rmp", {"log_wq_stride": 10}, Status.LIM_ERR),
         ("rmp", {"log_wq_stride": 3}, Status.BAD_PARAM_ERR),
-        ("rmp", {"wq_type": 1}, Status.BAD_PARAM_ERR),
+        ("rmp", {"wq_type": 3}, Status.BAD_PARAM_ERR),
         ("rmp", {"basic_cyclic_rcv_wqe": 1}, Status.BAD_PARAM_ERR),
         ("rmp", {"dbr_addr": 0x44}, Status.BAD_PARAM_ERR),
         ("xrc", {"pd": 0}, Status.BAD_RES_ERR),

@@ -7,7 +7,8 @@ from helpers.verbs import QueuePair, connect
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
 
 RC, UC, UD = QpType.RC, QpType.UC, QpType.UD
-FORMS = ("rmp", "srq", "xrc")
+LISTS = ("rmp", "srq", "xrc")
+FORMS = ("ring", *LISTS)
 
 
 class Users:
@@ -56,6 +57,12 @@ def users(node, request):
     return Users(node, request.param)
 
 
+@pytest.fixture(params=LISTS)
+def lists(node, request):
+    """Users of a queue whose requests are linked."""
+    return Users(node, request.param)
+
+
 @pytest.fixture
 def region(node):
     return node.region(64 * 64)
@@ -99,8 +106,9 @@ def test_list_that_is_relinked_as_it_completes(users, region):
         owner = {users.srq.post(slot(region, number % 64)): number % 64 for number in range(size)}
 
 
-def test_many_laps_over_sixteen_bits(node, region):
-    users = Users(node, "rmp", log_size=2)
+@pytest.mark.parametrize("form", ["rmp", "ring"])
+def test_many_laps_over_sixteen_bits(node, region, form):
+    users = Users(node, form, log_size=2)
     queue = node.hca.srqs.get(users.srq.srqn).queue
     queue._taken = users.srq.posted = 0xFFF0
     for number in range(64):
@@ -116,6 +124,31 @@ def test_empty_queue_makes_the_sender_wait(users, region, clock):
     users.srq.post(slot(region, 0))
     clock.advance(1_000_000_000)
     users.node.settle()
+    assert users.received() == [0]
+
+
+def test_ring_that_is_full(node, region):
+    """More is posted than there is room for: the ring's length is what waits."""
+    users = Users(node, "ring", log_size=2)
+    for number in range(4):
+        users.srq.post(slot(region, number))
+    users.srq.count(100)
+    for number in range(8):
+        users.send(bytes([number + 1]), number)
+    assert users.received() == list(range(8))
+    assert [region.read(64 * number, 1)[0] for number in range(4)] == [5, 6, 7, 8]
+
+
+def test_request_comes_back_to_a_ring(node, region):
+    """Its queue pair went before the message was complete: the next message gets the request."""
+    users = Users(node, "ring")
+    users.srq.post(slot(region, 0))
+    queue = node.hca.srqs.get(users.srq.srqn).queue
+    wqe = queue.take()
+    assert queue.posted() == 0
+    queue.give_back(wqe)
+    assert queue.posted() == 1
+    users.send(b"data")
     assert users.received() == [0]
 
 
@@ -182,27 +215,27 @@ def broken(users):
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 0xFFFF])
-def test_link_out_of_the_queue(users, region, beyond):
-    users.srq.post(slot(region, 0))
-    users.srq.link(0, min(users.srq.size + beyond, 0xFFFF))
-    users.send(b"data")
-    broken(users)
+def test_link_out_of_the_queue(lists, region, beyond):
+    lists.srq.post(slot(region, 0))
+    lists.srq.link(0, min(lists.srq.size + beyond, 0xFFFF))
+    lists.send(b"data")
+    broken(lists)
     assert not any(region.read())
 
 
 @pytest.mark.parametrize(("links", "good"), [({0: 0}, 1), ({1: 0}, 2), ({1: 1}, 2), ({2: 1}, 3)])
-def test_links_in_a_circle(users, region, links, good):
+def test_links_in_a_circle(lists, region, links, good):
     """The requests that wait are different ones, so the circle shows when it closes."""
     for number in range(6):
-        users.srq.post(slot(region, number))
+        lists.srq.post(slot(region, number))
     for index, following in links.items():
-        users.srq.link(index, following)
+        lists.srq.link(index, following)
     for _ in range(good):
-        users.send(b"good")
-    assert users.received() == list(range(good))
-    users.send(b"bad")
-    broken(users)
-    assert users.rcq.drain() == []
+        lists.send(b"good")
+    assert lists.received() == list(range(good))
+    lists.send(b"bad")
+    broken(lists)
+    assert lists.rcq.drain() == []
 
 
 def test_broken_queue_stays_broken_and_is_reported_once(node, region):
@@ -220,26 +253,26 @@ def test_broken_queue_stays_broken_and_is_reported_once(node, region):
     assert not any(region.read())
 
 
-def test_query_says_that_the_queue_is_broken(users, region, driver):
+def test_query_says_that_the_queue_is_broken(lists, region, driver):
     query = {
-        "rmp": lambda: driver.must(Op.QUERY_RMP, rmpn=users.srq.srqn).rmp_context.state,
+        "rmp": lambda: driver.must(Op.QUERY_RMP, rmpn=lists.srq.srqn).rmp_context.state,
         "xrc": lambda: (
-            driver.must(Op.QUERY_XRC_SRQ, xrc_srqn=users.srq.srqn).xrc_srq_context_entry.state
+            driver.must(Op.QUERY_XRC_SRQ, xrc_srqn=lists.srq.srqn).xrc_srq_context_entry.state
         ),
-        "srq": lambda: driver.must(Op.QUERY_SRQ, srqn=users.srq.srqn).srq_context_entry.state,
-    }[users.form]
+        "srq": lambda: driver.must(Op.QUERY_SRQ, srqn=lists.srq.srqn).srq_context_entry.state,
+    }[lists.form]
     good = query()
-    users.srq.post(slot(region, 0))
-    users.srq.link(0, 0xFFFF)
-    users.send(b"data")
+    lists.srq.post(slot(region, 0))
+    lists.srq.link(0, 0xFFFF)
+    lists.send(b"data")
     assert query() != good
 
 
-def test_other_queues_go_on(users, node, region):
+def test_other_queues_go_on(lists, node, region):
     other = Users(node, "rmp")
-    users.srq.post(slot(region, 0))
-    users.srq.link(0, 0xFFFF)
-    users.send(b"data")
+    lists.srq.post(slot(region, 0))
+    lists.srq.link(0, 0xFFFF)
+    lists.send(b"data")
     other.srq.post(slot(region, 1))
     other.send(b"data")
     assert other.received() == [0]

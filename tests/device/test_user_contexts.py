@@ -10,7 +10,6 @@ from layouts.enums import AccessMode, Op, Status
 
 SHARED = 0xFFFF
 PAGE = 4096
-NO_EQN = 0x1F
 
 
 @pytest.fixture
@@ -190,16 +189,6 @@ def test_user_memory_without_its_pages(driver, users, refused):
     page = driver.memory.pages(PAGE)
     refused(Status.BAD_PARAM_ERR, Op.CREATE_UMEM, uid=users[0], **umem_fields(page, rights=0))
     refused(Status.BAD_PARAM_ERR, Op.CREATE_UMEM, uid=users[0], **umem_fields([1 << 52]))
-
-
-def test_user_memory_that_may_only_be_read(driver, users, memory_of, refused):
-    number, _ = memory_of(users[0], rights=1)
-    fields = driver.cq_fields(NO_EQN)["cq_context"] | {"dbr_umem_valid": 1, "dbr_umem_id": number}
-    fields["uar_page"] = driver.must(Op.ALLOC_UAR, uid=users[0]).uar
-    fields["c_eqn_or_apu_element"] = driver.must(
-        Op.CREATE_EQ, uid=SHARED, **driver.eq_fields()
-    ).eq_number
-    refused(Status.BAD_PARAM_ERR, Op.CREATE_CQ, uid=users[0], cq_context=fields | {"dbr_addr": 0})
 
 
 def test_user_memory_of_somebody_else(driver, users, memory_of, refused):

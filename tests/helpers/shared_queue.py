@@ -1,4 +1,4 @@
-"""Shared receive queues as a verbs provider keeps them (hw/srq.c)."""
+"""Shared receive queues as a verbs provider keeps them (hw/srq.c), and UCX its ring."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ _END_OF_LIST = DATA.pack(0, 0x100, 0)
 
 
 class SharedQueue:
-    """A shared receive queue in one of its three forms, with its list of free requests.
+    """A shared receive queue in one of its forms, with its list of free requests.
 
-    ``form`` is rmp, xrc (with a domain and a CQ) or srq, the older one.
+    ``form`` is rmp, xrc (with a domain and a CQ), srq, the older one, or ring: an RMP whose
+    requests are used in order, whatever their links say, and whose indices go on counting.
     """
 
     def __init__(self, node, log_size=6, log_stride=6, xrcd=None, cq=None, form=None):
         self.node, self.log_stride, self.size = node, log_stride, 1 << log_size
         self.posted = 0
         self.form = form or ("rmp" if xrcd is None else "xrc")
-        create = {"rmp": self._rmp, "xrc": self._xrc, "srq": self._srq}[self.form]
-        self.srqn = create(log_size, log_stride, xrcd, cq)
+        forms = {"rmp": self._rmp, "ring": self._rmp, "xrc": self._xrc, "srq": self._srq}
+        self.srqn = forms[self.form](log_size, log_stride, xrcd, cq)
+        self.is_ring = self.form == "ring"
         for index in range(self.size):
-            self._link(index, (index + 1) % self.size)
+            self._link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
         self.head, self.tail = 0, self.size - 1
 
     def _rmp(self, log_size, log_stride, _xrcd, _cq):
-        driver = self.node.driver
-        fields = driver.rmp_fields(self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride)
+        driver, wq_type = self.node.driver, int(self.form == "ring")
+        fields = driver.rmp_fields(
+            self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=wq_type
+        )
         self.pages, self.record = unpack64(fields["extra"]), fields["ctx"]["wq"]["dbr_addr"]
         return driver.must(Op.CREATE_RMP, **fields).rmpn
 
@@ -61,13 +65,20 @@ class SharedQueue:
 
     def post(self, *sges):
         """The first free request; returns its index."""
+        index = self._free_index()
+        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
+        at = self._address(index % self.size) + DS
+        self.node.memory.write(at, body[: (1 << self.log_stride) - DS])
+        self.posted += 1
+        self.count(self.posted)
+        return index
+
+    def _free_index(self):
+        if self.is_ring:
+            return self.posted & 0xFFFF
         index = self.head
         assert index != self.tail, "the queue is full"
         self.head = self._following(index)
-        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
-        self.node.memory.write(self._address(index) + DS, body[: (1 << self.log_stride) - DS])
-        self.posted += 1
-        self.count(self.posted)
         return index
 
     def count(self, posted):
@@ -75,9 +86,10 @@ class SharedQueue:
         self.node.memory.write(self.record, (posted & 0xFFFF).to_bytes(4, "big"))
 
     def free(self, index):
-        """The request has completed: it goes to the list's end."""
-        self._link(self.tail, index)
-        self.tail = index
+        """The request has completed: it goes to the list's end. A ring has no list."""
+        if not self.is_ring:
+            self._link(self.tail, index)
+            self.tail = index
 
     def link(self, index, following):
         """Set a link that the driver would not."""
@@ -85,9 +97,10 @@ class SharedQueue:
 
     def arm(self, mark):
         """Ask for the limit event."""
+        limit = {"bitmask": {"lwm": 1}, "ctx": {"wq": {"lwm": mark}}}
         op, fields = {
-            "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn, "bitmask": {"lwm": 1},
-                                    "ctx": {"wq": {"lwm": mark}}}),
+            "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
+            "ring": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
             "xrc": (Op.ARM_XRC_SRQ, {"xrc_srqn": self.srqn, "lwm": mark}),
             "srq": (Op.ARM_RQ, {"srq_number": self.srqn, "lwm": mark}),
         }[self.form]  # fmt: skip
