@@ -44,19 +44,36 @@ def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
 
 
 def check_srq_limit(hca: Hca, srqn: int) -> None:
-    """Raise the limit event, once for each arming, when fewer requests wait than the mark says."""
+    """Raise the limit event, once for each arming, when fewer requests wait than the mark says.
+
+    A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
+    """
     srq = hca.srqs.get(srqn)
-    if srq is not None and srq.lwm and srq.queue.posted() < srq.lwm:
+    if srq is None or not srq.lwm:
+        return
+    try:
+        is_low = srq.queue.posted() < srq.lwm
+    except DmaError as error:
+        log.warning("%r: its limit cannot be checked: %s", srq, error)
+        _break_srq(hca, srq)
+        return
+    if is_low:
         srq.lwm = 0
         raise_srq_event(hca, srqn, EventType.SRQ_RQ_LIMIT)
+
+
+def _break_srq(hca: Hca, srq: Srq) -> None:
+    """The driver is told once that its shared queue can give no requests."""
+    if not srq.is_in_error:
+        srq.is_in_error = True
+        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
 
 
 def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
     """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
     log.warning("%r: receive queue is broken: %s", qp, why)
-    if srq is not None and not srq.is_in_error:
-        srq.is_in_error = True
-        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+    if srq is not None:
+        _break_srq(hca, srq)
     raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
     to_error(hca, qp)
 

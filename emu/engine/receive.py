@@ -86,9 +86,17 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
     """The SRQ that a message is for, None for the queue pair's own queue. Raises Nak (XRC)."""
     if qp.st is not QpType.XRC:
         return qp.srq
+    srq = named_queue(hca, qp, message)
+    if srq is None:
+        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
+    return srq
+
+
+def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    """The SRQ that an XRC message names; None when its queue pair's domain has none such."""
     srq = hca.srqs.get(message.srqn)
     if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
-        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
+        return None
     return srq
 
 

@@ -21,6 +21,7 @@ from emu.engine.receive import (
     complete,
     give_up,
     invalidate,
+    named_queue,
     scatter_to,
     take,
 )
@@ -30,6 +31,7 @@ from emu.engine.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, AccessEr
 from emu.engine.rq import Arrival
 from emu.engine.views import Views, copy
 from emu.objects import Qp
+from layouts.enums import QpType
 
 if TYPE_CHECKING:
     from emu.hca import Hca
@@ -131,7 +133,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     Its requester may have what it wanted and have taken the key away since. Raises Held when a page
     is absent; when the driver gives up on it, the answer is Dropped.
     """
-    if not qp.rre:
+    if not qp.rre or (qp.st is QpType.XRC and named_queue(hca, qp, message) is None):
         return None
     try:
         pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from emu.engine.datagram import Datagram, read_av
 from emu.engine.memory import access
 from emu.engine.message import Message, MsgOp
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE
+from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, Refusal
 from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, length_of
@@ -78,9 +78,17 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
 
 
 def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
-    """``length`` bytes of what the data segments from byte ``at`` on name, from ``offset`` on."""
+    """``length`` bytes of what the data segments from byte ``at`` on name, from ``offset`` on.
+
+    Raises AccessError also when the segments are shorter than they were: a key's signatures, which
+    count on the wire, may have been turned off since the request was parsed.
+    """
     views: list[memoryview] = []
+    end = wqe.ds * DS
+    lkey = address = 0
     while length:
+        if at >= end:
+            raise AccessError(Refusal.BOUNDS, lkey, address, length)
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         is_inline = byte_count & INLINE
         room = byte_count & INLINE_LENGTH if is_inline else byte_count or SEGMENT_2GIB

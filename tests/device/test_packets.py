@@ -152,6 +152,21 @@ def test_invalidation_comes_with_the_last_packet(channel, source, target):
     assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
 
 
+def test_duplicate_read_that_names_no_shared_queue(nodes, wire):
+    """A duplicate has no consequences, whatever is wrong with it."""
+    channel = Channel(XRC, *nodes)
+    source, target = channel.left.region(SIZE), channel.right.region(SIZE)
+    tap = Tap(wire)
+    channel.read((target.key, target.va), source.sge(0, 8))
+    channel.settle()
+    (read,) = [frame for frame in tap.seen if parse(memoryview(frame)).op.kind is Kind.READ]
+    at = read.index(channel.srqn.to_bytes(4, "big"), bth.lrh.size + bth.bth.size)
+    wire.arrive(read[:at] + bytes(4) + read[at + 4 :])
+    channel.settle()
+    assert channel.receiver.state == QpState.RTS
+    assert len(tap.packets(Kind.READ_RESPONSE)) == 1
+
+
 @pytest.mark.parametrize("service", [RC, UC, XRC])
 def test_scattered_over_pieces_that_are_no_packets(nodes, service):
     """Segments and packets end in different places on both sides."""

@@ -517,3 +517,26 @@ def test_signatures_are_turned_off_again(ends, sides, key, store, far):
     run(ends)
     good(left)
     assert far.read(0, 520) == store.read(0, 520)
+
+
+def test_signatures_turned_off_under_a_message(packet_pair, packet_wire):
+    """The wire's signatures were in its length: the packets that are left find no data."""
+    ends = packet_pair
+    sides = [end.queue_pair() for end in ends]
+    connect(*sides, mtu=1)
+    left, right = sides
+    updater = ends[0].queue_pair()
+    updater.init().to_rtr(ends[0].lid, updater.qpn).to_rts()
+    store, far = ends[0].region(2 * len(DATA)), ends[1].region(2 * len(DATA))
+    key = SignatureKey(ends[0]).configure(left, [store.sge(0, len(DATA))], wire=Dif(), check=0)
+    right.post_recv(far.sge())
+    packet_wire.room = 1
+    # Three segments fill the request's 64 bytes to the end.
+    left.send(store.sge(0, 1), store.sge(0, 1), (len(DATA), key.key, 0))
+    ends[0].hca.run()
+    assert packet_wire.sent == 1
+    umr(updater, key.key, flags=0, mask=BSF_EN, bsf_en=0)
+    run(ends)
+    assert failure(left) == CqeSyndrome.LOCAL_PROT_ERR
+    assert left.state == QpState.ERR
+    good(updater)

@@ -312,3 +312,38 @@ def test_older_form_serves_xrc_too(node, region):
     channel.send(b"data")
     node.settle()
     assert channel.received()[0].srqn == old.srqn
+
+
+@pytest.mark.parametrize("service", [RC, UD])
+def test_doorbell_record_gone_when_the_limit_is_checked(packet_pair, packet_wire, service):
+    """A request was taken without a look at the record, having been given back by a queue pair.
+
+    The message is filled in; the queue is broken from then on, and says so once.
+    """
+    left, right = packet_pair
+    srq, rcq = right.shared_queue(), right.completion_queue()
+    sender, receiver = left.queue_pair(), QueuePair(right, srq=srq, rcq=rcq)
+    connect(sender, receiver, mtu=1)
+    source, target = left.region(4096), right.region(4096)
+    srq.post(target.sge())
+    packet_wire.room = 1
+    sender.send(source.sge(0, 1000))
+    left.hca.run()
+    packet_wire.deliver()
+    receiver.to_reset()
+    sender.to_reset()
+    packet_wire.frames.clear()
+    srq.arm(2)
+    if service is RC:
+        connect(sender, receiver, mtu=1)
+        sender.send(source.sge(0, 8))
+    else:
+        channel = Channel(UD, left, right)
+        channel.receiver = right.queue_pair(UD, srq=srq, rcq=rcq)
+        channel.receiver.init(q_key=0x1234, mtu=5, log_msg_max=12).to_rtr(mtu=0, log_msg_max=0)
+        channel.send(source.sge(0, 8))
+    right.memory.revoke(srq.record)
+    packet_wire.settle()
+    (received,) = rcq.drain()
+    assert (received.opcode, received.srqn) == (CqeOpcode.RESP_SEND, srq.srqn)
+    assert right.events() == [(EventType.SRQ_CATAS_ERROR, srq.srqn)]
