@@ -16,12 +16,12 @@ from emu.guest import image
 from emu.guest.driver import driver_binaries
 from emu.guest.recipe import SUITES
 from emu.user_error import UserError
-from layouts import binaries
-from layouts.btf import BtfError
-from layouts.check import check as compare
-from layouts.kernel_differences import KNOWN
+from layouts.btf import binaries
+from layouts.btf.check import check as compare
+from layouts.btf.kernel_differences import KNOWN
+from layouts.btf.reader import BtfError
+from layouts.btf.report import Difference, Report
 from layouts.registry import structures
-from layouts.report import Difference, Report
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -59,7 +59,7 @@ def check(
     """Compare every declared structure with the type information (BTF) of the driver.
 
     Reports each field that differs in name, offset or width; the status is 1 when there is one
-    that layouts/kernel_differences.py does not explain, or an explanation that nothing needs.
+    that layouts/btf/kernel_differences.py does not explain, or an explanation that nothing needs.
     """
     if bool(suites) == bool(modules) or bool(modules) != (kernel is not None):
         raise click.UsageError("give either --kernel SUITE, or --module and --vmlinux together")

@@ -7,11 +7,11 @@ import pytest
 from emu.guest import image
 from emu.guest.driver import driver_binaries
 from emu.guest.recipe import SUITES
-from layouts import binaries
-from layouts.check import check
-from layouts.kernel_differences import KNOWN
+from layouts.btf import binaries
+from layouts.btf.check import check
+from layouts.btf.kernel_differences import KNOWN
+from layouts.btf.report import What
 from layouts.registry import structures
-from layouts.report import What
 
 # The image may have to be built first.
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(900)]

@@ -2,7 +2,7 @@
 
 from struct import pack
 
-from layouts.btf import Kind
+from layouts.btf.reader import Kind
 
 
 class Blob:

@@ -9,8 +9,8 @@ from helpers.btf_blob import Blob
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layouts import btf as btf_module
-from layouts.btf import Btf, BtfError, Kind, Member
+from layouts.btf import reader as btf_module
+from layouts.btf.reader import Btf, BtfError, Kind, Member
 
 
 def everything(order="<"):

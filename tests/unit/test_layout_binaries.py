@@ -12,8 +12,8 @@ import zstandard
 from helpers import kernel_files
 from helpers.btf_blob import Blob
 
-from layouts import binaries
-from layouts.binaries import BinaryError
+from layouts.btf import binaries
+from layouts.btf.binaries import BinaryError
 
 RELEASE = "6.12.1-test"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from helpers.btf_blob import Blob
 
-from layouts.btf import Btf
-from layouts.check import check
-from layouts.kernel_differences import KNOWN
+from layouts.btf.check import check
+from layouts.btf.kernel_differences import KNOWN
+from layouts.btf.reader import Btf
+from layouts.btf.report import Difference, Known, What
 from layouts.prm import Prm, array, bits, octets, rsvd, tail
 from layouts.registry import collect, structures
-from layouts.report import Difference, Known, What
 
 RELEASE = "6.12.1-test"
 

@@ -10,8 +10,8 @@ from helpers.btf_blob import Blob
 from emu.cli import main
 from emu.commands import layouts as command
 from emu.guest.errors import LabError
+from layouts.btf.report import Known, What
 from layouts.prm import Prm, bits, rsvd
-from layouts.report import Known, What
 
 THING = Prm("thing", "a" / bits(8), rsvd(8))
 

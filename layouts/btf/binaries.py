@@ -22,7 +22,7 @@ from construct import ConstructError
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from layouts.btf import Btf, BtfError
+from layouts.btf.reader import Btf, BtfError
 
 _MAX_SIZE = 1 << 29
 """Bytes that we unpack at most: several times a distribution's vmlinux."""

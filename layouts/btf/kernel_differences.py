@@ -6,7 +6,7 @@ an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's whe
 
 from __future__ import annotations
 
-from layouts.report import Known, What
+from layouts.btf.report import Known, What
 
 
 def _names(names: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ that. Structures that the driver declares in plain C (``Prm.c_name``) are compar
 Every named field of ours must stand in theirs with the same name, offset and width, and both
 must have the same size. Three things are compared as a whole, by offset and width only: a union of
 theirs, anything that we take as octets, and a word of theirs that we split into finer fields. What
-we leave reserved may have a name there; :attr:`layouts.report.Report.unmodelled` lists it.
+we leave reserved may have a name there; :attr:`layouts.btf.report.Report.unmodelled` lists it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import construct as c
 
-from layouts.btf import Btf, Kind
+from layouts.btf.reader import Btf, Kind
+from layouts.btf.report import Difference, Known, Report, What
 from layouts.prm import Field, Prm
-from layouts.report import Difference, Known, Report, What
 
 _RESERVED = re.compile(r"reserved|rsvd")
 
@@ -57,7 +57,7 @@ def check(
     """Compare all of ``ours`` with the types of the kernel ``release``.
 
     A structure is taken from the first of ``btfs`` that has it. Raises
-    :class:`layouts.btf.BtfError` when the types make no sense.
+    :class:`layouts.btf.reader.BtfError` when the types make no sense.
     """
     report = Report(release, len(ours))
     excuses = {
