@@ -16,10 +16,10 @@ from emu import mailbox
 from emu.errors import CmdError
 from emu.mailbox import DeliveryError
 from emu.ports import DmaError
-from emu.registry import Command, op_name
+from emu.registry import Command
 from emu.resources import DRIVER_UID, SHARED_UID
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
-from layouts.enums import Delivery, EventType, Op, Status
+from layouts.enums import Delivery, EventType, Op, Status, op_name
 from layouts.eqe import eqe_cmd
 
 if TYPE_CHECKING:

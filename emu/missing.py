@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from emu.registry import op_name
-from layouts.enums import CapType, RegId
+from layouts.enums import CapType, RegId, op_name
 
 
 @dataclass(slots=True)

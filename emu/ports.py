@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from emu.engine.datagram import Datagram, Origin
     from emu.hca import Hca
+    from emu.ibport.datagram import Datagram, Origin
 
 Buffer = bytes | bytearray | memoryview
 

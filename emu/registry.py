@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from layouts.enums import Op
+from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
@@ -66,14 +66,6 @@ class Command:
     def name(self) -> str:
         """The PRM's name of the command."""
         return op_name(self.op)
-
-
-def op_name(opcode: int) -> str:
-    """The PRM's name of an opcode, or its number for one that the PRM does not have."""
-    try:
-        return Op(opcode).name.lstrip("_")
-    except ValueError:
-        return f"opcode {opcode:#x}"
 
 
 COMMANDS: dict[int, Command] = {}

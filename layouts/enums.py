@@ -214,6 +214,14 @@ class Op(IntEnum):
     QUERY_VUID = 0xB22
 
 
+def op_name(opcode: int) -> str:
+    """The PRM's name of an opcode, or its number for one that the PRM does not have."""
+    try:
+        return Op(opcode).name.lstrip("_")
+    except ValueError:
+        return f"opcode {opcode:#x}"
+
+
 class Status(IntEnum):
     """Command statuses (MLX5_CMD_STAT_*_ERR, without the ending)."""
 

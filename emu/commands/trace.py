@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emu.registry import op_name
 from emu.trace.event import Event, Point
 from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError, kind_of
 from emu.trace.text import TextForm
 from emu.user_error import UserError
-from layouts.enums import Delivery, Op, Status
+from layouts.enums import Delivery, Op, Status, op_name
 
 _STATUSES = (REFUSED, *(status.name for status in Status), *(status.name for status in Delivery))
 _STYLES: Mapping[str, str] = {

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine import datagram as ud
-from emu.engine.datagram import Datagram, Origin
 from emu.ibport import pma
+from emu.ibport.datagram import GSI_QKEY, Datagram, Origin, answer_to, may_manage
 from emu.objects import Qp
 from layouts.enums import QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
@@ -69,7 +69,7 @@ def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     """Let the performance management agent answer; False when the datagram is not for it."""
-    if packet.length != MAD_BYTES or not ud.may_manage(hca, origin):
+    if packet.length != MAD_BYTES or not may_manage(hca.port, origin):
         return False
     mad = b"".join(packet.data)
     if pma_mad.view(mad).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
@@ -77,7 +77,7 @@ def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     answer = pma.answer(hca.port, mad)
     if answer is None:
         return False
-    to = ud.answer_to(packet.to, origin)
-    source = Origin(hca.port.lid, QP1, origin.pkey, ud.GSI_QKEY, hca.port.gid(0))
+    to = answer_to(packet.to, origin)
+    source = Origin(hca.port.lid, QP1, origin.pkey, GSI_QKEY, hca.port.gid(0))
     send(hca, Datagram(to, [memoryview(answer)], MAD_BYTES, None, False), source)
     return True

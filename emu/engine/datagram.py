@@ -8,7 +8,7 @@ queue pairs QP0 and QP1 send and receive the same way under their well-known num
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
@@ -21,6 +21,16 @@ from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import Arrival, ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, copy
+from emu.ibport import partitions
+from emu.ibport.datagram import (
+    GRH_BYTES,
+    GSI_QKEY,
+    PRIVILEGED_QKEY,
+    Datagram,
+    Destination,
+    Origin,
+    grh_of,
+)
 from emu.objects import Qp
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
@@ -34,70 +44,12 @@ log = logging.getLogger(__name__)
 AV_EXTENDED = 1 << 31
 AV_GRH = 1 << 30
 AV_BASE_BYTES = DS
-GRH_BYTES = 40
-_LRH_BYTES = 8
-MULTICAST_LID = 0xC000
-PERMISSIVE_LID = 0xFFFF
-GSI_QKEY = 0x8001_0000
-PRIVILEGED_QKEY = 1 << 31
-PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 """The numbers that the wire knows the special queue pairs by."""
 
 _AV = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """An address vector, decoded."""
-
-    qpn: int
-    qkey: int
-    lid: int
-    sl: int
-    path_bits: int
-    gid: bytes | None = None
-    """Set when the packet carries a GRH."""
-    sgid_index: int = 0
-    tclass: int = 0
-    flow_label: int = 0
-    hop_limit: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Datagram:
-    """One packet on its way."""
-
-    to: Destination
-    data: Views
-    length: int
-    immediate: int | None
-    solicited: bool
-
-    @property
-    def octets(self) -> int:
-        """Bytes on the wire from local route header to invariant CRC (IBTA 5.2, 7.8.3)."""
-        headers = _LRH_BYTES + _TRANSPORT_HEADERS + (4 if self.immediate is not None else 0)
-        grh = GRH_BYTES if self.to.gid is not None else 0
-        return headers + grh + (self.length + 3 & ~3)
-
-    @property
-    def is_multicast(self) -> bool:
-        """Whether it goes to a group."""
-        return MULTICAST_LID <= self.to.lid < PERMISSIVE_LID
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a datagram comes from, as its headers say."""
-
-    lid: int
-    qpn: int
-    pkey: int
-    qkey: int
-    gid: bytes
 
 
 def read_av(wqe: Wqe) -> tuple[Destination, int]:
@@ -137,46 +89,6 @@ def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
     return Origin(hca.port.lid, qpn, pkey, qkey, hca.port.gid(to.sgid_index))
 
 
-def answer_to(to: Destination, origin: Origin) -> Destination:
-    """Where the answer to a management datagram goes: back the way it came (IBTA 13.5.4)."""
-    return Destination(
-        qpn=origin.qpn,
-        qkey=GSI_QKEY,
-        lid=origin.lid,
-        sl=to.sl,
-        path_bits=0,
-        gid=origin.gid if to.gid is not None else None,
-        tclass=to.tclass,
-        flow_label=to.flow_label,
-        hop_limit=to.hop_limit,
-    )
-
-
-def may_manage(hca: Hca, origin: Origin) -> bool:
-    """Whether QP1 takes a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
-    pkeys = hca.port.pkeys
-    return origin.qkey == GSI_QKEY and any(_pkeys_match(mine, origin.pkey) for mine in pkeys)
-
-
-def grh_of(datagram: Datagram, origin: Origin) -> bytes:
-    """The 40 bytes in front of the payload: the global route header (IBTA 8.3)."""
-    to = datagram.to
-    first = 6 << 28 | to.tclass << 20 | to.flow_label
-    payload = datagram.length + _TRANSPORT_HEADERS
-    return (
-        first.to_bytes(4, "big")
-        + payload.to_bytes(2, "big")
-        + bytes((_NEXT_HEADER_IBA, to.hop_limit))
-        + origin.gid
-        + (to.gid or bytes(16))
-    )
-
-
-_NEXT_HEADER_IBA = 0x1B
-_TRANSPORT_HEADERS = 12 + 8 + 4
-"""BTH, DETH and the invariant CRC count into a GRH's payload length."""
-
-
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     """Take a datagram into the queue pair's next receive request; False when it is dropped."""
     if (
@@ -205,16 +117,11 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
-    if not _pkeys_match(hca.port.pkey(qp.pkey_index), origin.pkey):
+    if not partitions.match(hca.port.pkey(qp.pkey_index), origin.pkey):
         return False
     if qp.st is QpType.UD:
         return qp.q_key == origin.qkey
     return qp.st is QpType.QP0 or origin.qkey == GSI_QKEY
-
-
-def _pkeys_match(mine: int, theirs: int) -> bool:
-    """One partition, and one of the two a full member of it (IBTA 10.9.3)."""
-    return not (mine ^ theirs) & PKEY_NUMBER and bool((mine | theirs) & PKEY_FULL_MEMBER)
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from emu.engine import arrivals, page_faults, qp_life, responder, send_work
 from emu.engine import datagram as ud
-from emu.engine.datagram import Datagram
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
 from emu.engine.packets.link import link_of
@@ -24,6 +23,7 @@ from emu.engine.rights import PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.ibport.datagram import Datagram
 from emu.objects import Qp
 from emu.ports import DmaError
 from layouts import bth

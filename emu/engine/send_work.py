@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.datagram import Datagram
 from emu.engine.message import Message, NakCode
 from emu.engine.rights import AccessError, PageFault
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.umr import BindError
 from emu.engine.wqe_ops import WQE_OPS
+from emu.ibport.datagram import Datagram
 from emu.objects import Qp
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpType
 

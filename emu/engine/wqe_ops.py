@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine.datagram import Datagram, read_av
+from emu.engine.datagram import read_av
 from emu.engine.memory import access
 from emu.engine.message import Message, MsgOp
 from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, Refusal
 from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, length_of
+from emu.ibport.datagram import Datagram
 from emu.objects import Qp
 from layouts.enums import Opcode, QpType
 from layouts.wqe import ATOMIC, DATA, DS, INLINE, INLINE_LENGTH, MASKED_ATOMIC, RADDR, XRC

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from emu.engine import datagram as ud
 from emu.engine.arrivals import QP1, arrive
-from emu.engine.datagram import Datagram, Origin
 from emu.fabric.packet_queue import PacketQueue
 from emu.fabric.sa import SubnetAdministrator
+from emu.ibport import datagram as ud
+from emu.ibport.datagram import Datagram, Origin
 from emu.ibport.endport import EndPort, end_port
 from emu.ibport.port import SM_LID
 from emu.ports import Clock

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.engine.datagram import Datagram, Origin
 from emu.engine.packets import intake
 from emu.engine.packets.datagrams import datagram_of, frame_of
 from emu.engine.packets.packet import BadPacketError, Packet, parse
@@ -24,6 +23,7 @@ from emu.fabric.member import Membership
 from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
 from emu.fabric.seat import Seat
+from emu.ibport.datagram import Datagram, Origin
 from emu.ibport.endport import EndPort, end_port
 from emu.ibport.port import SM_LID
 from emu.ports import Clock

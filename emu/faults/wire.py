@@ -22,9 +22,9 @@ from layouts import bth
 from layouts.bth import RESPONSES, Kind, Service
 
 if TYPE_CHECKING:
-    from emu.engine.datagram import Datagram, Origin
     from emu.faults.injector import Injector
     from emu.hca import Hca
+    from emu.ibport.datagram import Datagram, Origin
 
 _DEFAULT_RNR_TIMER = 12
 _PSN_AT = 9

@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.errors import CmdError
-from emu.registry import op_name
 from emu.trace import decode, mmio, work
 from emu.trace.event import Event, Point
 from emu.trace.text import TextForm
-from layouts.enums import EventType, PageFaultSubtype, PortChange, Status
+from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
 
 if TYPE_CHECKING:
     from emu.cmdif import Request

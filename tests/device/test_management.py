@@ -3,7 +3,7 @@
 import pytest
 from helpers.gsi import Gsi
 
-from emu.engine.datagram import GSI_QKEY
+from emu.ibport.datagram import GSI_QKEY
 from emu.ibport.port import SM_LID
 from layouts import sa
 from layouts.enums import EventType, Op, PhysState, PortChange, PortState, QpState, QpType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.engine.datagram import GSI_QKEY
+from emu.ibport.datagram import GSI_QKEY
 from emu.ibport.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType

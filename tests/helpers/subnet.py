@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.engine.datagram import GSI_QKEY, Destination, Origin
 from emu.fabric.sa import SubnetAdministrator
+from emu.ibport.datagram import GSI_QKEY, Destination, Origin
 from emu.ibport.endport import EndPort
 from emu.ibport.port import DEFAULT_PKEY, SM_LID
 from helpers.world import HandClock

@@ -3,9 +3,9 @@
 import pytest
 from helpers.subnet import GUID, Subnet, end_port
 
-from emu.engine.datagram import GSI_QKEY
 from emu.fabric.sa import paths
 from emu.fabric.sa.administrator import SM_GUID
+from emu.ibport.datagram import GSI_QKEY
 from emu.ibport.port import SM_LID
 from layouts.enums import CapMask1
 from layouts.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.engine.datagram import Datagram, Destination, Origin
 from emu.engine.packets.packet import OPS, GlobalHeader, Packet, Route, build
+from emu.ibport.datagram import Datagram, Destination, Origin
 from layouts import bth
 from layouts.bth import Kind, Service
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from emu.engine.packets.link import link_of
 from emu.engine.packets.packet import SERVICES, Packet
 from emu.engine.qp_state import RECEIVING
+from emu.ibport import partitions
 from layouts.bth import RESPONSES, Service
 from layouts.enums import QpState
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from emu.objects import Qp
 
 log = logging.getLogger(__name__)
-
-PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
@@ -60,7 +59,6 @@ def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
         return f"in state {qp.state.name}"
     if packet.slid != qp.rlid:
         return f"from LID {packet.slid:#x}, which is not its peer's"
-    mine = hca.port.pkey(qp.pkey_index)
-    if (mine ^ packet.pkey) & PKEY_NUMBER or not (mine | packet.pkey) & PKEY_FULL_MEMBER:
+    if not partitions.match(hca.port.pkey(qp.pkey_index), packet.pkey):
         return f"P_Key {packet.pkey:#x}"
     return ""

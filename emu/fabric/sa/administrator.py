@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from emu.engine.datagram import (
-    GSI_QKEY,
-    Datagram,
-    Destination,
-    Origin,
-    answer_to,
-)
 from emu.fabric.sa.envelope import answer_head, envelope_fault
 from emu.fabric.sa.events import Subscriptions
 from emu.fabric.sa.multicast import MulticastGroups
@@ -28,6 +21,13 @@ from emu.fabric.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
 from emu.fabric.sa.records import class_port_infos, node_records, portinfo_records
 from emu.fabric.sa.rmpp import Key, RmppSender, abort
 from emu.fabric.sa.services import Services
+from emu.ibport.datagram import (
+    GSI_QKEY,
+    Datagram,
+    Destination,
+    Origin,
+    answer_to,
+)
 from emu.ibport.endport import EndPort
 from emu.ibport.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
 from emu.ports import Clock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.engine.datagram import GSI_QKEY, PKEY_NUMBER, Origin
+from emu.ibport.datagram import GSI_QKEY, Origin
+from emu.ibport.partitions import is_same_partition
 from emu.ibport.port import DEFAULT_PKEY
 from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.sa import SaStatus, sa_mad
@@ -16,7 +17,7 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
         return f"{len(data)} bytes are no MAD"
     if origin.qkey != GSI_QKEY:
         return f"Q_Key {origin.qkey:#x}"
-    if (origin.pkey ^ DEFAULT_PKEY) & PKEY_NUMBER:
+    if not is_same_partition(origin.pkey, DEFAULT_PKEY):
         return f"P_Key {origin.pkey:#x}"
     return ""
 

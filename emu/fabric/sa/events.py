@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from emu.engine.datagram import Destination
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport.datagram import Destination
 from emu.ibport.port import SM_LID
 from emu.ports import Clock
 from layouts.mads import BASE_VERSION, Method, MgmtClass

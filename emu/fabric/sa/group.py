@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER
 from emu.fabric.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport import partitions
 from emu.ibport.endport import EndPort
 from layouts.sa import SaStatus, Selector, mcmember_rec
 
@@ -61,10 +61,7 @@ class Group:
 
     def is_open_to(self, port: EndPort) -> bool:
         """Whether a port is in the group's partition, one of the two a full member."""
-        return any(
-            not (pkey ^ self.pkey) & PKEY_NUMBER and (pkey | self.pkey) & PKEY_FULL_MEMBER
-            for pkey in port.pkeys
-        )
+        return any(partitions.match(pkey, self.pkey) for pkey in port.pkeys)
 
 
 def ipoib_broadcast(pkey: int) -> bytes:

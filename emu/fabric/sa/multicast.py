@@ -12,11 +12,12 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from emu.engine.datagram import MULTICAST_LID, PKEY_FULL_MEMBER, PKEY_NUMBER
 from emu.fabric.sa.group import LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport.datagram import MULTICAST_LID
 from emu.ibport.endport import EndPort, mtu_code
+from emu.ibport.partitions import PKEY_FULL_MEMBER, is_same_partition
 from layouts.sa import JoinState, SaStatus, SmTrap
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
     for name in _MUST_MATCH:
         if query.has(name) and getattr(wanted, name) != getattr(record, name):
             raise SaError(SaStatus.REQ_INVALID, f"group has another {name}")
-    if query.has("pkey") and (wanted.pkey ^ group.pkey) & PKEY_NUMBER:
+    if query.has("pkey") and not is_same_partition(wanted.pkey, group.pkey):
         raise SaError(SaStatus.REQ_INVALID, "group is in another partition")
     if not group.fits(query):
         raise SaError(SaStatus.REQ_INVALID, "group has another MTU, rate or life time")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from emu.engine.datagram import PKEY_NUMBER
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError, shared_pkeys
 from emu.ibport.endport import EndPort
+from emu.ibport.partitions import is_same_partition
 from layouts.sa import SaStatus, Selector, path_rec
 
 MAX_PAIRS = 4096
@@ -71,6 +71,6 @@ def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:
 def _pkey(query: Query, source: EndPort, destination: EndPort) -> int | None:
     """The first P_Key that both ends can use, and that is the wanted one."""
     for pkey in shared_pkeys(source, destination):
-        if not query.has("pkey") or not (pkey ^ query.wanted.pkey) & PKEY_NUMBER:
+        if not query.has("pkey") or is_same_partition(pkey, query.wanted.pkey):
             return pkey
     return None

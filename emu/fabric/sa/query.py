@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emu.engine.datagram import PKEY_FULL_MEMBER, PKEY_NUMBER, Destination
+from emu.ibport import partitions
+from emu.ibport.datagram import Destination
 from emu.ibport.endport import EndPort
 from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
@@ -81,7 +82,7 @@ def shared_pkeys(one: EndPort, other: EndPort) -> Iterator[int]:
     """P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
     for pkey in one.pkeys:
         for theirs in other.pkeys:
-            if not (pkey ^ theirs) & PKEY_NUMBER and (pkey | theirs) & PKEY_FULL_MEMBER:
+            if partitions.match(pkey, theirs):
                 yield pkey
                 break
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from emu.engine.datagram import PKEY_NUMBER
 from emu.fabric.sa.query import Query, SaError
+from emu.ibport.partitions import is_same_partition
 from emu.ports import Clock
 from layouts.sa import SaStatus, service_rec
 
@@ -107,6 +107,4 @@ def _key(record: Any) -> _Key:
 
 def _has_pkey(query: Query, pkey: int) -> bool:
     """Whether the requester is in the service's partition."""
-    return query.is_trusted or any(
-        not (mine ^ pkey) & PKEY_NUMBER for mine in query.requester.pkeys
-    )
+    return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

@@ -1,0 +1,19 @@
+"""Partition keys: who may talk to whom on a subnet (IBTA volume 1, 10.9.1 to 10.9.3).
+
+A P_Key is 15 bits of partition number and one bit of membership. Two ports may talk within a
+partition unless both are limited members of it.
+"""
+
+from __future__ import annotations
+
+PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
+
+
+def is_same_partition(one: int, other: int) -> bool:
+    """Whether two P_Keys name the same partition, whatever the membership."""
+    return not (one ^ other) & PKEY_NUMBER
+
+
+def match(one: int, other: int) -> bool:
+    """Whether holders of these P_Keys may talk: same partition, one of them a full member."""
+    return not (one ^ other) & PKEY_NUMBER and bool((one | other) & PKEY_FULL_MEMBER)
