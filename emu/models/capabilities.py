@@ -106,7 +106,9 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Not built.
         "roce": 0,
         "dct": 0,
-        "hca_cap_2": 0,
+        # There is a second group of general capabilities, and nothing of it is built: libraries
+        # read it without asking whether it is there (UCX: uct_ib_mlx5_devx_query_cap_2).
+        "hca_cap_2": 1,
     }
 )
 """General capabilities of an InfiniBand function, before a model's own limits."""

@@ -308,6 +308,24 @@ def test_group_of_which_the_device_has_nothing(enabled, function, group, mode):
     assert group in function.missing.cap_groups
 
 
+@pytest.mark.parametrize("mode", CapMode)
+def test_second_group_of_general_capabilities(driver, function, mode):
+    """It is there, and nothing of it is built."""
+    assert general(driver).hca_cap_2
+    answer = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.GENERAL_2 << 1 | mode)
+    assert not any(answer.capability)
+    assert not function.missing.cap_groups
+
+
+def test_processes_ask_for_it_and_for_a_lag(driver):
+    """What UCX reads when it opens a device: no LAG, no choice of a port."""
+    uid = driver.must(Op.CREATE_UCTX).uid
+    page = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.GENERAL_2 << 1 | 1, _uid=uid).capability
+    assert not any(page)
+    lag = driver.must(Op.QUERY_LAG, _uid=uid).ctx
+    assert (lag.lag_state, lag.port_select_mode) == (0, 0)
+
+
 @pytest.mark.parametrize("limits", [{"atomic": 0, "pg": 0, "hca_cap_2": 0}])
 @pytest.mark.parametrize("group", [CapType.ATOMIC, CapType.ODP, CapType.GENERAL_2])
 def test_group_behind_a_closed_gate(enabled, group):

@@ -1,0 +1,22 @@
+"""Link aggregation: only the question whether there is one.
+
+Names and widths: mlx5_ifc.h of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
+from layouts.prm import Prm, bits, rsvd
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+lagc = Prm(
+    "lagc",
+    "fdb_selection_mode" / bits(1), rsvd(20), "port_select_mode" / bits(3), rsvd(5),
+    "lag_state" / bits(3), rsvd(12), "active_port" / bits(4), rsvd(4),
+    "tx_remap_affinity_2" / bits(4), rsvd(4), "tx_remap_affinity_1" / bits(4),
+)
+
+query_lag_in = Prm("query_lag_in", *CMD_IN_NO_UID, rsvd(64))
+query_lag_out = Prm("query_lag_out", *CMD_OUT, "ctx" / lagc)
