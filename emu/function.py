@@ -17,7 +17,7 @@ from emu.registry import Command
 if TYPE_CHECKING:
     from emu.faults.injector import Injector
     from emu.models import Model
-    from emu.trace import Tracer
+    from emu.tracer import Tracer
 
 log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from layouts.eqe import eqe_port_state
 if TYPE_CHECKING:
     from emu.faults.injector import Injector
     from emu.models import Model
-    from emu.trace import Tracer
+    from emu.tracer import Tracer
 
 log = logging.getLogger(__name__)
 

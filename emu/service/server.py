@@ -23,7 +23,7 @@ from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
-from emu.trace import Tracer
+from emu.tracer import Tracer
 from emu.transport.kinds import DEFAULT_KIND, make_transport
 from emu.transport.loop import Loop
 from firmware_cmds import TABLE

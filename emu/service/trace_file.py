@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from emu.ports import Clock
-from emu.trace import Tracer
 from emu.trace.event import Event
 from emu.trace.recorder import LineSink, Recorder
 from emu.trace.text import TextForm
+from emu.tracer import Tracer
 
 FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
     "json": lambda: Event.to_json,

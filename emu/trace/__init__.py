@@ -1,69 +1,10 @@
-"""What the device tells about itself while it runs.
+"""The device's trace: its trace points, decoded, as lines of JSON or text.
 
-The core calls the trace points of :class:`Tracer`, always as ``if tracer: tracer.point(...)``.
+The core calls the trace points of :class:`emu.tracer.Tracer`.
 :class:`emu.trace.recorder.Recorder` turns each call into one :class:`emu.trace.event.Event`, which
 goes as a JSON line or a line of text to wherever the recorder's sink leads. Nothing here does I/O.
 
-A new trace point takes a name in :class:`emu.trace.event.Point`, a method here and its twin in
-``Recorder``, which decodes by declared structures (:mod:`emu.trace.decode`) into a dict. Both forms
-follow from the dict; :mod:`emu.trace.text` may put it into nicer words.
+A new trace point takes a name in :class:`emu.trace.event.Point`, a method of ``Tracer`` and its
+twin in ``Recorder``, which decodes by declared structures (:mod:`emu.trace.decode`) into a dict.
+Both forms follow from the dict; :mod:`emu.trace.text` may put it into nicer words.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from emu.cmdif import Request
-    from emu.engine.odp import Fault
-    from emu.engine.sq import Wqe
-    from emu.errors import CmdError
-    from emu.hca import Hca
-    from emu.mailbox import DeliveryError
-    from emu.objects import Qp
-    from emu.ports import Buffer
-    from emu.registry import Command
-    from layouts.enums import EventType
-
-
-class Tracer(Protocol):
-    """Where the device's trace points go. A device without one pays an attribute test for each."""
-
-    def power_on(self, model: str) -> None:
-        """A function of this model is in its power-on state: made, or reset."""
-
-    def mmio(self, kind: str, offset: int, data: Buffer) -> None:
-        """A BAR 0 access; ``kind`` is read or write."""
-
-    def command(
-        self, hca: Hca, request: Request, command: Command | None
-    ) -> Callable[[CmdError | None], None]:
-        """A command begins; ``command`` is None for an opcode that nobody answers.
-
-        What is returned is to be called when the command has run, with its refusal if there is one.
-        """
-
-    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
-        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
-
-    def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
-        """An event queue entry was written."""
-
-    def irq(self, vector: int, eqn: int) -> None:
-        """An interrupt was raised for an event queue."""
-
-    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
-        """A work request is about to be carried out, or is tried again."""
-
-    def summary(self) -> Iterator[str]:
-        """Lines for the end of a run: what there was of each kind."""
-
-    def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """A completion queue entry was written: its first 63 bytes, and the last."""
-
-    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
-        """A page fault is over, ``took_ns`` after it was raised.
-
-        ``outcome`` is resumed, error (the driver gave up) or cancelled (the queue pair stopped).
-        """

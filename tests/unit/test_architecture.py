@@ -16,6 +16,8 @@ EDGE = tuple(
         "pytest_plugin", "__main__",
     )
 )  # fmt: skip
+LOOKERS_ON = ("emu.faults", "emu.trace")
+"""The core knows who looks on by protocols of its own: emu.tracer."""
 OPERATING_SYSTEM = (
     "asyncio", "concurrent", "ctypes", "fcntl", "mmap", "multiprocessing", "os", "select",
     "selectors", "signal", "socket", "subprocess", "tempfile", "threading", "time",
@@ -34,7 +36,11 @@ def forbidden(module):
     if within(module, ["layouts"]):
         return ("emu", "firmware_cmds", *OPERATING_SYSTEM), "a structure imports nothing of ours"
     commands = () if within(module, ["firmware_cmds"]) else ("firmware_cmds",)
-    return (*commands, *EDGE, *OPERATING_SYSTEM), "the core does no I/O and knows no edge"
+    trace = () if within(module, LOOKERS_ON) else ("emu.trace",)
+    return (
+        (*commands, *trace, *EDGE, *OPERATING_SYSTEM),
+        "the core does no I/O and knows neither an edge nor who looks on",
+    )
 
 
 def imported(source):
@@ -77,6 +83,9 @@ def test_everyone_keeps_to_the_import_rule():
         ("emu.transport.loop", "import select\nfrom firmware_cmds import TABLE", 1),
         ("emu.service", "import signal\nfrom firmware_cmds import TABLE", 0),
         ("emu.timeline", "import timeit", 0),
+        ("emu.hca", "if TYPE_CHECKING:\n  from emu.trace import Recorder", 1),
+        ("emu.hca", "from emu.tracer import Tracer", 0),
+        ("emu.faults.events", "from emu.trace.decode import event_layout", 0),
     ],
 )
 def test_rule_itself(module, source, count):
