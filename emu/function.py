@@ -155,6 +155,10 @@ class Function:
         else:
             self.bar0.write(offset, data)
 
+    def forget_views(self) -> None:
+        """Keep no view of guest memory: the client takes back what some of them show."""
+        self.hca.forget_views()
+
     def _pending_bits(self) -> bytes:
         pending = sum(1 << v for v in range(MSIX_VECTORS) if self.interrupts.pending(v))
         return pending.to_bytes(MSIX_VECTORS // 8, "little")

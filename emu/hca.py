@@ -119,6 +119,8 @@ class Hca:
         """A key has or had block signatures: its segments may be longer on the wire."""
         self.kept_views = 0
         """Views that keys have kept of their translations, since they last had to forget them."""
+        self.keys_with_views: set[int] = set()
+        """Indices of the keys that keep some, and of keys that did and are gone."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
@@ -182,6 +184,14 @@ class Hca:
         self._drop_objects()
         self.fwpages = FirmwarePages(self.options.boot_pages)
         self.state = HcaState.DISABLED
+
+    def forget_views(self) -> None:
+        """Make every key forget its translations; at a cost that their making has had before."""
+        for index in self.keys_with_views:
+            if (mkey := self.mkeys.get(index)) is not None:
+                mkey.views.clear()
+        self.keys_with_views.clear()
+        self.kept_views = 0
 
     def _drop_objects(self) -> None:
         self.quiesce()

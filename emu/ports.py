@@ -30,8 +30,9 @@ class GuestMemory(Protocol):
     """Guest memory by IOVA (the address that the driver's DMA mapping gave it).
 
     Every method raises :class:`DmaError` before anything changes when a byte of the range is not
-    granted for the access. A memoryview is valid until control returns to the transport: the
-    guest's map may change there, so nobody keeps one longer.
+    granted for the access. A memoryview is valid until control returns to the transport, where the
+    guest's map may change. Who keeps one longer compares ``generation`` before using it again, and
+    drops it in :meth:`PciFunction.forget_views`.
     """
 
     @property
@@ -156,6 +157,9 @@ class PciFunction(Protocol):
 
     def reset(self) -> None:
         """Return to the state after power-on (function-level reset, bus reset, guest reboot)."""
+
+    def forget_views(self) -> None:
+        """Drop every view of guest memory that is kept, for it keeps mapped what is taken back."""
 
     def run(self) -> bool:
         """Do a bounded share of the pending work; True when there is more to do."""

@@ -99,11 +99,11 @@ def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
         mkey.views.clear()
     hca.kept_views += len(views)
     if hca.kept_views > MOST_KEPT_VIEWS:
-        for other in hca.mkeys:
-            other.views.clear()
+        hca.forget_views()
         hca.kept_views = len(views)
     if len(views) <= MOST_KEPT_VIEWS:
         mkey.views[of] = hca.memory.generation, views
+        hca.keys_with_views.add(mkey.handle)
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:

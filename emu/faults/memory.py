@@ -36,8 +36,7 @@ class MemoryTap:
                 setattr(memory, name, self._asking(name, getattr(memory, name)))
         if wanted:
             # What was translated before would not come by here.
-            for mkey in self._faults.hca.mkeys:
-                mkey.views.clear()
+            self._faults.hca.forget_views()
 
     def remove(self) -> None:
         """Stand aside."""

@@ -7,6 +7,7 @@ by default. What remains is a host that runs out of memory.
 
 A file is mapped once, whole, however many ranges of it the client grants: a guest's IOMMU grants
 single pages by the thousand, and the kernel bounds the mappings of a process (vm.max_map_count).
+A mapping whose ranges are all taken back is unmapped at once, unless a view of it is still kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import logging
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from typing import Final
 
 from emu.transport.protocol import RequestError
@@ -25,7 +27,8 @@ from emu.transport.protocol import RequestError
 logger = logging.getLogger(__name__)
 
 _MAX_FILES: Final = 64
-"""Each costs us a descriptor. QEMU has a file for each memory backend."""
+"""Mappings at a time, each of which costs us a descriptor. QEMU has a file for each memory backend;
+a file that has grown counts once for each of its sizes that is still in use."""
 
 
 class Backing:
@@ -63,8 +66,10 @@ class BackingCache:
     def __init__(self, trust_unsealed: bool = False) -> None:
         self._trust_unsealed = trust_unsealed
         self._backings: dict[tuple[int, int], Backing] = {}
+        self._mapped = 0
+        """How many mappings there are, those of former sizes and those that are held included."""
         self._held: list[Backing] = []
-        """Without users, but not unmapped."""
+        """Without users, but a view of them is kept, so that they cannot be unmapped."""
 
     def get(self, fd: int, end: int, writable: bool) -> Backing:
         """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
@@ -75,9 +80,10 @@ class BackingCache:
         size, key = self._check(fd, end)
         backing = self._backings.get(key)
         if backing is None or backing.size < end or (writable and not backing.writable):
-            if len(self._backings) >= _MAX_FILES and key not in self._backings:
+            if self._mapped >= _MAX_FILES and not self._unmap_held():
                 raise RequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
             backing = self._backings[key] = Backing(fd, key, size, writable)
+            self._mapped += 1
         backing.users += 1
         return backing
 
@@ -88,19 +94,39 @@ class BackingCache:
             return
         if self._backings.get(backing.key) is backing:
             del self._backings[backing.key]
-        if not backing.close():
+        if backing.close():
+            self._mapped -= 1
+        else:
             self._held.append(backing)
 
-    def release(self) -> None:
-        """Unmap what could not be: nobody should hold a view of it any more."""
-        if not self._held:
-            return
-        held, self._held = self._held, []
-        # What a reset function leaves behind refers to itself, the views that it kept included.
-        gc.collect()
-        for backing in held:
-            if not backing.close():
-                logger.error("a view of guest memory outlives its mapping; it is unmapped later")
+    def release(self, forget: Callable[[], None]) -> bool:
+        """Unmap what could not be, after whoever keeps views has been told to ``forget`` them.
+
+        False when a view is kept all the same: its mapping is tried again the next time.
+        """
+        if self._held:
+            forget()
+            self._unmap_held()
+        return not self._held
+
+    def collect(self) -> None:
+        """Unmap what could not be, when what keeps it should be garbage; what is not is an error.
+
+        What a function leaves behind when it is reset refers to itself: only a collection frees it.
+        """
+        if self._held:
+            gc.collect()
+            self._unmap_held()
+        if self._held:
+            logger.error("a view of guest memory outlives its mapping; it is unmapped later")
+
+    def _unmap_held(self) -> bool:
+        """Whether a mapping could go that was held."""
+        held = [backing for backing in self._held if not backing.close()]
+        unmapped = len(self._held) - len(held)
+        self._mapped -= unmapped
+        self._held = held
+        return unmapped > 0
 
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int]]:
         """Size and identity of the file; sealed first, so that the size holds from then on."""

@@ -68,6 +68,7 @@ class LibvfioUserServer:
         """Offer ``function`` from now on."""
         self.interrupts.resize(function.msix_vectors)
         self._function = function
+        self.memory.forget_views = function.forget_views
         self._context = Context(self._library, self._name, function, self.memory, self.interrupts)
         try:
             self._listener.open()
@@ -126,7 +127,7 @@ class LibvfioUserServer:
         First of all here: a signal handler may wake whom it finds, and that must not be closed.
         """
         client, self._client = self._client, None
-        # The library takes its ranges back as it hangs up; the function may keep views till reset.
+        # The library takes its ranges back as it hangs up.
         self.memory.clear()
         if client is not None and self._context is not None:
             self._context.hang_up()
@@ -136,7 +137,7 @@ class LibvfioUserServer:
             self.function.reset()
         except Exception:
             logger.exception("%s: the function could not be reset", self._name)
-        self.memory.release()
+        self.memory.collect()
 
 
 class _Client:

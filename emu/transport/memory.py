@@ -7,6 +7,7 @@ VFIO_IOMMU_MAP_DMA and VFIO_IOMMU_UNMAP_DMA (Linux: drivers/vfio/vfio_iommu_type
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Final
 from emu.ports import Buffer, DmaError
 from emu.transport.backing import Backing, BackingCache
 from emu.transport.protocol import MAX_DMA_MAPS, PAGE_SIZE, RequestError
+
+logger = logging.getLogger(__name__)
 
 READ: Final = 1
 WRITE: Final = 2
@@ -53,14 +56,15 @@ class Region:
 class DmaMap:
     """The guest's memory map; see :class:`emu.ports.GuestMemory` for reading and writing it.
 
-    ``generation`` changes with the map. Whoever keeps something derived from a view compares it,
-    but does not keep the view: memory taken away must not be written, and one live view keeps a
-    whole file mapped.
+    ``generation`` changes with the map: whoever keeps a view compares it before each use, because
+    memory that was taken away must not be written. One live view keeps a whole file mapped, so
+    ``forget_views`` is called when a mapping is to go: it makes the function drop what it keeps.
     """
 
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
         """``trust_unsealed`` accepts files that the client can shorten, at the risk of SIGBUS."""
         self.generation = 0
+        self.forget_views: Callable[[], None] = _nothing_kept
         self._max_maps = max_maps
         self._files = BackingCache(trust_unsealed)
         self._starts: list[int] = []
@@ -163,21 +167,20 @@ class DmaMap:
             raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
         if first < last:
             self._remove(first, last)
-            self.release()
         return last - first
 
-    def release(self) -> None:
-        """Unmap files that are granted no more; an error is logged when a view of one is kept."""
-        self._files.release()
-
     def clear(self) -> int:
-        """Take back everything and return how many ranges there were.
-
-        Whoever keeps views has until :meth:`release` to forget them.
-        """
+        """Take back everything and return how many ranges there were."""
         count = len(self._regions)
         self._remove(0, count)
         return count
+
+    def collect(self) -> None:
+        """Unmap what a view has kept, after a reset of the function that kept it.
+
+        An error is logged when somebody keeps one all the same.
+        """
+        self._files.collect()
 
     def _remove(self, first: int, last: int) -> None:
         removed = self._regions[first:last]
@@ -186,6 +189,8 @@ class DmaMap:
         for region in removed:
             if region.backing is not None:
                 self._files.put(region.backing)
+        if not self._files.release(self.forget_views):
+            logger.debug("work under way keeps memory mapped that the client has taken back")
 
     def _changed(self) -> None:
         self.generation += 1
@@ -227,3 +232,7 @@ def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
     if length:
         raise DmaError(iova, length, "bus mastering is off")
     return []
+
+
+def _nothing_kept() -> None:
+    """What forgets the views of nobody."""

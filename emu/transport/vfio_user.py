@@ -50,6 +50,7 @@ class VfioUserServer:
         self.interrupts.resize(function.msix_vectors)
         self._requests = Requests(function, self.memory, self.interrupts)
         self._function = function
+        self.memory.forget_views = function.forget_views
         self._listener.open()
         logger.info("%s: listening", self._name)
 
@@ -107,4 +108,4 @@ class VfioUserServer:
             self.function.reset()
         except Exception:
             logger.exception("%s: the function could not be reset", self._name)
-        self.memory.release()
+        self.memory.collect()

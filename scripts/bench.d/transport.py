@@ -55,6 +55,9 @@ class Bar:
     def reset(self) -> None:
         pass
 
+    def forget_views(self) -> None:
+        pass
+
     def run(self) -> bool:
         return False
 

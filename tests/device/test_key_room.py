@@ -132,3 +132,19 @@ class TestKeptTranslations:
         node.settle()
         assert target.read() == source.read()
         assert not node.hca.mkeys.get(source.index).views
+
+    def test_forgotten_when_memory_is_taken_back(self, node, qps, function, monkeypatch):
+        """It costs what those keys kept that were used, however many keys there are."""
+        hca = node.hca
+        source, target, *_ = [node.region(4096) for _ in range(50)]
+        qps[0].write((target.key, target.va), source.sge(0, 64))
+        node.settle()
+        assert self.kept(hca) == 2
+        asked = []
+        get = hca.mkeys.get
+        monkeypatch.setattr(hca.mkeys, "get", lambda index: asked.append(index) or get(index))
+        function.forget_views()
+        assert sorted(asked) == [source.index, target.index]
+        assert self.kept(hca) == 0
+        function.forget_views()
+        assert len(asked) == 2

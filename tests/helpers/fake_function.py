@@ -8,6 +8,7 @@ from emu.ports import Buffer
 class FakeFunction:
     """BARs and configuration space of plain bytes; every access and reset is recorded.
 
+    ``views`` is what it keeps of guest memory until it is told to forget.
     ``crash`` makes the next access raise, ``short`` makes reads return one byte less, ``work`` is
     how often ``run`` says that there is more to do.
     """
@@ -23,6 +24,7 @@ class FakeFunction:
         self.config = bytearray(4096)
         self.accesses: list[tuple[object, ...]] = []
         self.resets = 0
+        self.views: list[memoryview] = []
         self.runs = 0
         self.work = 0
         self.crash = False
@@ -46,6 +48,9 @@ class FakeFunction:
 
     def reset(self) -> None:
         self.resets += 1
+
+    def forget_views(self) -> None:
+        self.views.clear()
 
     def run(self) -> bool:
         self.runs += 1

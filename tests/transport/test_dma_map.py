@@ -181,6 +181,20 @@ def test_too_many_files(own, own_client):
     own_client.dma_map(64 << 12, 0x1000, fd=rams[64].fd)
 
 
+@pytest.mark.hostile
+def test_a_file_that_grows_all_the_time(own, own_client):
+    """Each size that is still in use is a mapping of its own, with a descriptor of its own."""
+    ram = own.ram(0x1000, sealed=False)
+    for page in range(64):
+        os.ftruncate(ram.fd, (page + 1) << 12)
+        own_client.dma_map(page << 12, 0x1000, fd=ram.fd, offset=page << 12)
+    os.ftruncate(ram.fd, 65 << 12)
+    refused(errno.ENOSPC, own_client.dma_map, 64 << 12, 0x1000, fd=ram.fd, offset=64 << 12)
+    own_client.dma_map(64 << 12, 0x1000, fd=ram.fd, offset=63 << 12)
+    own_client.dma_unmap(0, 0x1000)
+    own_client.dma_map(0, 0x1000, fd=ram.fd, offset=64 << 12)
+
+
 def test_thousands_of_single_pages(own, own_client):
     """A guest's IOMMU grants pages; more of them than the kernel would let us map one by one."""
     ram = own.ram(1000 << 12)
