@@ -45,6 +45,11 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(
             Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
         )
+    is_used = not ctx.free and (ctx.len or ctx.length64)
+    if mode == AccessMode.MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "pages smaller than the adapter's", f"{1 << ctx.log_page_size}"
+        )
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
         raise CmdError(Status.BAD_PARAM_ERR, "a user's key is over user memory", f"mode {mode:#x}")
     pd = hca.pds.need(ctx.pd)

@@ -42,7 +42,8 @@ _MUST_BE_FREE, _MUST_NOT_BE_FREE = int(UmrFlag.MUST_BE_FREE), int(UmrFlag.MUST_N
 _INLINE = int(UmrFlag.INLINE)
 _LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
 _PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
-_EN_SIGERR, _BSF_EN = int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
+_ANY_PAGE_SIZE = _PAGE_SIZE | _PAGE_SIZE_5
+_FREE, _EN_SIGERR, _BSF_EN = int(MkeyMask.FREE), int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT)
 _KNOWN_MASK = sum(map(int, MkeyMask))
 
@@ -125,8 +126,17 @@ def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
     length = given.len if mask & _LEN else mkey.ctx.len
     if start + length > 1 << 64:
         raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
-    if mask & _PAGE_SIZE and mkey.mode is AccessMode.MTT and given.log_page_size < SMALLEST_PAGE:
-        raise BindError(f"{mkey!r} would have pages of {1 << given.log_page_size} bytes")
+    is_paged = mkey.mode is AccessMode.MTT and (
+        mask & _ANY_PAGE_SIZE or (length and not (given.free if mask & _FREE else mkey.free))
+    )
+    if is_paged and _new_page_size(mkey, given, mask) < SMALLEST_PAGE:
+        raise BindError(f"{mkey!r} would have pages smaller than {1 << SMALLEST_PAGE} bytes")
+
+
+def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
+    """log_page_size as it will be: the mask has one bit for five of its bits, one for the sixth."""
+    bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
+    return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
 def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
@@ -215,10 +225,8 @@ def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:
         if mask & bit:
             for name in names:
                 setattr(ctx, name, getattr(given, name))
-    if mask & _PAGE_SIZE:
-        ctx.log_page_size = ctx.log_page_size & 0x20 | given.log_page_size & 0x1F
-    if mask & _PAGE_SIZE_5:
-        ctx.log_page_size = ctx.log_page_size & 0x1F | given.log_page_size & 0x20
+    if mask & _ANY_PAGE_SIZE:
+        ctx.log_page_size = _new_page_size(mkey, given, mask)
     if pd is not mkey.pd:
         mkey.pd.refs -= 1
         pd.refs += 1

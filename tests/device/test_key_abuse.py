@@ -11,6 +11,7 @@ from helpers.keys import (
     MUST_BE_FREE,
     OFFSET,
     PAGE_SIZE,
+    PAGE_SIZE_5,
     PD,
     START,
     FastRegKey,
@@ -64,11 +65,15 @@ WHOLE = 16 * 8 // 16
         {"mask": LEN, "len": (1 << 64) - 1, "flags": 0, "before": {"start_addr": SIZE}},
         {"mask": PAGE_SIZE, "log_page_size": 0, "flags": 0},
         {"mask": PAGE_SIZE, "log_page_size": 11, "flags": 0},
+        {"mask": PAGE_SIZE, "log_page_size": 0x20, "flags": 0},
+        {"mask": PAGE_SIZE_5, "log_page_size": 12, "flags": 0, "before": {"log_page_size": 0x20}},
+        {"mask": FREE, "free": 0, "flags": 0, "before": {"len": SIZE}},
         {"mask": PD, "pd": 0x77, "flags": 0},
     ],
     ids=[
         "behind the list", "over its end", "offset as far as it goes", "longer than the list",
-        "wraps", "start wraps", "length wraps", "pages of a byte", "pages too small", "no domain",
+        "wraps", "start wraps", "length wraps", "pages of a byte", "pages too small",
+        "sixth bit of the page size, not asked for", "sixth bit away", "no page size", "no domain",
     ],
 )  # fmt: skip
 def test_update_that_leaves_the_key(node, qps, request_):

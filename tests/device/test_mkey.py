@@ -101,9 +101,14 @@ def test_index_that_never_was(refused, op, index):
         ({"access_mode_4_2": 7, "access_mode_1_0": 3}, Status.BAD_PARAM_ERR),
         ({"start_addr": 2, "len": (1 << 64) - 1}, Status.BAD_PARAM_ERR),
         ({"translations_octword_size": 1}, Status.BAD_PARAM_ERR),
+        ({"log_page_size": 11, "len": 1}, Status.BAD_PARAM_ERR),
+        ({"log_page_size": 0, "length64": 1}, Status.BAD_PARAM_ERR),
     ],
-    ids=["no pd", "dead pd", "sw icm", "memic", "unknown mode", "wraps", "short room"],
-)
+    ids=[
+        "no pd", "dead pd", "sw icm", "memic", "unknown mode", "wraps", "short room", "small pages",
+        "pages of a byte",
+    ],
+)  # fmt: skip
 def test_context_that_cannot_be(pd, refused, context, status):
     fields = mtt_fields(pd, [0x1000, 0x2000, 0x3000, 0x4000], **context)
     refused(status, Op.CREATE_MKEY, **fields)

@@ -12,6 +12,7 @@ LEN, PAGE_SIZE, START, PD, EN_RINVAL, KEY, QPN = (1 << bit for bit in (0, 1, 6, 
 LR, LW, RR, RW, A, SMALL_FENCE, FREE = (1 << bit for bit in (17, 18, 19, 20, 21, 23, 29))
 FAST_REG_MASK = LEN | PAGE_SIZE | START | EN_RINVAL | KEY | LR | LW | RR | RW | SMALL_FENCE | FREE
 BIND_MASK = FREE | KEY | LEN | START | LW | RR | RW | A
+PAGE_SIZE_5 = 1 << 42
 ANY_QPN = 0xFFFFFF
 MTT_ALL = 3
 
