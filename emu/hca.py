@@ -19,7 +19,6 @@ from emu.engine import eq as eq_engine
 from emu.engine import page_faults, requester
 from emu.engine.odp import FaultTable
 from emu.fwpages import FirmwarePages
-from emu.ibport.port import NODE_DESCRIPTION_BYTES, Port
 from emu.missing import Missing
 from emu.objects import (
     Cq,
@@ -36,6 +35,7 @@ from emu.objects import (
     Umem,
     Xrcd,
 )
+from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
 from emu.resources import Caller, Object, Stock, Table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from emu.hca import Hca
-    from emu.ibport.datagram import Datagram, Origin
+    from emu.port.ib.datagram import Datagram, Origin
 
 Buffer = bytes | bytearray | memoryview
 

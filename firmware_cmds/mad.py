@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
-from emu.ibport import pma, sma
+from emu.port.ib import pma, sma
 from emu.registry import command
 from layouts import mad as layout
 from layouts.enums import Op, Status

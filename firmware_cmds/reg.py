@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
-from emu.ibport.port import SETTABLE_CAPS
+from emu.port.ib.port import SETTABLE_CAPS
 from emu.registry import HcaState, OpenField, command
 from layouts import reg as layout
 from layouts.enums import Op, RegId, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
-from emu.ibport.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
+from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
 from emu.registry import command
 from layouts import vport as layout
 from layouts.enums import Op, Status

@@ -1,6 +1,6 @@
 """A datagram reaches a function's port: it is counted and goes to whom it is for.
 
-Performance management at QP1 is the adapter's own business (see ``emu.ibport.pma``); everything
+Performance management at QP1 is the adapter's own business (see ``emu.port.ib.pma``); everything
 else is for queue pairs.
 """
 
@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine import datagram as ud
-from emu.ibport import pma
-from emu.ibport.datagram import GSI_QKEY, Datagram, Origin, answer_to, may_manage
 from emu.objects import Qp
+from emu.port.ib import pma
+from emu.port.ib.datagram import GSI_QKEY, Datagram, Origin, answer_to, may_manage
 from layouts.enums import QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 

@@ -21,8 +21,9 @@ from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import Arrival, ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, copy
-from emu.ibport import partitions
-from emu.ibport.datagram import (
+from emu.objects import Qp
+from emu.port.ib import partitions
+from emu.port.ib.datagram import (
     GRH_BYTES,
     GSI_QKEY,
     PRIVILEGED_QKEY,
@@ -31,7 +32,6 @@ from emu.ibport.datagram import (
     Origin,
     grh_of,
 )
-from emu.objects import Qp
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 from layouts.wqe import DS, av

@@ -23,8 +23,8 @@ from emu.engine.rights import PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from emu.ibport.datagram import Datagram
 from emu.objects import Qp
+from emu.port.ib.datagram import Datagram
 from emu.ports import DmaError
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK

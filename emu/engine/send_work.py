@@ -15,8 +15,8 @@ from emu.engine.rights import AccessError, PageFault
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.umr import BindError
 from emu.engine.wqe_ops import WQE_OPS
-from emu.ibport.datagram import Datagram
 from emu.objects import Qp
+from emu.port.ib.datagram import Datagram
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpType
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, Refusal
 from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, length_of
-from emu.ibport.datagram import Datagram
 from emu.objects import Qp
+from emu.port.ib.datagram import Datagram
 from layouts.enums import Opcode, QpType
 from layouts.wqe import ATOMIC, DATA, DS, INLINE, INLINE_LENGTH, MASKED_ATOMIC, RADDR, XRC
 

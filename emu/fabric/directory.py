@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from emu.fabric.protocol import Identity
-from emu.ibport.port import BASE_GUID, SM_LID
+from emu.port.ib.port import BASE_GUID, SM_LID
 
 _GUID_STEP = 16
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from emu.engine.packets.packet import Packet
 from emu.fabric import protocol
 from emu.fabric.address import Listener
 from emu.fabric.connection import READ, Connection
 from emu.fabric.directory import TakenError, assign
 from emu.fabric.protocol import MAX_PORTS, Identity, Kind, ProtocolError
-from emu.ibport.endport import EndPort
+from emu.port.ib.endport import EndPort
+from emu.port.packet import Packet
 from emu.ports import Clock, Timer
 
 log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from emu.engine.arrivals import QP1, arrive
 from emu.fabric.packet_queue import PacketQueue
 from emu.fabric.sa import SubnetAdministrator
-from emu.ibport import datagram as ud
-from emu.ibport.datagram import Datagram, Origin
-from emu.ibport.endport import EndPort, end_port
-from emu.ibport.port import SM_LID
+from emu.port.ib import datagram as ud
+from emu.port.ib.datagram import Datagram, Origin
+from emu.port.ib.endport import EndPort, end_port
+from emu.port.ib.port import SM_LID
 from emu.ports import Clock
 
 if TYPE_CHECKING:

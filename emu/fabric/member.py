@@ -11,7 +11,7 @@ from emu.fabric import protocol
 from emu.fabric.connection import READ, Connection
 from emu.fabric.hub import Site
 from emu.fabric.protocol import Identity, Kind, ProtocolError
-from emu.ibport.endport import EndPort
+from emu.port.ib.endport import EndPort
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine.packets.intake import receive
-from emu.engine.packets.packet import BadPacketError, parse
+from emu.port.ib.framing import parse
+from emu.port.packet import BadPacketError
 from emu.ports import Clock
 
 if TYPE_CHECKING:

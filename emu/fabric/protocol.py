@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
-from emu.engine.packets import packet
-from emu.ibport.endport import EndPort
-from emu.ibport.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
+from emu.port.ib import framing
+from emu.port.ib.endport import EndPort
+from emu.port.ib.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 
 VERSION = 1
@@ -55,7 +55,7 @@ MAX_BODY = {
     Kind.REFUSED: MAX_REASON,
     Kind.PORTS: MAX_PORTS * _MOST_PORT,
     Kind.PORT: _MOST_PORT,
-    Kind.PACKET: packet.MAX_BYTES,
+    Kind.PACKET: framing.MAX_BYTES,
 }
 
 

@@ -13,8 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine.packets import intake
-from emu.engine.packets.datagrams import datagram_of, frame_of
-from emu.engine.packets.packet import BadPacketError, Packet, parse
 from emu.fabric.address import parse as parse_address
 from emu.fabric.connection import Connection
 from emu.fabric.hub import Hub
@@ -23,9 +21,12 @@ from emu.fabric.member import Membership
 from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
 from emu.fabric.seat import Seat
-from emu.ibport.datagram import Datagram, Origin
-from emu.ibport.endport import EndPort, end_port
-from emu.ibport.port import SM_LID
+from emu.port.ib.datagram import Datagram, Origin
+from emu.port.ib.datagram_packets import datagram_of, frame_of
+from emu.port.ib.endport import EndPort, end_port
+from emu.port.ib.framing import parse
+from emu.port.ib.port import SM_LID
+from emu.port.packet import BadPacketError, Packet
 from emu.ports import Clock
 from layouts.bth import Service
 from layouts.enums import PhysState, PortState

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.engine.packets import intake
 from emu.engine.packets.link import link_of
-from emu.engine.packets.packet import SERVICES, BadPacketError, Packet, parse
 from emu.faults.event import Event
 from emu.faults.plan import Rule
 from emu.faults.vocabulary import Action, Point
+from emu.port.ib.framing import parse
+from emu.port.packet import SERVICES, BadPacketError, Packet
 from emu.ports import Wire
 from layouts import bth
 from layouts.bth import RESPONSES, Kind, Service
@@ -24,7 +25,7 @@ from layouts.bth import RESPONSES, Kind, Service
 if TYPE_CHECKING:
     from emu.faults.injector import Injector
     from emu.hca import Hca
-    from emu.ibport.datagram import Datagram, Origin
+    from emu.port.ib.datagram import Datagram, Origin
 
 _DEFAULT_RNR_TIMER = 12
 _PSN_AT = 9

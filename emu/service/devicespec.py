@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from emu.hca import HcaOptions
-from emu.ibport.port import BASE_GUID, SM_LID
 from emu.models import DEFAULT_MODEL, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
+from emu.port.ib.port import BASE_GUID, SM_LID
 
 MAX_LID = SM_LID - 1
 MAX_BOOT_PAGES = 512

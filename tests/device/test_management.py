@@ -3,8 +3,8 @@
 import pytest
 from helpers.gsi import Gsi
 
-from emu.ibport.datagram import GSI_QKEY
-from emu.ibport.port import SM_LID
+from emu.port.ib.datagram import GSI_QKEY
+from emu.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import EventType, Op, PhysState, PortChange, PortState, QpState, QpType
 from layouts.eqe import eqe_port_state

@@ -15,8 +15,9 @@ from helpers.world import HandClock, Memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.packets.packet import BadPacketError, parse
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.port.ib.framing import parse
+from emu.port.packet import BadPacketError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
 
 pytestmark = pytest.mark.hostile

@@ -10,10 +10,11 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
-from emu.engine.packets.packet import OPS, Packet, Route, build, parse
 from emu.engine.packets.requester import WINDOW_PACKETS
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from emu.ibport.port import Traffic
+from emu.port.ib.framing import Route, build, parse
+from emu.port.ib.port import Traffic
+from emu.port.packet import OPS, Packet
 from layouts import bth
 from layouts.bth import Kind, Service
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType

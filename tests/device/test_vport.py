@@ -3,7 +3,7 @@
 import pytest
 
 from emu.hca import HcaOptions
-from emu.ibport.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
+from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from layouts.enums import CapMask1, Op, PhysState, PortState, Status
 
 GUID = 0x0002_C903_00AB_CD01

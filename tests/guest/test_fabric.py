@@ -22,7 +22,7 @@ from helpers.kernel_log import KernelLog, server_complaints
 from helpers.traffic_tools import PINGPONGS, SECONDS, converse
 
 from emu.guest import Guest, GuestOptions
-from emu.ibport.port import SM_LID
+from emu.port.ib.port import SM_LID
 
 pytestmark = pytest.mark.guest
 

@@ -14,7 +14,7 @@ from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.guest import GuestOptions
-from emu.ibport.port import BASE_GUID, SM_LID
+from emu.port.ib.port import BASE_GUID, SM_LID
 
 pytestmark = pytest.mark.guest
 

@@ -9,7 +9,7 @@ from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.guest import GuestOptions
-from emu.ibport.port import BASE_GUID
+from emu.port.ib.port import BASE_GUID
 
 pytestmark = pytest.mark.guest
 

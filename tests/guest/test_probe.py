@@ -9,8 +9,8 @@ import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.guest import GuestOptions
-from emu.ibport.port import BASE_GUID
 from emu.models import MODELS
+from emu.port.ib.port import BASE_GUID
 
 pytestmark = pytest.mark.guest
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.ibport.datagram import GSI_QKEY
-from emu.ibport.port import SM_LID
+from emu.port.ib.datagram import GSI_QKEY
+from emu.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from emu.engine import arrivals
-from emu.engine.packets.datagrams import datagram_of, frame_of
 from emu.engine.packets.intake import receive
-from emu.engine.packets.packet import parse
+from emu.port.ib.datagram_packets import datagram_of, frame_of
+from emu.port.ib.framing import parse
 from layouts.bth import Service
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emu.fabric.sa import SubnetAdministrator
-from emu.ibport.datagram import GSI_QKEY, Destination, Origin
-from emu.ibport.endport import EndPort
-from emu.ibport.port import DEFAULT_PKEY, SM_LID
+from emu.port.ib.datagram import GSI_QKEY, Destination, Origin
+from emu.port.ib.endport import EndPort
+from emu.port.ib.port import DEFAULT_PKEY, SM_LID
 from helpers.world import HandClock
 from layouts import sa
 from layouts.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass

@@ -10,13 +10,14 @@ from helpers.fabric import Fabric, Stranger
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.packets.packet import OPS, Packet, Route, build
 from emu.fabric import protocol
 from emu.fabric.address import FabricError
 from emu.fabric.connection import HARD_BYTES, LIFETIME_NS
 from emu.fabric.hub import GREETING_NS, MAX_MEMBERS
 from emu.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
-from emu.ibport.endport import end_port
+from emu.port.ib.endport import end_port
+from emu.port.ib.framing import Route, build
+from emu.port.packet import OPS, Packet
 from layouts.bth import Kind as PacketKind
 from layouts.bth import Service
 from layouts.enums import CqeSyndrome

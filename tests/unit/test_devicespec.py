@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.ibport.port import BASE_GUID
 from emu.models import DEFAULT_MODEL, MODELS
+from emu.port.ib.port import BASE_GUID
 from emu.service.devicespec import MAX_LID, DeviceSpecError, parse
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.ibport.endport import RATE_MBPS, EndPort, mtu_code
+from emu.port.ib.endport import RATE_MBPS, EndPort, mtu_code
 from layouts import mads, sa
 from layouts.enums import PhysState, PortState
 

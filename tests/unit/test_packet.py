@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.engine.packets.packet import (
-    MAX_BYTES,
-    MAX_PAYLOAD,
-    OPS,
-    BadPacketError,
-    GlobalHeader,
-    Packet,
-    Route,
-    build,
-    parse,
-)
+from emu.port.ib.framing import MAX_BYTES, Route, build, parse
+from emu.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
 from layouts import bth
 from layouts.bth import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Kind, Position, Service
 

@@ -5,8 +5,8 @@ from helpers.subnet import GUID, Subnet, end_port
 
 from emu.fabric.sa import paths
 from emu.fabric.sa.administrator import SM_GUID
-from emu.ibport.datagram import GSI_QKEY
-from emu.ibport.port import SM_LID
+from emu.port.ib.datagram import GSI_QKEY
+from emu.port.ib.port import SM_LID
 from layouts.enums import CapMask1
 from layouts.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info
 from layouts.sa import SaAttr, SaStatus, Selector

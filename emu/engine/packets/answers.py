@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emu.engine import responder
 from emu.engine.message import Message, Nak
 from emu.engine.odp import Held
-from emu.engine.packets.packet import OPS, SERVICES, Packet
+from emu.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from emu.engine import send_work
 from emu.engine.message import MsgOp, NakCode, atomic_word
 from emu.engine.packets.ack_timer import AckTimer
-from emu.engine.packets.packet import Packet
 from emu.engine.packets.window import Request, SendWindow
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.views import copy
 from emu.engine.wqe_ops import gather_piece
+from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine.packets.link import link_of
-from emu.engine.packets.packet import SERVICES, Packet
 from emu.engine.qp_state import RECEIVING
-from emu.ibport import partitions
+from emu.port.ib import partitions
+from emu.port.packet import SERVICES, Packet
 from layouts.bth import RESPONSES, Service
 from layouts.enums import QpState
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.packets.completer import PacketCompleter
-from emu.engine.packets.packet import Packet, Route, build
 from emu.engine.packets.requester import PacketRequester
 from emu.engine.packets.responder import PacketResponder
 from emu.engine.packets.window import SendWindow
 from emu.engine.views import Views
+from emu.port.ib.framing import Route, build
+from emu.port.packet import Packet
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Link:
         """Put a packet on the wire, where it may be lost."""
         hca = self.hca
         if self._route is None:
-            self._route = Route.of(hca, self.qp)
+            self._route = Route.of(hca.port, self.qp.ctx.primary_address_path)
         frame = build(packet, self._route, payload, length)
         hca.port.count_sent(1, len(frame))
         if hca.port.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:

@@ -14,12 +14,12 @@ from emu.engine import page_faults, send_work
 from emu.engine.message import Message, MsgOp
 from emu.engine.odp import Side
 from emu.engine.packets.completer import PacketCompleter
-from emu.engine.packets.packet import OPS, SERVICES, Packet
 from emu.engine.packets.window import ANSWERED, Request, SendWindow
 from emu.engine.rights import LOCAL_READ, AccessError, PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
 from emu.engine.wqe_ops import gather_piece
+from emu.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType

@@ -16,11 +16,11 @@ from emu.engine import responder
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
 from emu.engine.packets.answers import AnswerQueue, packets_of
-from emu.engine.packets.packet import Packet
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.qp_state import RECEIVING
 from emu.engine.refusals import invalid_request
 from emu.engine.rq import Arrival, fail_receive
+from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emu.engine.message import Message, MsgOp
 from emu.engine.packets.answers import packets_of
-from emu.engine.packets.packet import Packet
 from emu.objects import Qp
+from emu.port.packet import Packet
 from layouts.bth import PSN_HALF, Kind
 
 MSG_OPS = {

@@ -21,15 +21,9 @@ from emu.fabric.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
 from emu.fabric.sa.records import class_port_infos, node_records, portinfo_records
 from emu.fabric.sa.rmpp import Key, RmppSender, abort
 from emu.fabric.sa.services import Services
-from emu.ibport.datagram import (
-    GSI_QKEY,
-    Datagram,
-    Destination,
-    Origin,
-    answer_to,
-)
-from emu.ibport.endport import EndPort
-from emu.ibport.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
+from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin, answer_to
+from emu.port.ib.endport import EndPort
+from emu.port.ib.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
 from emu.ports import Clock
 from layouts.enums import CapMask1
 from layouts.mads import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.ibport.datagram import GSI_QKEY, Origin
-from emu.ibport.partitions import is_same_partition
-from emu.ibport.port import DEFAULT_PKEY
+from emu.port.ib.datagram import GSI_QKEY, Origin
+from emu.port.ib.partitions import is_same_partition
+from emu.port.ib.port import DEFAULT_PKEY
 from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method
 from layouts.sa import SaStatus, sa_mad
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from emu.fabric.sa.query import Query, SaError
-from emu.ibport.datagram import Destination
-from emu.ibport.port import SM_LID
+from emu.port.ib.datagram import Destination
+from emu.port.ib.port import SM_LID
 from emu.ports import Clock
 from layouts.mads import BASE_VERSION, Method, MgmtClass
 from layouts.sa import (

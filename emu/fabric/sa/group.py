@@ -7,8 +7,8 @@ from typing import Any
 
 from emu.fabric.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
-from emu.ibport import partitions
-from emu.ibport.endport import EndPort
+from emu.port.ib import partitions
+from emu.port.ib.endport import EndPort
 from layouts.sa import SaStatus, Selector, mcmember_rec
 
 LINK_LOCAL = 2

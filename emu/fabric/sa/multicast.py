@@ -15,9 +15,9 @@ from typing import Any
 from emu.fabric.sa.group import LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
-from emu.ibport.datagram import MULTICAST_LID
-from emu.ibport.endport import EndPort, mtu_code
-from emu.ibport.partitions import PKEY_FULL_MEMBER, is_same_partition
+from emu.port.ib.datagram import MULTICAST_LID
+from emu.port.ib.endport import EndPort, mtu_code
+from emu.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
 from layouts.sa import JoinState, SaStatus, SmTrap
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Any
 
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError, shared_pkeys
-from emu.ibport.endport import EndPort
-from emu.ibport.partitions import is_same_partition
+from emu.port.ib.endport import EndPort
+from emu.port.ib.partitions import is_same_partition
 from layouts.sa import SaStatus, Selector, path_rec
 
 MAX_PAIRS = 4096

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 
 from emu.fabric.sa.query import Query
-from emu.ibport.endport import RATE_MBPS
+from emu.port.ib.endport import RATE_MBPS
 from layouts.sa import Selector
 
 _COMPARE: dict[Selector, Callable[[int, int], bool]] = {

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emu.ibport import partitions
-from emu.ibport.datagram import Destination
-from emu.ibport.endport import EndPort
+from emu.port.ib import partitions
+from emu.port.ib.datagram import Destination
+from emu.port.ib.endport import EndPort
 from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emu.fabric.sa.query import Query, SaError
-from emu.ibport.partitions import is_same_partition
+from emu.port.ib.partitions import is_same_partition
 from emu.ports import Clock
 from layouts.sa import SaStatus, service_rec
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emu.ibport import partitions
-from emu.ibport.port import Port
+from emu.port.ib import partitions
+from emu.port.ib.port import Port
 
 GRH_BYTES = 40
 _LRH_BYTES = 8

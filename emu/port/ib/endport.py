@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.ibport.port import (
-    GID_TABLE_ENTRIES,
-    LINK_LOCAL_PREFIX,
-    PKEY_TABLE_ENTRIES,
-    SM_LID,
-    Port,
-)
+from emu.port.ib.port import GID_TABLE_ENTRIES, LINK_LOCAL_PREFIX, PKEY_TABLE_ENTRIES, SM_LID, Port
 from layouts.enums import PhysState, PortState
 from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
 

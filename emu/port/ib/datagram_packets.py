@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from emu.engine.packets.packet import OPS, GlobalHeader, Packet, Route, build
-from emu.ibport.datagram import Datagram, Destination, Origin
+from emu.port.ib.datagram import Datagram, Destination, Origin
+from emu.port.ib.framing import Route, build
+from emu.port.packet import OPS, GlobalHeader, Packet
 from layouts import bth
 from layouts.bth import Kind, Service
 

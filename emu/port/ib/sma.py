@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.ibport.endport import end_port
-from emu.ibport.port import PKEY_TABLE_ENTRIES, Port
+from emu.port.ib.endport import end_port
+from emu.port.ib.port import PKEY_TABLE_ENTRIES, Port
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,

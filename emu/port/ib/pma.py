@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.ibport.port import Port, Traffic
+from emu.port.ib.port import Port, Traffic
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,

@@ -1,36 +1,38 @@
-"""Packets as the engine handles them, and their bytes on the wire.
+"""Packets of the InfiniBand transport as the engine handles them: what every link layer carries.
 
-``parse`` checks everything that the headers say about each other before a packet means anything:
-lengths, versions, the opcode (IBTA 9.6.1.1, 9.6.1.2). What they say about a queue pair is the
-transport's business.
+A packet begins with its base transport header and ends with its invariant CRC; the headers in front
+of it belong to the link layer (``emu.port.ib.framing``). ``parse_transport`` checks all that the
+transport's headers say about each other: version, opcode, lengths (IBTA 9.6.1.1, 9.6.1.2). What
+they say about a queue pair is for the engine to judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from emu.engine.views import Views
+from emu.ports import Buffer
 from layouts import bth as wire
 from layouts.bth import Kind, PacketOp, Service
 from layouts.enums import QpType
 from layouts.prm import Prm
 
-if TYPE_CHECKING:
-    from emu.hca import Hca
-    from emu.objects import Qp
-
 MAX_PAYLOAD = 4096
-_SMALLEST = wire.lrh.size + wire.bth.size + wire.ICRC_BYTES
 
-MAX_BYTES = (
-    _SMALLEST
-    + wire.grh.size
-    + max(op.header_bytes for op in wire.PACKET_OPS.values())
-    + MAX_PAYLOAD
-)
-"""The longest packet there can be."""
+SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
+MAX_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values()) + MAX_PAYLOAD
+"""The longest packet there can be, without the link layer's headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalHeader:
+    """What a global route header says."""
+
+    sgid: bytes
+    dgid: bytes
+    tclass: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
 
 
 SERVICES = {
@@ -46,38 +48,6 @@ SERVICES = {
 
 class BadPacketError(ValueError):
     """Bytes that are no packet; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalHeader:
-    """What a global route header says."""
-
-    sgid: bytes
-    dgid: bytes
-    tclass: int = 0
-    flow_label: int = 0
-    hop_limit: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How packets find their way, and what every one of a connection carries."""
-
-    dlid: int
-    slid: int
-    sl: int
-    pkey: int
-    grh: GlobalHeader | None
-
-    @classmethod
-    def of(cls, hca: Hca, qp: Qp) -> Route:
-        """The primary path of a connected queue pair."""
-        path, port = qp.ctx.primary_address_path, hca.port
-        grh = None
-        if path.grh:
-            sgid = port.gid(path.src_addr_index)
-            grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
-        return cls(qp.rlid, port.lid, path.sl, port.pkey(qp.pkey_index), grh)
 
 
 class Packet:
@@ -126,37 +96,12 @@ class Packet:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
 
 
-def parse(frame: memoryview) -> Packet:
-    """The packet in ``frame``, whose payload stays a view of it. Raises BadPacketError."""
-    if not _SMALLEST <= len(frame) <= MAX_BYTES:
-        raise BadPacketError(f"{len(frame)} bytes are no packet")
-    vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
-    if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
-        raise BadPacketError(f"local header does not fit {len(frame)} bytes")
-    at, grh = wire.lrh.size, None
-    if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
-        grh = _parse_global(frame, at)
-        at += wire.grh.size
-    elif sl_lnh & wire.LNH_MASK != wire.LNH_LOCAL:
-        raise BadPacketError("not a packet of the InfiniBand transport")
-    packet = _parse_transport(frame, at)
-    packet.dlid, packet.slid, packet.sl = dlid, slid, sl_lnh >> wire.SL_SHIFT
-    packet.grh = grh
-    return packet
+def parse_transport(frame: memoryview, at: int) -> Packet:
+    """The packet whose base transport header begins at byte ``at``, to the invariant CRC.
 
-
-def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
-    if len(frame) < _SMALLEST + wire.grh.size:
-        raise BadPacketError("too short for a global header")
-    word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
-    if word >> 28 != wire.GRH_VERSION or next_header != wire.GRH_NEXT_IBA:
-        raise BadPacketError("global header is not one of version 6 before a transport header")
-    if pay_len != len(frame) - at - wire.grh.size:
-        raise BadPacketError(f"global header says {pay_len} bytes")
-    return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
-
-
-def _parse_transport(frame: memoryview, at: int) -> Packet:
+    Its payload stays a view of ``frame``, which has room for that header and the CRC behind it.
+    The link layer's own fields are for the caller to fill in. Raises BadPacketError.
+    """
     code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
     op = wire.PACKET_OPS.get(code)
     if op is None or flags & wire.TVER_MASK:
@@ -177,39 +122,24 @@ def _parse_transport(frame: memoryview, at: int) -> Packet:
     return packet
 
 
-def build(packet: Packet, route: Route, payload: Views = (), length: int = 0) -> bytes:
-    """The packet's bytes, with ``length`` bytes of ``payload``."""
+def build_transport(
+    packet: Packet, pkey: int, payload: Sequence[memoryview] | Sequence[bytes] = (), length: int = 0
+) -> tuple[int, list[Buffer]]:
+    """From the base transport header to the invariant CRC: how many bytes, and the pieces."""
     op = packet.op
     pad = -length & wire.PAD_MASK
     flags = wire.MIGRATED | pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
     a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
-    inner = wire.bth.size + op.header_bytes + length + pad + wire.ICRC_BYTES
-    return b"".join(
-        (
-            _front(route, inner),
-            wire.BTH.pack(op.code, flags, route.pkey, packet.qpn, a_psn),
-            *[_ENCODERS[header](packet) for header in op.headers],
-            *payload,
-            _ENDS[pad],
-        )
-    )
+    return wire.bth.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
+        wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn),
+        *[_ENCODERS[header](packet) for header in op.headers],
+        *payload,
+        _ENDS[pad],
+    ]
 
 
 _ENDS = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
 """Padding and invariant CRC."""
-
-
-def _front(route: Route, inner: int) -> bytes:
-    """The local and the global header in front of ``inner`` bytes."""
-    grh, sl = route.grh, route.sl << wire.SL_SHIFT
-    if grh is None:
-        words = (wire.lrh.size + inner) >> 2
-        return wire.LRH.pack(0, sl | wire.LNH_LOCAL, route.dlid, words, route.slid)
-    words = (wire.lrh.size + wire.grh.size + inner) >> 2
-    first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
-    return wire.LRH.pack(0, sl | wire.LNH_GLOBAL, route.dlid, words, route.slid) + wire.GRH.pack(
-        first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
-    )
 
 
 # The extension headers, both ways.

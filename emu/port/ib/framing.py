@@ -1,0 +1,99 @@
+"""InfiniBand's own headers: what lies on its wire in front of a transport packet.
+
+Source: IBTA volume 1, 7.7 (local route header) and 8.3 (global route header). ``parse`` checks what
+these headers say about each other and about the frame's length, and leaves the rest to
+``emu.port.packet``. The variant CRC is not carried: sockets do not damage what they carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emu.port import packet as transport
+from emu.port.ib.port import Port
+from emu.port.packet import (
+    BadPacketError,
+    GlobalHeader,
+    Packet,
+    build_transport,
+    parse_transport,
+)
+from layouts import bth as wire
+
+_SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
+
+MAX_BYTES = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
+"""The longest frame there can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How packets find their way, and what every one of a connection carries."""
+
+    dlid: int
+    slid: int
+    sl: int
+    pkey: int
+    grh: GlobalHeader | None
+
+    @classmethod
+    def of(cls, port: Port, path: Any) -> Route:
+        """The way from a port along a queue pair's address path (a view of ads)."""
+        grh = None
+        if path.grh:
+            sgid = port.gid(path.src_addr_index)
+            grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
+        return cls(path.rlid, port.lid, path.sl, port.pkey(path.pkey_index), grh)
+
+
+def parse(frame: memoryview) -> Packet:
+    """The packet in ``frame``, whose payload stays a view of it. Raises BadPacketError."""
+    if not _SMALLEST <= len(frame) <= MAX_BYTES:
+        raise BadPacketError(f"{len(frame)} bytes are no packet")
+    vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
+    if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
+        raise BadPacketError(f"local header does not fit {len(frame)} bytes")
+    at, grh = wire.lrh.size, None
+    if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
+        grh = _parse_global(frame, at)
+        at += wire.grh.size
+    elif sl_lnh & wire.LNH_MASK != wire.LNH_LOCAL:
+        raise BadPacketError("not a packet of the InfiniBand transport")
+    packet = parse_transport(frame, at)
+    packet.dlid, packet.slid, packet.sl = dlid, slid, sl_lnh >> wire.SL_SHIFT
+    packet.grh = grh
+    return packet
+
+
+def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
+    if len(frame) < _SMALLEST + wire.grh.size:
+        raise BadPacketError("too short for a global header")
+    word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
+    if word >> 28 != wire.GRH_VERSION or next_header != wire.GRH_NEXT_IBA:
+        raise BadPacketError("global header is not one of version 6 before a transport header")
+    if pay_len != len(frame) - at - wire.grh.size:
+        raise BadPacketError(f"global header says {pay_len} bytes")
+    return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
+
+
+def build(
+    packet: Packet, route: Route, payload: Sequence[memoryview] = (), length: int = 0
+) -> bytes:
+    """The packet's bytes, with ``length`` bytes of ``payload``."""
+    size, parts = build_transport(packet, route.pkey, payload, length)
+    return b"".join((_front(route, size), *parts))
+
+
+def _front(route: Route, inner: int) -> bytes:
+    """The local and the global header in front of ``inner`` bytes of transport packet."""
+    grh, sl = route.grh, route.sl << wire.SL_SHIFT
+    if grh is None:
+        words = (wire.lrh.size + inner) >> 2
+        return wire.LRH.pack(0, sl | wire.LNH_LOCAL, route.dlid, words, route.slid)
+    words = (wire.lrh.size + wire.grh.size + inner) >> 2
+    first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
+    return wire.LRH.pack(0, sl | wire.LNH_GLOBAL, route.dlid, words, route.slid) + wire.GRH.pack(
+        first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
+    )
