@@ -157,7 +157,11 @@ class CommandInterface:
                 raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
             mailbox.check_signatures(memory, in_blocks)
         data = mailbox.gather(memory, getattr(entry, "in"), in_blocks, entry.inlen)
-        return Request(slot, entry, data, bytearray(entry.outlen), in_blocks, out_blocks)
+        request = Request(slot, entry, data, bytearray(entry.outlen), in_blocks, out_blocks)
+        command = self._commands.get(request.opcode)
+        if command is not None:
+            command.complete(data)
+        return request
 
     @property
     def _signed(self) -> bool:
@@ -215,22 +219,11 @@ class CommandInterface:
             raise CmdError(
                 Status.BAD_SYS_STATE_ERR, "command comes too early", f"HCA {self._hca.state.name}"
             )
-        if len(request.data) < command.layout_in.size:
-            raise CmdError(
-                Status.BAD_INP_LEN_ERR,
-                "input too short",
-                f"{len(request.data)} of {command.layout_in.size} bytes",
-            )
-        is_cut = len(request.out) < command.layout_out.size
-        if is_cut and not (command.cuts_output and len(request.out) >= INLINE_BYTES):
-            raise CmdError(
-                Status.BAD_OUTP_LEN_ERR,
-                "output too short",
-                f"{len(request.out)} of {command.layout_out.size} bytes",
-            )
+        _check_lengths(request, command)
         uid = request.uid
         if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
             raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
+        is_cut = len(request.out) < command.layout_out.size
         whole = bytearray(command.layout_out.size) if is_cut else request.out
         out = command.layout_out.view(whole)
         command.handler(self._hca, command.layout_in.view(request.data), out)
@@ -266,3 +259,19 @@ class CommandInterface:
         finished, self._finished = self._finished, 0
         if finished:
             self._hca.raise_event(EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
+
+
+def _check_lengths(request: Request, command: Command) -> None:
+    """Input and output are long enough. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    if len(request.data) < command.least_in:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input too short",
+            f"{len(request.data)} of {command.least_in} bytes",
+        )
+    if len(request.out) < command.least_out:
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR,
+            "output too short",
+            f"{len(request.out)} of {command.least_out} bytes",
+        )

@@ -7,10 +7,11 @@ finished table to the device: adding a command is a layout, a decorated function
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from layouts.cmd import INLINE_BYTES
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
@@ -59,8 +60,29 @@ class Command:
     needs: HcaState
     """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
-    cuts_output: bool = False
-    """Whether an output that is too short for the layout gets its front; else it is refused."""
+    least_in: int = field(init=False)
+    """Bytes of the shortest input that is taken; what is missing of a longer one counts as zero.
+
+    Drivers leave out what says nothing: reserved bytes behind the last named field (iPXE's golan.c
+    in RST2INIT_QP), and the rest of a field that is left open (of the 4096 bytes of SET_HCA_CAP it
+    sends 256). A shorter input gets BAD_INP_LEN_ERR.
+    """
+    least_out: int = field(init=False)
+    """Bytes of the shortest output that is taken, by the same rule; it gets the answer's front.
+
+    A shorter one gets BAD_OUTP_LEN_ERR.
+    """
+
+    def __post_init__(self) -> None:
+        besides = self.opened.field if self.opened is not None else ""
+        for name, layout in (("least_in", self.layout_in), ("least_out", self.layout_out)):
+            least = max(layout.named_size(besides), min(INLINE_BYTES, layout.size))
+            object.__setattr__(self, name, least)
+
+    def complete(self, data: bytearray) -> None:
+        """Put zeros behind an input that is long enough to be taken and shorter than its layout."""
+        if self.least_in <= len(data) < self.layout_in.size:
+            data.extend(bytes(self.layout_in.size - len(data)))
 
     @property
     def name(self) -> str:
@@ -78,14 +100,13 @@ def command(
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
-    cuts_output: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one."""
 
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, cuts_output)
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened)
         return handler
 
     return register

@@ -97,7 +97,6 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
     caps.query_hca_cap_out,
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group),
-    cuts_output=True,
 )
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """A capability group's page, or its front; op_mod is ``group << 1 | mode``."""

@@ -25,7 +25,7 @@ import construct as c
 
 from layouts import codec
 
-_ANONYMOUS = "reserved"
+_WORD_BITS = 32
 
 
 def bits(width: int) -> Any:
@@ -114,6 +114,13 @@ class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
         view.assign(values)
         return view
 
+    def named_size(self, besides: str = "") -> int:
+        """Bytes up to the end of the last named field's word, or to where a tail begins.
+
+        What lies behind is reserved. The field ``besides`` is left out of account.
+        """
+        return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
+
     def packer(self, *names: str, upto: int | None = None) -> struct.Struct:
         """A ``struct.Struct`` over the named fields, in their order; the others are zero.
 
@@ -136,6 +143,18 @@ def _walk(fields: tuple[Any, ...]) -> Iterator[Field]:
         if field.name:
             yield Field(field.name, offset, width, field.subcon)
         offset += width
+
+
+def _named_bits(prm: Prm, besides: str = "") -> int:
+    """Bits up to the end of the last named field, also of the structure that a field may hold."""
+    return max(
+        (
+            field.offset + (_named_bits(field.kind) if isinstance(field.kind, Prm) else field.width)
+            for field in prm.fields
+            if field.name != besides
+        ),
+        default=0,
+    )
 
 
 def _tail_step(prm: Prm) -> int:

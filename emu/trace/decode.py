@@ -82,9 +82,9 @@ class Inner:
 
 def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, Any]:
     """The fields of a command's input or output; of what is too short for the layout, its bytes."""
-    if len(data) < layout.size:
+    if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
-    view = layout.view(data)
+    view = layout.view(bytes(data).ljust(layout.size, b"\0"))
     shown: dict[str, Any] = {}
     for field in layout.fields:
         if inner is not None and field.name == inner.field:

@@ -60,15 +60,14 @@ def test_command_before_its_time(cold, reached, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
-def test_command_shorter_than_its_layout(driver, command):
+def test_command_that_is_too_short(driver, command):
     """A truncated input and a truncated output are told apart, and neither command runs."""
     data = bytes(command.layout_in.new(opcode=command.op).buf)
-    delivery, raw = driver.execute(data[:-4], command.layout_out.size)
+    delivery, raw = driver.execute(data[: command.least_in - 4], command.layout_out.size)
     assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_INP_LEN_ERR)
-    if not command.cuts_output:
-        delivery, raw = driver.execute(data, command.layout_out.size - 4)
-        assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_OUTP_LEN_ERR)
-        assert raw[8:] == bytes(len(raw) - 8)
+    delivery, raw = driver.execute(data, command.least_out - 4)
+    assert (delivery, raw[0]) == (Delivery.OK, Status.BAD_OUTP_LEN_ERR)
+    assert raw[8:] == bytes(len(raw) - 8)
     assert state(driver) is HcaState.INITIALIZED
 
 
