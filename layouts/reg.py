@@ -61,7 +61,7 @@ pvlc_reg = Prm(
 ppcnt_reg = Prm(
     "ppcnt_reg",
     "swid" / bits(8), "local_port" / bits(8), "pnat" / bits(2), rsvd(8), "grp" / bits(6),
-    "clr" / bits(1), rsvd(31), "counter_set" / octets(248),
+    "clr" / bits(1), rsvd(26), "prio_tc" / bits(5), "counter_set" / octets(248),
 )
 
 # What counter_set is in the group of InfiniBand's port counters.

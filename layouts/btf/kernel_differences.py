@@ -6,6 +6,7 @@ an error there as well. 6.1 is Debian's bookworm, 6.12 trixie; 7.2 was sid's whe
 
 from __future__ import annotations
 
+from layouts.btf.kernel_differences_eth import KNOWN_ETH
 from layouts.btf.report import Known, What
 
 
@@ -213,4 +214,5 @@ KNOWN: tuple[Known, ...] = (
         "7.2 calls this bit silent_mode_set",
         ("cmd_hca_cap.silent_mode",),
     ),
+    *KNOWN_ETH,
 )

@@ -60,7 +60,13 @@ def test_opcode_has_one_handler(entry):
         command(entry.op, entry.layout_in, entry.layout_out)(lambda hca, cmd, out: None)
 
 
-@pytest.mark.parametrize("name", [name for name in structures() if name.endswith("_in")])
+PARTS = {"set_action_in", "add_action_in", "copy_action_in", "packet_reformat_context_in"}
+"""Parts of other commands' inputs that mlx5_ifc.h names as if they were inputs themselves."""
+
+INPUTS = [name for name in structures() if name.endswith("_in") and name not in PARTS]
+
+
+@pytest.mark.parametrize("name", INPUTS)
 def test_every_input_has_its_output(name):
     """And both begin as every command does."""
     given, answered = structures()[name], structures()[name.removesuffix("_in") + "_out"]

@@ -1,0 +1,137 @@
+"""Where kernels are known to differ from the structures of the Ethernet port, and why.
+
+As :mod:`layouts.btf.kernel_differences`, whose list these entries are part of.
+"""
+
+from __future__ import annotations
+
+from layouts.btf.report import Known, What
+
+_NO_TYPE = "not in the binaries: the driver has no object of this type, and sizeof leaves no trace"
+_RESERVED = "6.1 leaves these bits reserved"
+
+
+def _names(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+def _fields(structure: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{structure}.{name}" for name in names.split())
+
+
+KNOWN_ETH: tuple[Known, ...] = (
+    Known(
+        (),
+        What.STRUCTURE,
+        _NO_TYPE,
+        _names(
+            """
+            add_vxlan_udp_dport_out dealloc_flow_counter_out dealloc_modify_header_context_out
+            dealloc_packet_reformat_context_out delete_fte_out delete_l2_table_entry_out
+            delete_vxlan_udp_dport_out destroy_flow_group_out destroy_flow_table_out destroy_rq_out
+            destroy_rqt_out destroy_sq_out destroy_tir_out destroy_tis_out modify_flow_table_out
+            modify_nic_vport_context_out modify_rq_out modify_rqt_out modify_sq_out modify_tir_out
+            modify_tis_out modify_vport_state_out query_flow_counter_out query_flow_group_out
+            query_fte_out query_packet_reformat_context_out query_rq_out
+            query_rqt_out query_sq_out query_tir_out query_tis_out set_flow_table_root_out
+            set_fte_out set_l2_table_entry_out set_roce_address_out set_wol_rol_out
+            """
+        ),
+    ),
+    Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        _RESERVED,
+        (
+            "dest_format_struct.destination_table_type",
+            "flow_context.uplink_hairpin_en",
+            "flow_table_context.rtc_valid",
+            *_fields(
+                "flow_table_fields_supported_2",
+                """
+                inner_l4_type outer_l4_type tunnel_header_0_1
+                """,
+            ),
+            "flow_table_nic_cap.ft_field_support_2_nic_receive",
+            *_fields(
+                "flow_table_prop_layout",
+                """
+                reset_root_to_default reformat_add_esp_trasport reformat_l2_to_l3_esp_tunnel
+                reformat_add_esp_transport_over_udp reformat_del_esp_trasport
+                reformat_l3_esp_tunnel_to_l2 reformat_del_esp_transport_over_udp reparse
+                cross_vhca_object reformat_l2_to_l3_audp_tunnel reformat_l3_audp_tunnel_to_l2
+                ignore_flow_level_rtc_valid
+                """,
+            ),
+            "fte_match_set_lyr_2_4.l4_type",
+            "fte_match_set_misc.inner_esp_spi",
+            "fte_match_set_misc2.ipsec_syndrome",
+            *_fields("mcam_access_reg", "mpir mfrl mtmp"),
+            *_fields(
+                "mcam_enhanced_features",
+                """
+                mtutc_freq_adj_units mtutc_time_adjustment_extended_range
+                """,
+            ),
+            *_fields("mtutc_reg", "freq_adj_units log_max_freq_adjustment"),
+            "nic_vport_context.sd_group",
+            *_fields("pcam_enhanced_features", "fec_100G_per_lane_in_pplm buffer_ownership"),
+            "per_protocol_networking_offload_caps.swp_csum_l4_partial",
+            "pfcc_reg.buf_ownership",
+            *_fields(
+                "pplm_reg",
+                """
+                fec_override_cap_800g_8x fec_override_cap_400g_4x fec_override_cap_200g_2x
+                fec_override_cap_100g_1x fec_override_admin_800g_8x fec_override_admin_400g_4x
+                fec_override_admin_200g_2x fec_override_admin_100g_1x
+                """,
+            ),
+            *_fields("roce_cap", "roce_cc_general qp_ooo_transmit_default"),
+            *_fields("set_l2_table_entry_in", "silent_mode_valid silent_mode"),
+            "sqc.non_wire",
+        ),
+    ),
+    Known(
+        ("6.1",),
+        What.FIELD,
+        "6.1 has twelve words here, dword_0 to dword_11",
+        ("mcia_reg.dwords",),
+    ),
+    Known(
+        ("6.1",),
+        What.SIZE,
+        "6.1 has the register without the words that mcam_reg's mcia_32dwords adds",
+        ("mcia_reg",),
+    ),
+    Known(
+        ("6.1",),
+        What.STRUCTURE,
+        "6.1 reads no temperatures",
+        ("mtcap_reg", "mtmp_reg"),
+    ),
+    *(
+        Known(
+            ("6.1",),
+            what,
+            "6.1 has three bits; the two above them came later",
+            ("ppcnt_reg.prio_tc",),
+        )
+        for what in (What.OFFSET, What.WIDTH)
+    ),
+    *(
+        Known(
+            ("7.2",),
+            what,
+            "7.2 has 16 bits, of which the upper ones were reserved before",
+            ("ets_tcn_config_reg.max_bw_value", "nic_vport_context.allowed_list_size"),
+        )
+        for what in (What.OFFSET, What.WIDTH)
+    ),
+    Known(
+        ("7.2",),
+        What.SIZE,
+        "7.2 adds the modes of 200 Gbit/s for each lane at the end",
+        ("pplm_reg",),
+    ),
+)

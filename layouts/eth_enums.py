@@ -1,0 +1,411 @@
+"""Numbers of the Ethernet port that have names in the PRM: queues, steering, port, completions.
+
+Names are the driver's without their prefix, as in :mod:`layouts.enums`. Source: mlx5_ifc.h,
+device.h, port.h, fs.h, qp.h, vport.h and driver.h of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class WqType(IntEnum):
+    """How a work queue's requests lie in memory (MLX5_WQ_TYPE_*), the field wq_type of a wq."""
+
+    LINKED_LIST = 0x0
+    CYCLIC = 0x1
+    LINKED_LIST_STRIDING_RQ = 0x2
+    CYCLIC_STRIDING_RQ = 0x3
+
+
+class RqState(IntEnum):
+    """States of a receive queue (MLX5_RQC_STATE_*)."""
+
+    RST = 0x0
+    RDY = 0x1
+    ERR = 0x3
+
+
+class SqState(IntEnum):
+    """States of a send queue (MLX5_SQC_STATE_*)."""
+
+    RST = 0x0
+    RDY = 0x1
+    ERR = 0x3
+
+
+class MemRqType(IntEnum):
+    """Whose memory a receive queue uses (MLX5_RQC_MEM_RQ_TYPE_MEMORY_RQ_*)."""
+
+    INLINE = 0x0
+    RMP = 0x1
+
+
+class ModifyRq(IntFlag):
+    """What MODIFY_RQ changes beside the state (MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*)."""
+
+    VSD = 1 << 1
+    SCATTER_FCS = 1 << 2
+    RQ_COUNTER_SET_ID = 1 << 3
+
+
+class ModifySq(IntFlag):
+    """What MODIFY_SQ changes beside the state (core/en.h: MLX5E_MODIFY_SQ_*)."""
+
+    RATE_LIMIT = 1 << 0
+
+
+class DispType(IntEnum):
+    """Whether a TIR leads to one RQ or to those of an RQT (MLX5_TIRC_DISP_TYPE_*)."""
+
+    DIRECT = 0x0
+    INDIRECT = 0x1
+
+
+class RxHashFn(IntEnum):
+    """How an indirect TIR hashes (MLX5_RX_HASH_FN_*)."""
+
+    NONE = 0x0
+    INVERTED_XOR8 = 0x1
+    TOEPLITZ = 0x2
+
+
+class L3ProtType(IntEnum):
+    """rx_hash_field_select.l3_prot_type (MLX5_L3_PROT_TYPE_*)."""
+
+    IPV4 = 0
+    IPV6 = 1
+
+
+class L4ProtType(IntEnum):
+    """rx_hash_field_select.l4_prot_type (MLX5_L4_PROT_TYPE_*)."""
+
+    TCP = 0
+    UDP = 1
+
+
+class HashField(IntFlag):
+    """rx_hash_field_select.selected_fields (MLX5_HASH_FIELD_SEL_*)."""
+
+    SRC_IP = 1 << 0
+    DST_IP = 1 << 1
+    L4_SPORT = 1 << 2
+    L4_DPORT = 1 << 3
+    IPSEC_SPI = 1 << 4
+
+
+class SelfLbBlock(IntFlag):
+    """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
+
+    The driver sets a bit when packets of the TIR's own transport domain shall come back to it
+    (core/en_common.c: mlx5e_refresh_tirs for the loopback test; ib/qp.c:
+    MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_*).
+    """
+
+    BLOCK_UNICAST = 0x1
+    BLOCK_MULTICAST = 0x2
+
+
+class FlowTableType(IntEnum):
+    """Which packets a flow table is for (fs_core.h: fs_flow_table_type, FS_FT_*)."""
+
+    NIC_RX = 0x0
+    NIC_TX = 0x1
+    ESW_EGRESS_ACL = 0x2
+    ESW_INGRESS_ACL = 0x3
+    FDB = 0x4
+    SNIFFER_RX = 0x5
+    SNIFFER_TX = 0x6
+    RDMA_RX = 0x7
+    RDMA_TX = 0x8
+    PORT_SEL = 0x9
+
+
+class TableMissAction(IntEnum):
+    """What becomes of a packet that no entry matches (MLX5_FLOW_TABLE_MISS_ACTION_*)."""
+
+    DEF = 0
+    FWD = 1
+    SWITCH_DOMAIN = 2
+
+
+class ModifyFlowTable(IntFlag):
+    """modify_flow_table_in.modify_field_select (MLX5_MODIFY_FLOW_TABLE_*)."""
+
+    MISS_TABLE_ID = 1 << 0
+    LAG_NEXT_TABLE_ID = 1 << 15
+
+
+class MatchCriteria(IntFlag):
+    """Which parts of fte_match_param a group uses (MLX5_MATCH_*): match_criteria_enable."""
+
+    OUTER_HEADERS = 1 << 0
+    MISC_PARAMETERS = 1 << 1
+    INNER_HEADERS = 1 << 2
+    MISC_PARAMETERS_2 = 1 << 3
+    MISC_PARAMETERS_3 = 1 << 4
+    MISC_PARAMETERS_4 = 1 << 5
+    MISC_PARAMETERS_5 = 1 << 6
+
+
+class FlowAction(IntFlag):
+    """flow_context.action (MLX5_FLOW_CONTEXT_ACTION_*)."""
+
+    ALLOW = 0x1
+    DROP = 0x2
+    FWD_DEST = 0x4
+    COUNT = 0x8
+    PACKET_REFORMAT = 0x10
+    DECAP = 0x20
+    MOD_HDR = 0x40
+    VLAN_POP = 0x80
+    VLAN_PUSH = 0x100
+    VLAN_POP_2 = 0x400
+    VLAN_PUSH_2 = 0x800
+    CRYPTO_DECRYPT = 0x1000
+    CRYPTO_ENCRYPT = 0x2000
+    EXECUTE_ASO = 0x4000
+
+
+class FlowDestination(IntEnum):
+    """dest_format_struct.destination_type (mlx5_ifc.h: MLX5_IFC_FLOW_DESTINATION_TYPE_*)."""
+
+    VPORT = 0x0
+    FLOW_TABLE = 0x1
+    TIR = 0x2
+    FLOW_SAMPLER = 0x6
+    UPLINK = 0x8
+    TABLE_TYPE = 0xA
+
+
+class SetFte(IntFlag):
+    """set_fte_in.modify_enable_mask: what a change of an entry concerns (MLX5_SET_FTE_*)."""
+
+    ACTION = 1 << 0
+    FLOW_TAG = 1 << 1
+    DESTINATION_LIST = 1 << 2
+    FLOW_COUNTERS = 1 << 3
+    IPSEC_OBJ_ID = 1 << 4
+
+
+class InlineMode(IntEnum):
+    """Headers that a send request must carry inline (MLX5_INLINE_MODE_*)."""
+
+    NONE = 0
+    L2 = 1
+    IP = 2
+    TCP_UDP = 3
+
+
+class InlineModeCap(IntEnum):
+    """per_protocol_networking_offload_caps.wqe_inline_mode (MLX5_CAP_INLINE_MODE_*)."""
+
+    L2 = 0
+    VPORT_CONTEXT = 1
+    NOT_REQUIRED = 2
+
+
+class NvprtListType(IntEnum):
+    """What nic_vport_context's list holds (MLX5_NVPRT_LIST_TYPE_*)."""
+
+    UC = 0x0
+    MC = 0x1
+    VLAN = 0x2
+
+
+class VportStateOpMod(IntEnum):
+    """Of which port QUERY and MODIFY_VPORT_STATE speak (MLX5_VPORT_STATE_OP_MOD_*)."""
+
+    VNIC_VPORT = 0x0
+    ESW_VPORT = 0x1
+    UPLINK = 0x2
+
+
+class VportAdminState(IntEnum):
+    """What a virtual port is told to be (MLX5_VPORT_ADMIN_STATE_*)."""
+
+    DOWN = 0x0
+    UP = 0x1
+    AUTO = 0x2
+
+
+class VportState(IntEnum):
+    """What a virtual port is (VPORT_STATE_*)."""
+
+    DOWN = 0x0
+    UP = 0x1
+
+
+class PortStatus(IntEnum):
+    """paos_reg.admin_status and oper_status (driver.h: MLX5_PORT_*)."""
+
+    UP = 1
+    DOWN = 2
+
+
+class ProtoMask(IntFlag):
+    """ptys_reg.proto_mask (MLX5_PTYS_*)."""
+
+    IB = 1 << 0
+    EN = 1 << 2
+
+
+class AnStatus(IntEnum):
+    """ptys_reg.an_status: autonegotiation (MLX5_AN_*)."""
+
+    UNAVAILABLE = 0
+    COMPLETE = 1
+    FAILED = 2
+    LINK_UP = 3
+    LINK_DOWN = 4
+
+
+class ConnectorType(IntEnum):
+    """ptys_reg.connector_type (port.h: mlx5e_connector_type, MLX5E_PORT_*)."""
+
+    UNKNOWN = 0
+    NONE = 1
+    TP = 2
+    AUI = 3
+    BNC = 4
+    MII = 5
+    FIBRE = 6
+    DA = 7
+    OTHER = 8
+
+
+class LinkMode(IntEnum):
+    """Bit numbers of ptys_reg.eth_proto_* (port.h: mlx5e_link_mode, MLX5E_*)."""
+
+    MODE_1000BASE_CX_SGMII = 0
+    MODE_1000BASE_KX = 1
+    MODE_10GBASE_CX4 = 2
+    MODE_10GBASE_KX4 = 3
+    MODE_10GBASE_KR = 4
+    MODE_20GBASE_KR2 = 5
+    MODE_40GBASE_CR4 = 6
+    MODE_40GBASE_KR4 = 7
+    MODE_56GBASE_R4 = 8
+    MODE_10GBASE_CR = 12
+    MODE_10GBASE_SR = 13
+    MODE_10GBASE_ER = 14
+    MODE_40GBASE_SR4 = 15
+    MODE_40GBASE_LR4 = 16
+    MODE_50GBASE_SR2 = 18
+    MODE_100GBASE_CR4 = 20
+    MODE_100GBASE_SR4 = 21
+    MODE_100GBASE_KR4 = 22
+    MODE_100GBASE_LR4 = 23
+    MODE_100BASE_TX = 24
+    MODE_1000BASE_T = 25
+    MODE_10GBASE_T = 26
+    MODE_25GBASE_CR = 27
+    MODE_25GBASE_KR = 28
+    MODE_25GBASE_SR = 29
+    MODE_50GBASE_CR2 = 30
+    MODE_50GBASE_KR2 = 31
+
+
+class ExtLinkMode(IntEnum):
+    """Bit numbers of ptys_reg.ext_eth_proto_* (port.h: mlx5e_ext_link_mode, MLX5E_*)."""
+
+    SGMII_100M = 0
+    MODE_1000BASE_X_SGMII = 1
+    MODE_5GBASE_R = 3
+    MODE_10GBASE_XFI_XAUI_1 = 4
+    MODE_40GBASE_XLAUI_4_XLPPI_4 = 5
+    MODE_25GAUI_1_25GBASE_CR_KR = 6
+    MODE_50GAUI_2_LAUI_2_50GBASE_CR2_KR2 = 7
+    MODE_50GAUI_1_LAUI_1_50GBASE_CR_KR = 8
+    MODE_CAUI_4_100GBASE_CR4_KR4 = 9
+    MODE_100GAUI_2_100GBASE_CR2_KR2 = 10
+    MODE_100GAUI_1_100GBASE_CR_KR = 11
+    MODE_200GAUI_4_200GBASE_CR4_KR4 = 12
+    MODE_200GAUI_2_200GBASE_CR2_KR2 = 13
+    MODE_400GAUI_8_400GBASE_CR8 = 15
+    MODE_400GAUI_4_400GBASE_CR4_KR4 = 16
+    MODE_800GAUI_8_800GBASE_CR8_KR8 = 19
+
+
+class CountersGroup(IntEnum):
+    """ppcnt_reg.grp (MLX5_*_COUNTERS_GROUP)."""
+
+    IEEE_802_3 = 0x0
+    RFC_2863 = 0x1
+    RFC_2819 = 0x2
+    RFC_3635 = 0x3
+    ETHERNET_EXTENDED = 0x5
+    PER_PRIORITY = 0x10
+    PER_TRAFFIC_CLASS = 0x11
+    PHYSICAL_LAYER = 0x12
+    PER_TRAFFIC_CLASS_CONGESTION = 0x13
+    PHYSICAL_LAYER_STATISTICAL = 0x16
+    INFINIBAND_PORT = 0x20
+    INFINIBAND_EXTENDED_PORT = 0x21
+
+
+class ModuleId(IntEnum):
+    """The first byte of a module's EEPROM (port.h: MLX5_MODULE_ID_*)."""
+
+    SFP = 0x3
+    QSFP = 0xC
+    QSFP_PLUS = 0xD
+    QSFP28 = 0x11
+    DSFP = 0x1B
+
+
+class EthChecksum(IntFlag):
+    """wqe_eth_seg.cs_flags: which checksums the adapter computes (MLX5_ETH_WQE_*_CSUM)."""
+
+    L3_INNER = 1 << 4
+    L4_INNER = 1 << 5
+    L3 = 1 << 6
+    L4 = 1 << 7
+
+
+class CqeChecked(IntFlag):
+    """cqe64.hds_ip_ext: which headers of a received packet are good (CQE_*_OK)."""
+
+    L2 = 1 << 0
+    L3 = 1 << 1
+    L4 = 1 << 2
+
+
+class CqeHeader(IntFlag):
+    """cqe64.l4_l3_hdr_type: VLAN stripped, and the kind of network header in bits 3:2."""
+
+    VLAN_STRIPPED = 1 << 0
+    IPV6 = 1 << 2
+    IPV4 = 2 << 2
+
+
+class CqeHashType(IntFlag):
+    """cqe64.rss_hash_type: what the hash is over (CQE_RSS_HTYPE_IP bits 3:2, _L4 bits 7:6)."""
+
+    IPV4 = 1 << 2
+    IPV6 = 2 << 2
+    L4_TCP = 1 << 6
+    L4_UDP = 2 << 6
+    L4_IPSEC = 3 << 6
+
+
+class RoceVersion(IntEnum):
+    """roce_addr_layout.roce_version; roce_cap.roce_version has a bit for each."""
+
+    VERSION_1 = 0
+    VERSION_2 = 2
+
+
+class RoceL3Type(IntEnum):
+    """roce_addr_layout.roce_l3_type (MLX5_ROCE_L3_TYPE_*)."""
+
+    IPV4 = 0
+    IPV6 = 1
+
+
+class CqeRoceL3(IntEnum):
+    """Bits 25:24 of cqe64.flags_rqpn (MLX5_CQE_ROCE_L3_HEADER_TYPE_*)."""
+
+    GRH = 0x0
+    IPV6 = 0x1
+    IPV4 = 0x2
