@@ -177,6 +177,7 @@ class Function:
     def restart(self, cause: str) -> None:
         """A new HCA; configuration space stays as it is."""
         self.hca.quiesce()
+        self.hca.cmdif.forget()
         self._commands_before = self.commands
         self._power_on(cause)
 

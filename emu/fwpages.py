@@ -6,7 +6,10 @@ all the same, so that the driver's giving, taking back and page-request paths ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+
+MOST_PAGES = 1 << 18
+"""1 GiB: more than any firmware asks for."""
 
 
 class FirmwarePages:
@@ -20,12 +23,12 @@ class FirmwarePages:
     def __len__(self) -> int:
         return len(self._given)
 
-    def holds(self, page: int) -> bool:
-        """True for a page that was given and not taken back."""
-        return page in self._given
+    def holds_any(self, pages: Collection[int]) -> bool:
+        """Whether one of the pages was given and not taken back."""
+        return any(map(self._given.__contains__, pages))
 
-    def give(self, pages: Iterable[int]) -> None:
-        """Take over pages (IOVAs of 4 KiB)."""
+    def give(self, pages: Collection[int]) -> None:
+        """Take over pages (IOVAs of 4 KiB), none of which is held."""
         self._given.update(dict.fromkeys(pages))
 
     def take(self, count: int) -> list[int]:

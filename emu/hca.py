@@ -114,6 +114,8 @@ class Hca:
         self.fwpages = FirmwarePages(options.boot_pages)
         self.issi = 0
         self.internal_errors = 0
+        self.teardowns = 0
+        """How often all objects have been dropped at once."""
         self.caller = Caller()
         self.has_signatures = False
         """A key has or had block signatures: its segments may be longer on the wire."""
@@ -194,6 +196,7 @@ class Hca:
         self.kept_views = 0
 
     def _drop_objects(self) -> None:
+        self.teardowns += 1
         self.quiesce()
         self._event_eqs.clear()
         self._make_tables()

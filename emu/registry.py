@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from emu.turns import Turns
 from layouts.cmd import INLINE_BYTES
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
@@ -18,11 +19,13 @@ from layouts.prm import Prm
 if TYPE_CHECKING:
     from emu.hca import Hca
 
-Handler = Callable[["Hca", Any, Any], None]
+Handler = Callable[["Hca", Any, Any], Turns[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output.
 
 A handler checks everything first and changes state last; it refuses by raising
-:class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events.
+:class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events. One that may have more to
+do than a few milliseconds' work yields between its shares. Other commands run meanwhile: what it
+has looked up may be gone, unless it holds it (:func:`emu.resources.holding`).
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from emu.errors import CmdError
@@ -35,6 +36,19 @@ class Object:
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
+
+
+@contextmanager
+def holding(*items: Object | None) -> Iterator[None]:
+    """While inside, they cannot be destroyed: a command that takes several turns needs them."""
+    there = [item for item in items if item is not None]
+    for item in there:
+        item.refs += 1
+    try:
+        yield
+    finally:
+        for item in there:
+            item.refs -= 1
 
 
 class Stock:

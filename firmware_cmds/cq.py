@@ -10,6 +10,8 @@ from emu.engine.pages import PageList, queue_buffer
 from emu.errors import CmdError
 from emu.objects import Cq, Moderation
 from emu.registry import command
+from emu.resources import holding
+from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
 from layouts.enums import Op, Status
@@ -44,7 +46,7 @@ class ResizeField(IntFlag):
 
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
-def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
+def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     for name in _NOT_BUILT:
@@ -63,7 +65,8 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> None:
         buffer, umem = buffer_in(hca, *place, is_written=True)
         umems = (*umems, umem)
     else:
-        buffer = _buffer(hca, cmd, ctx, stride)
+        with holding(eq, *umems):
+            buffer = yield from _buffer(hca, cmd, ctx, stride)
     cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems)
     cq.moderation = _moderation(hca, ctx)
     out.cqn = hca.cqs.add(cq)
@@ -76,7 +79,7 @@ def _size(hca: Hca, ctx: Any, stride: int) -> int:
     return stride << int(ctx.log_cq_size)
 
 
-def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> PageList:
+def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Turns[PageList]:
     """The ring that a context and the page list behind it describe."""
     size = _size(hca, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
@@ -92,11 +95,11 @@ def _moderation(hca: Hca, ctx: Any) -> Moderation | None:
 
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
-def modify_cq(hca: Hca, cmd: Any, out: Any) -> None:
+def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """Moderation and overrun by field, or another ring for the entries to come."""
     cq = hca.cqs.need(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
-        _resize(hca, cq, cmd)
+        yield from _resize(hca, cq, cmd)
     elif cmd.op_mod == _OP_MOD_MODIFY:
         _modify(hca, cq, cmd)
     else:
@@ -122,7 +125,7 @@ def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
         cq_engine.moderate(hca, cq, moderation)
 
 
-def _resize(hca: Hca, cq: Cq, cmd: Any) -> None:
+def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
     if not hca.caps.general.cq_resize:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
@@ -132,7 +135,9 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "no resize in user memory", f"{cq!r}")
     if given.cqe_sz != cq.ctx.cqe_sz:
         raise CmdError(Status.BAD_PARAM_ERR, "resize to another cqe_sz", f"{given.cqe_sz}")
-    cq_engine.resize(hca, cq, _buffer(hca, cmd, given, cq.stride), given.log_cq_size)
+    with holding(cq):
+        buffer = yield from _buffer(hca, cmd, given, cq.stride)
+    cq_engine.resize(hca, cq, buffer, given.log_cq_size)
     for name in ("log_cq_size", "page_offset", "log_page_size"):
         setattr(cq.ctx, name, getattr(given, name))
 
@@ -149,5 +154,4 @@ def query_cq(hca: Hca, cmd: Any, out: Any) -> None:
     cq = hca.cqs.need(cmd.cqn)
     cq.encode()
     out.cq_context = bytes(cq.ctx)
-    for index, page in enumerate(cq.buffer.pages[: len(out.pas)]):
-        out.pas[index] = page
+    out.pas.put_words(cq.buffer.pages[: len(out.pas)])

@@ -9,6 +9,7 @@ from emu.errors import CmdError
 from emu.hca import MSIX_VECTORS
 from emu.objects import Eq
 from emu.registry import command
+from emu.turns import finish
 from layouts import eq as layout
 from layouts.enums import Op, Status
 from layouts.eqe import EQE_BYTES
@@ -31,7 +32,7 @@ def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
     hca.uars.need(ctx.uar_page)
     hca.eqs.check_room()
     size = EQE_BYTES << ctx.log_eq_size
-    buffer = queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
+    buffer = finish(queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size))
     eq = Eq(ctx, _event_mask(cmd.event_bitmask), buffer)
     out.eq_number = hca.eqs.add(eq)
     hca.subscribe(eq)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import ADAPTER_PAGE_SHIFT
+from emu.engine.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.errors import CmdError
 from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem
 from emu.registry import command
-from emu.resources import DRIVER_UID
+from emu.resources import DRIVER_UID, holding
+from emu.turns import Turns
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
@@ -30,7 +31,7 @@ def access_mode(ctx: Any) -> int:
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
-def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
+def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A key over the whole address space (PA) or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
@@ -55,7 +56,10 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     pd = hca.pds.need(ctx.pd)
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
-    xlt = _translations(hca, cmd, ctx, mode, umem)
+    xlt = _translations(hca, cmd, ctx, mode)
+    if umem is not None:
+        with holding(pd, umem):
+            yield from _fill(xlt, umem, cmd.mkey_umem_offset, ctx)
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
     hca.translations.take(mkey.octwords)
     out.mkey_index = hca.mkeys.add(mkey)
@@ -66,7 +70,7 @@ def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
     return mode == AccessMode.MTT and bool(cmd.mkey_umem_valid)
 
 
-def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) -> bytearray:
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
     if mode == AccessMode.PA:
@@ -82,8 +86,10 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) ->
     if mode == AccessMode.MTT and entries > MOST_MTT_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
     hca.translations.check(octwords)
-    if umem is not None:
-        return _pages_of(umem, cmd.mkey_umem_offset, ctx, mode)
+    if cmd.mkey_umem_valid:
+        if mode != AccessMode.MTT:
+            raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{mode:#x}")
+        return bytearray()
     actual = cmd.translations_octword_actual_size * OCTWORD
     given = cmd.buf[layout.create_mkey_in.size :]
     if actual > len(given):
@@ -95,23 +101,25 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int, umem: Umem | None) ->
     return bytearray(given[:actual])
 
 
-def _pages_of(umem: Umem, offset: int, ctx: Any, mode: int) -> bytearray:
+def _fill(xlt: bytearray, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
-    if mode != AccessMode.MTT or not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
+    if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
         raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{umem!r}")
     within = ctx.start_addr & (1 << shift) - 1
     if offset + ctx.len > memory.length or memory.address(offset) & (1 << shift) - 1 != within:
         raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
     rights = MTT_READ | (MTT_WRITE if umem.is_writable else 0)
-    starts = range(offset - within, offset + ctx.len, 1 << shift)
-    if 8 * len(starts) > ctx.translations_octword_size * OCTWORD:
+    count = -(-(within + ctx.len) >> shift)
+    if 8 * count > ctx.translations_octword_size * OCTWORD:
         raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "more umem pages than the key has room for",
-            f"{len(starts)} pages",
+            Status.BAD_PARAM_ERR, "more umem pages than the key has room for", f"{count} pages"
         )
-    return bytearray(b"".join((memory.address(at) | rights).to_bytes(8, "big") for at in starts))
+    for share in memory.split(offset - within, count, shift):
+        low_bytes(share)[:] = bytes((rights,)) * len(share)
+        share.byteswap()
+        xlt += share.tobytes()
+        yield
 
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)

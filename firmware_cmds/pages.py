@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.engine.pages import check_pages
 from emu.errors import CmdError
-from emu.ports import DmaError
+from emu.fwpages import MOST_PAGES
 from emu.registry import HcaState, command
+from emu.turns import Turns
 from firmware_cmds.hca import check_own
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
@@ -27,32 +29,30 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.MANAGE_PAGES, layout.manage_pages_in, layout.manage_pages_out, needs=HcaState.ENABLED)
-def manage_pages(hca: Hca, cmd: Any, out: Any) -> None:
+def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """The driver gives pages, takes them back, or says that it cannot give."""
     check_own(cmd.function_id)
     if cmd.op_mod == PageOp.GIVE:
-        _give(hca, cmd)
+        yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:
         pages = hca.fwpages.take(min(cmd.input_num_entries, len(out.pas)))
-        for index, page in enumerate(pages):
-            out.pas[index] = page
+        out.pas.put_words(pages)
         out.output_num_entries = len(pages)
     elif cmd.op_mod != PageOp.CANT_GIVE:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown MANAGE_PAGES op_mod", f"{cmd.op_mod}")
 
 
-def _give(hca: Hca, cmd: Any) -> None:
+def _give(hca: Hca, cmd: Any) -> Turns[None]:
     count = cmd.input_num_entries
     if count > len(cmd.pas):
         raise CmdError(Status.BAD_INP_LEN_ERR, "fewer pages than announced", f"{count}")
-    pages = [cmd.pas[index] for index in range(count)]
-    if len(set(pages)) != count or any(map(hca.fwpages.holds, pages)):
+    if len(hca.fwpages) + count > MOST_PAGES:
+        raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
+    pages = cmd.pas.words(count)
+    yield from check_pages(hca.memory, pages, PAGE, count * PAGE)
+    if len(set(pages)) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
-    for page in pages:
-        if page % PAGE:
-            raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")
-        try:
-            hca.memory.segments(page, PAGE)
-        except DmaError as error:
-            raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
+    yield
+    if hca.fwpages.holds_any(pages):
+        raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
     hca.fwpages.give(pages)

@@ -12,7 +12,8 @@ from emu.engine.sq import SendRing
 from emu.errors import CmdError
 from emu.objects import Qp, QpParts, RqGeometry, Umem
 from emu.registry import Handler, command
-from emu.resources import DRIVER_UID
+from emu.resources import DRIVER_UID, holding
+from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import qp as layout
 from layouts.enums import Op, QpState, QpType, RqType, Status
@@ -29,13 +30,14 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
-def create_qp(hca: Hca, cmd: Any, out: Any) -> None:
+def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A queue pair in state RST. In its buffer the receive queue comes before the send queue."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
     parts = _parts(hca, ctx)
     hca.qps.check_room()
-    rings = _rings(hca, cmd, ctx, parts)
+    with holding(*parts.all()):
+        rings = yield from _rings(hca, cmd, ctx, parts)
     qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
     out.qpn = hca.qps.add(qp)
     if qp.st in datagram.WELL_KNOWN:
@@ -78,7 +80,7 @@ class _Rings(NamedTuple):
     umems: tuple[Umem, ...]
 
 
-def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> _Rings:
+def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> Turns[_Rings]:
     """The queue pair's buffer and the rings in it, receive ring first."""
     if max(ctx.log_sq_size, ctx.log_rq_size) > hca.caps.general.log_max_qp_sz:
         raise CmdError(Status.LIM_ERR, "queue size above log_max_qp_sz")
@@ -88,22 +90,22 @@ def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> _Rings:
     rq_bytes = 1 << ctx.log_rq_size + log_stride if ctx.rq_type == RqType.RQ else 0
     sq_bytes = 0 if ctx.no_sq else WQEBB << ctx.log_sq_size
     dbr_addr, umems = record_in(hca, ctx) if rq_bytes or sq_bytes else (0, ())
-    buffer, held = _buffer(hca, cmd, ctx, rq_bytes + sq_bytes)
+    if cmd.wq_umem_valid and rq_bytes + sq_bytes:
+        size = rq_bytes + sq_bytes
+        buffer, umem = buffer_in(hca, cmd.wq_umem_id, cmd.wq_umem_offset, size)
+        umems = (*umems, umem)
+    else:
+        with holding(*umems):
+            buffer = yield from queue_buffer(
+                hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, rq_bytes + sq_bytes
+            )
     sq = rq = None
     if sq_bytes:
         sq = SendRing(hca.memory, buffer, rq_bytes, ctx.log_sq_size, dbr_addr)
     if rq_bytes and parts.pd is not None:
         geometry = RqGeometry(ctx.log_rq_size, log_stride, ctx.log_page_size, 0, dbr_addr)
         rq = RecvRing(hca.memory, buffer, parts.pd, geometry)
-    return _Rings(buffer, sq, rq, umems + held)
-
-
-def _buffer(hca: Hca, cmd: Any, ctx: Any, size: int) -> tuple[PageList, tuple[Umem, ...]]:
-    """The rings' memory: pages that the command lists, or user memory."""
-    if cmd.wq_umem_valid and size:
-        buffer, umem = buffer_in(hca, cmd.wq_umem_id, cmd.wq_umem_offset, size)
-        return buffer, (umem,)
-    return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size), ()
+    return _Rings(buffer, sq, rq, umems)
 
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
@@ -126,8 +128,7 @@ def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
     qp = hca.qps.need(cmd.qpn)
     qp.encode()
     out.qpc = bytes(qp.ctx)
-    for index, page in enumerate(qp.buffer.pages[: len(out.pas)]):
-        out.pas[index] = page
+    out.pas.put_words(qp.buffer.pages[: len(out.pas)])
 
 
 def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:

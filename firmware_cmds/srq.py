@@ -13,6 +13,8 @@ from emu.engine.rq import SharedRecvList, SharedRecvQueue, SharedRecvRing
 from emu.errors import CmdError
 from emu.objects import Pd, RqGeometry, Srq, SrqForm
 from emu.registry import command
+from emu.resources import holding
+from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import srq as layout
 from layouts.enums import Op, Status
@@ -35,7 +37,7 @@ def _queue(
     pas: Any,
     buffer: PageList | None = None,
     kind: type[SharedRecvQueue] = SharedRecvList,
-) -> SharedRecvQueue:
+) -> Turns[SharedRecvQueue]:
     """Check what the three forms have in common and lay the queue over its pages, or a buffer."""
     caps = hca.caps.general
     if geometry.log_size > caps.log_max_srq_sz:
@@ -49,7 +51,7 @@ def _queue(
     size = 1 << geometry.log_size + geometry.log_stride
     if buffer is None:
         log_page_size, page_offset = geometry.log_page_size, geometry.page_offset
-        buffer = queue_buffer(hca.memory, pas, log_page_size, page_offset, size)
+        buffer = yield from queue_buffer(hca.memory, pas, log_page_size, page_offset, size)
     return kind(hca.memory, buffer, pd, geometry)
 
 
@@ -70,7 +72,7 @@ def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
 
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
-def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
+def create_rmp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A receive memory pool: what the driver makes of a plain SRQ, UCX of its receive ring.
 
     WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
@@ -89,7 +91,10 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> None:
         size = 1 << wq.log_wq_sz + wq.log_wq_stride
         buffer, umem = buffer_in(hca, wq.wq_umem_id, wq.wq_umem_offset, size)
         umems = (*umems, umem)
-    queue = _queue(hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind)
+    with holding(pd, *umems):
+        queue = yield from _queue(
+            hca, _rmp_geometry(wq, dbr_addr), pd, cmd.ctx.wq.pas, buffer, kind
+        )
     out.rmpn = hca.srqs.add(Srq(SrqForm.RMP, ctx, queue, pd, umems=umems))
 
 
@@ -118,7 +123,7 @@ def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
-def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
@@ -128,7 +133,8 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
-    queue = _queue(hca, geometry, pd, cmd.pas)
+    with holding(pd, xrcd, cq):
+        queue = yield from _queue(hca, geometry, pd, cmd.pas)
     out.xrc_srqn = hca.srqs.add(Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq))
 
 
@@ -155,13 +161,16 @@ def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
-def create_srq(hca: Hca, cmd: Any, out: Any) -> None:
+def create_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """The form of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
     cq = hca.cqs.need(ctx.cqn) if ctx.cqn else None
-    queue = _queue(hca, _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr), pd, cmd.pas)
+    with holding(pd, xrcd, cq):
+        queue = yield from _queue(
+            hca, _srq_geometry(ctx, ctx.log_srq_size, ctx.dbr_addr), pd, cmd.pas
+        )
     out.srqn = hca.srqs.add(Srq(SrqForm.SRQ, ctx, queue, pd, xrcd, cq))
 
 

@@ -7,6 +7,7 @@ named by number afterwards, because a process does not know the addresses of its
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.pages import (
@@ -15,10 +16,12 @@ from emu.engine.pages import (
     PageList,
     check_pages,
     check_record,
+    low_bytes,
 )
 from emu.errors import CmdError
 from emu.objects import MTT_READ, MTT_WRITE, Uctx, Umem
 from emu.registry import command
+from emu.turns import Turns
 from layouts import umem as layout
 from layouts.enums import Op, Status
 
@@ -28,7 +31,11 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 64
 """What rings are made of: WQEBBs, CQEs."""
 
-_RIGHTS = MTT_READ | MTT_WRITE
+_LOW_BYTES = range(256)
+_PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
+_WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
+_WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
+"""Of page entries there may be a million, so their lowest bytes are looked at all at once."""
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out)
@@ -51,7 +58,7 @@ def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
-def create_umem(hca: Hca, cmd: Any, out: Any) -> None:
+def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """Pages, with rights in the low bits; the memory begins ``page_offset`` bytes into them."""
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
@@ -62,15 +69,25 @@ def create_umem(hca: Hca, cmd: Any, out: Any) -> None:
     if not given.num_of_mtt or given.page_offset >> shift:
         raise CmdError(Status.BAD_PARAM_ERR, "umem is empty or begins behind its first page")
     hca.umems.check_room()
-    entries = [given.mtt[index] for index in range(given.num_of_mtt)]
-    pages = [entry & ~_RIGHTS for entry in entries]
-    if not all(entry & MTT_READ for entry in entries):
-        raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+    pages = given.mtt.words(given.num_of_mtt)
+    is_writable = _take_rights(pages)
     length = (len(pages) << shift) - given.page_offset
-    check_pages(hca.memory, pages, 1 << shift, len(pages) << shift)
+    yield from check_pages(hca.memory, pages, 1 << shift, len(pages) << shift)
     memory = PageList(hca.memory, pages, shift, given.page_offset, length)
-    is_writable = all(entry & MTT_WRITE for entry in entries)
     out.umem_id = hca.umems.add(Umem(memory, is_writable=is_writable))
+
+
+def _take_rights(pages: array[int]) -> bool:
+    """Make addresses of entries; whether all of them may be written.
+
+    Raises BAD_PARAM_ERR for one that is not present.
+    """
+    where = low_bytes(pages)
+    low = where.tobytes()
+    if low.translate(None, _PRESENT):
+        raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+    where[:] = low.translate(_WITHOUT_RIGHTS)
+    return not low.translate(None, _WRITABLE)
 
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)

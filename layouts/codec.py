@@ -7,7 +7,9 @@ whose getter and setter know the field's place in advance. A field inside one al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _WHOLE = {8: Struct(">B"), 16: Struct(">H"), 32: Struct(">I"), 64: Struct(">Q")}
+
+_WORD_BYTES = 8
 
 Getter = Callable[[Any], Any]
 Setter = Callable[[Any, Any], None]
@@ -76,6 +80,31 @@ class ArrayView:
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(self._count))
+
+    def words(self, count: int) -> array[int]:
+        """The first ``count`` items, which are numbers of 64 bits: lists of pages may be long."""
+        span = self._words(count)
+        words = array("Q", bytes(self._holder.buf[span]))
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words
+
+    def put_words(self, values: Iterable[int]) -> None:
+        """Set the first items, which are numbers of 64 bits."""
+        words = array("Q", values)
+        span = self._words(len(words))
+        if sys.byteorder == "little":
+            words.byteswap()
+        self._holder.buf[span] = words.tobytes()
+
+    def _words(self, count: int) -> slice:
+        """Where in the buffer they are. Raises IndexError when there are not so many."""
+        if self._stride != _WORD_BYTES:
+            raise TypeError(f"items of {self._stride} bytes are no 64-bit numbers")
+        if not 0 <= count <= self._count:
+            raise IndexError(count)
+        at = self._holder.base
+        return slice(at, at + count * _WORD_BYTES)
 
 
 class _Item:

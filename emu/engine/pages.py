@@ -7,13 +7,22 @@ log_page_size (pages of ``4096 << n`` bytes) and page_offset of their contexts. 
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Iterator, Sequence
 
 from emu.errors import CmdError
 from emu.ports import Buffer, DmaError, GuestMemory
+from emu.turns import Turns
+from layouts.codec import ArrayView
 from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT = 12
+PAGES_PER_TURN = 4096
+"""Pages of a list that are checked in one turn, when none of them follows its neighbour."""
+_JOINED_COST = 16
+"""So many pages that follow one another take as long as one that does not."""
+_MOST_JOINED = PAGES_PER_TURN * _JOINED_COST
 LOG_OFFSETS_PER_PAGE = 6
 
 
@@ -71,6 +80,25 @@ class PageList:
         """A piece of the buffer as a buffer; ``at + length`` lies within it."""
         return PageList(self._memory, self._pages, self._shift, self._offset + at, length)
 
+    def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
+        """The addresses of ``count`` pages of ``1 << shift`` bytes, in shares of thousands.
+
+        The first one begins ``at`` bytes into the buffer, which may be less than 0; they are no
+        larger than the buffer's own, and lie within these.
+        """
+        at += self._offset
+        share = array("Q")
+        while count:
+            page, within = self._pages[at >> self._shift], at & self._mask
+            size = min(count, self._mask + 1 - within >> shift, PAGES_PER_TURN)
+            first = page + within
+            share.extend(range(first, first + (size << shift), 1 << shift))
+            at += size << shift
+            count -= size
+            if len(share) >= PAGES_PER_TURN or not count:
+                yield share
+                share = array("Q")
+
     def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
         at += self._offset
         while length:
@@ -82,8 +110,8 @@ class PageList:
 
 
 def queue_buffer(
-    memory: GuestMemory, pas: Sequence[int], log_page_size: int, page_offset: int, length: int
-) -> PageList:
+    memory: GuestMemory, pas: ArrayView, log_page_size: int, page_offset: int, length: int
+) -> Turns[PageList]:
     """The buffer that a create command describes.
 
     Raises BAD_PARAM_ERR for a list that is too short for ``length`` bytes, for a page that is not
@@ -94,24 +122,49 @@ def queue_buffer(
     needed = -(-(offset + length) >> shift)
     if len(pas) < needed:
         raise CmdError(Status.BAD_PARAM_ERR, "page list too short", f"{len(pas)} of {needed} pages")
-    pages = [pas[index] for index in range(needed)]
-    check_pages(memory, pages, 1 << shift, offset + length)
+    pages = pas.words(needed)
+    yield from check_pages(memory, pages, 1 << shift, offset + length)
     return PageList(memory, pages, shift, offset, length)
 
 
-def check_pages(memory: GuestMemory, pages: Sequence[int], size: int, used: int) -> None:
+def low_bytes(words: array[int]) -> memoryview:
+    """The lowest byte of each number, where it lies: to be looked at, or set, all at once."""
+    first = 0 if sys.byteorder == "little" else words.itemsize - 1
+    return memoryview(words).cast("B")[first :: words.itemsize]
+
+
+def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Turns[None]:
     """Each page is aligned, and all that is used of it is writable guest memory.
 
-    Raises BAD_PARAM_ERR.
+    ``pages`` are those of ``size`` bytes, ``used`` the bytes in all of them together. Raises
+    BAD_PARAM_ERR.
     """
-    for page in pages:
-        if page & ((1 << ADAPTER_PAGE_SHIFT) - 1):
-            raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")
+    looked_at = 0
+    for start, length, count in _runs(pages, size, used):
         try:
-            memory.segments(page, min(size, used))
+            looked_at += len(memory.segments(start, length)) + count // _JOINED_COST
         except DmaError as error:
             raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
-        used -= size
+        if looked_at >= PAGES_PER_TURN:
+            looked_at = 0
+            yield
+
+
+def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, int]]:
+    """Address, bytes and number of pages that follow one another. Raises BAD_PARAM_ERR."""
+    start, following, since = -1, -1, 0
+    for index, page in enumerate(pages):
+        if page == following and index - since < _MOST_JOINED:
+            following += size
+            continue
+        if page & (1 << ADAPTER_PAGE_SHIFT) - 1:
+            raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")
+        if start >= 0:
+            yield start, following - start, index - since
+        start, following, since = page, page + size, index
+    if start >= 0:
+        last = used - since * size
+        yield start, last, len(pages) - since
 
 
 DOORBELL_RECORD_BYTES = 8

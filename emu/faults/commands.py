@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
@@ -9,12 +10,16 @@ from emu.faults.event import Event, set_fields
 from emu.faults.names import number_of
 from emu.faults.plan import Rule
 from emu.faults.vocabulary import Action, Point
+from emu.ports import DmaError
 from emu.registry import COMMANDS
+from emu.turns import Turns
 from layouts.enums import Delivery, Op, Status
 
 if TYPE_CHECKING:
     from emu.cmdif import CommandInterface, Request
     from emu.faults.injector import Injector
+
+log = logging.getLogger(__name__)
 
 _STARVED = "CREATE_"
 
@@ -39,13 +44,13 @@ class CommandPoint:
     def __init__(self, faults: Injector) -> None:
         self._faults = faults
 
-    def serve(self, cmdif: CommandInterface, request: Request) -> bool:
+    def serve(self, cmdif: CommandInterface, request: Request) -> Turns[bool]:
         """Run and answer a command; False when its completion comes later, or never."""
-        is_done = self._serve(cmdif, request)
+        is_done = yield from self._serve(cmdif, request)
         self._faults.follow()
         return is_done
 
-    def _serve(self, cmdif: CommandInterface, request: Request) -> bool:
+    def _serve(self, cmdif: CommandInterface, request: Request) -> Turns[bool]:
         faults = self._faults
         if faults.effects.is_gone:
             return False
@@ -53,14 +58,14 @@ class CommandPoint:
         rule = faults.at(Event(Point.CMD, _values(request), views))
         if rule is None:
             starved = self._starved(request)
-            return self._run(cmdif, request, starved)
+            return (yield from self._run(cmdif, request, starved))
         if rule.action is Action.FAIL:
-            return self._run(cmdif, request, InjectedError(rule))
+            return (yield from self._run(cmdif, request, InjectedError(rule)))
         if rule.action is Action.CORRUPT and views:
             set_fields(views[""], rule.set or {})
-            return self._run(cmdif, request, None)
+            return (yield from self._run(cmdif, request, None))
         if rule.action is Action.DELAY:
-            faults.later(rule, lambda: self._late(cmdif, request))
+            faults.later(rule, lambda: self._begin(cmdif, self._late(cmdif, request)))
         return False
 
     def _starved(self, request: Request) -> CmdError | None:
@@ -68,17 +73,19 @@ class CommandPoint:
             return None
         return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
 
-    def _run(self, cmdif: CommandInterface, request: Request, refusal: CmdError | None) -> bool:
-        cmdif.execute(request, refusal)
+    def _run(
+        self, cmdif: CommandInterface, request: Request, refusal: CmdError | None
+    ) -> Turns[bool]:
+        yield from cmdif.execute(request, refusal)
         values = _values(request) | {"status": _status(request)}
         rule = self._faults.at(Event(Point.CMD_DONE, values, _view(request, is_out=False)))
         delivery = int(Delivery.OK)
         if rule is None:
-            return self._deliver(cmdif, request, delivery)
+            return (yield from self._deliver(cmdif, request, delivery))
         if rule.action is Action.DROP:
             return False
         if rule.action is Action.DELAY:
-            self._faults.later(rule, lambda: self._deliver_late(cmdif, request))
+            self._faults.later(rule, lambda: self._begin(cmdif, self._deliver_late(cmdif, request)))
             return False
         if rule.delivery is not None:
             delivery = number_of(rule.delivery, Delivery)
@@ -93,10 +100,10 @@ class CommandPoint:
         elif rule.action is Action.REPLACE:
             data = bytes.fromhex(rule.data or "")[: len(request.out)]
             request.out[: len(data)] = data
-        return self._deliver(cmdif, request, delivery)
+        return (yield from self._deliver(cmdif, request, delivery))
 
-    def _deliver(self, cmdif: CommandInterface, request: Request, delivery: int) -> bool:
-        cmdif.deliver(request, delivery)
+    def _deliver(self, cmdif: CommandInterface, request: Request, delivery: int) -> Turns[bool]:
+        yield from cmdif.deliver(request, delivery)
         rule = self._faults.at(Event(Point.CMD_COMPLETION, _values(request), {}))
         if rule is None:
             return True
@@ -108,13 +115,24 @@ class CommandPoint:
             return True
         return False
 
-    def _late(self, cmdif: CommandInterface, request: Request) -> None:
-        if self._run(cmdif, request, None):
+    def _begin(self, cmdif: CommandInterface, work: Turns[None]) -> None:
+        """Do what was put off; a slot that cannot be reached any more is nobody's loss."""
+
+        def guarded() -> Turns[None]:
+            try:
+                yield from work
+            except DmaError as error:
+                log.warning("%s: too late for it: %s", self._faults.function.model.name, error)
+
+        cmdif.begin(guarded())
+
+    def _late(self, cmdif: CommandInterface, request: Request) -> Turns[None]:
+        if (yield from self._run(cmdif, request, None)):
             self._finish(cmdif, request)
         self._faults.follow()
 
-    def _deliver_late(self, cmdif: CommandInterface, request: Request) -> None:
-        if self._deliver(cmdif, request, int(Delivery.OK)):
+    def _deliver_late(self, cmdif: CommandInterface, request: Request) -> Turns[None]:
+        if (yield from self._deliver(cmdif, request, int(Delivery.OK))):
             self._finish(cmdif, request)
 
     @staticmethod

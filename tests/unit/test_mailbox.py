@@ -15,6 +15,7 @@ from emu.mailbox import (
     walk,
     xor8,
 )
+from emu.turns import finish
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import Delivery
 
@@ -45,7 +46,7 @@ def change(memory, address, **fields):
 
 def refusal(memory, *arguments):
     with pytest.raises(DeliveryError) as caught:
-        walk(memory, *arguments)
+        finish(walk(memory, *arguments))
     return caught.value.status
 
 
@@ -55,7 +56,7 @@ def refusal(memory, *arguments):
 @pytest.mark.parametrize("side", [IN, OUT])
 def test_as_many_blocks_as_the_length_needs(memory, side, length, count):
     blocks = chain(memory, 12)
-    assert walk(memory, blocks[0], length, TOKEN, side) == blocks[:count]
+    assert finish(walk(memory, blocks[0], length, TOKEN, side)) == blocks[:count]
 
 
 @pytest.mark.parametrize("side", [IN, OUT])
@@ -95,7 +96,7 @@ def test_block_must_be_guest_memory_with_its_data_and_its_control_part(memory, s
     page = memory.alloc(8192)
     address = page + 4096 - MAILBOX_DATA_BYTES
     memory.write(address, cmd_prot_block.new(token=TOKEN).buf)
-    assert walk(memory, address, 17, TOKEN, side) == [address]
+    assert finish(walk(memory, address, 17, TOKEN, side)) == [address]
     memory.revoke(page + revoked)
     assert refusal(memory, address, 17, TOKEN, side) == Delivery.FW_ERR
 
@@ -105,15 +106,16 @@ def test_block_must_be_guest_memory_with_its_data_and_its_control_part(memory, s
 def test_what_is_scattered_is_gathered(data):
     memory = Memory(size=1 << 16)
     blocks = chain(memory, 4)
-    blocks = walk(memory, blocks[0], len(data), TOKEN, OUT)
-    scatter(memory, blocks, data)
-    assert gather(memory, data[:INLINE_BYTES].ljust(16, b"\0"), blocks, len(data)) == data
+    blocks = finish(walk(memory, blocks[0], len(data), TOKEN, OUT))
+    finish(scatter(memory, blocks, data))
+    inline = data[:INLINE_BYTES].ljust(16, b"\0")
+    assert finish(gather(memory, inline, blocks, len(data))) == data
 
 
 def test_scattering_keeps_the_links(memory):
     blocks = chain(memory, 2)
     before = [memory.read(address + MAILBOX_DATA_BYTES, 64) for address in blocks]
-    scatter(memory, blocks, bytes(range(256)) * 4)
+    finish(scatter(memory, blocks, bytes(range(256)) * 4))
     assert [memory.read(address + MAILBOX_DATA_BYTES, 64) for address in blocks] == before
 
 
@@ -123,12 +125,12 @@ def test_signature_finds_any_flipped_bit(data, at, bit):
     memory = Memory(size=1 << 16)
     (address,) = chain(memory, 1)
     change(memory, address, data=data)
-    sign(memory, [address])
-    check_signatures(memory, [address])
+    finish(sign(memory, [address]))
+    finish(check_signatures(memory, [address]))
     byte = memory.read(address + at, 1)[0]
     memory.write(address + at, bytes([byte ^ 1 << bit]))
     with pytest.raises(DeliveryError) as caught:
-        check_signatures(memory, [address])
+        finish(check_signatures(memory, [address]))
     assert caught.value.status == Delivery.SIGNAT_ERR
 
 
