@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
+import threading
 
 import pytest
 
@@ -62,16 +62,16 @@ def test_what_a_killed_build_left_is_swept():
     assert {path.name for path in images.iterdir()} == {"x", ".other.goes.on"}
 
 
-def hold(name, held, release):
-    with cache.lock(name):
-        held.set()
-        release.wait(30)
-
-
 def test_a_lock_is_waited_for():
-    context = multiprocessing.get_context("spawn")
-    held, release = context.Event(), context.Event()
-    other = context.Process(target=hold, args=("x", held, release))
+    """By whoever opens its file another time, here as in another process."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with cache.lock("x"):
+            held.set()
+            release.wait(30)
+
+    other = threading.Thread(target=hold)
     other.start()
     assert held.wait(30)
     waits = []
