@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 MOST_SHOWN = 20_000
 """Characters of each section of a report."""
 
+MOST_OF_A_NAME = 100
+"""Characters of a directory's name that tell a guest's options."""
+
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _WATCHED = pytest.StashKey["_Watched"]()
 
@@ -40,6 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mlx5-suite", action="append", default=[], metavar="SUITE",
         help="Debian suite of the guests; may be repeated, tests then run on each.",
+    )  # fmt: skip
+    group.addoption(
+        "--mlx5-package", action="append", default=[], metavar="NAME",
+        help="A Debian package that the guests have as well; may be repeated.",
     )  # fmt: skip
     group.addoption("--mlx5-kernel", type=Path, metavar="BZIMAGE", help="Kernel of the guests.")
     group.addoption("--mlx5-modules", type=Path, metavar="DIR", help="Its modules.")
@@ -134,6 +142,7 @@ def _options(
     config = request.config
     chosen: dict[str, Any] = {"kernel": config.getoption("--mlx5-kernel")}
     chosen["modules"] = config.getoption("--mlx5-modules")
+    chosen["packages"] = tuple(config.getoption("--mlx5-package"))
     if devices := config.getoption("--mlx5-device"):
         chosen["devices"] = tuple(devices)
     for mark in reversed(list(request.node.iter_markers("mlx5"))):
@@ -142,9 +151,12 @@ def _options(
         chosen["suite"] = suite
     is_fresh = bool(chosen.pop("fresh", False))
     chosen["devices"] = tuple(chosen.get("devices", GuestOptions().devices))
+    chosen["packages"] = tuple(chosen["packages"])
     if not config.getoption("--mlx5-no-trace") and chosen["devices"]:
         words = "-".join(str(value) for value in chosen.values() if value)
         name = "".join(letter if letter.isalnum() else "-" for letter in words)
+        if len(name) > MOST_OF_A_NAME:
+            name = f"{name[:MOST_OF_A_NAME]}-{zlib.crc32(words.encode()):08x}"
         where = tmp_path_factory.getbasetemp() / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
         where.mkdir(exist_ok=True)
         chosen["trace"] = where / "trace.json"

@@ -1,4 +1,4 @@
-"""The options that ``run`` and ``boot`` share."""
+"""The options of every command that boots a guest."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ _OPTIONS = (
         default=DEFAULT_SUITE,
         show_default=True,
         help="Debian suite of the guest.",
+    ),
+    click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="NAME",
+        help="A Debian package that the guest has as well; may be repeated.",
     ),
     click.option("--kernel", type=_FILE, help="A bzImage to boot instead of the suite's."),
     click.option("--modules", type=_DIRECTORY, help="Its modules: lib/modules/RELEASE."),

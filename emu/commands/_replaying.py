@@ -77,6 +77,8 @@ def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> 
     changes: dict[str, Any] = {}
     if ctx.get_parameter_source("suite") is not click.core.ParameterSource.COMMANDLINE:
         changes["suite"] = run.get("suite") or options.suite
+    if not options.packages and isinstance(run.get("packages"), list):
+        changes["packages"] = tuple(map(str, run["packages"]))
     if options.kernel is None and run.get("kernel"):
         changes |= {"kernel": Path(run["kernel"])}
         if run.get("modules"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from emu.commands._progress import display
 from emu.guest import cache, image, qemu
-from emu.guest.recipe import DEFAULT_SUITE, SUITES
+from emu.guest.recipe import DEFAULT_SUITE, SUITES, recipe
 
 
 @click.group()
@@ -27,25 +28,36 @@ def guest() -> None:
     multiple=True,
     help=f"May be repeated.  [default: {DEFAULT_SUITE}]",
 )
-def build(suites: tuple[str, ...]) -> None:
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="A Debian package to add to them; may be repeated.",
+)
+def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
     """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
+    wanted = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
     with display() as (progress, on_wait):
         program = qemu.ensure(progress, on_wait)
-        images = [image.ensure(suite, progress, on_wait) for suite in suites or (DEFAULT_SUITE,)]
+        images = [image.ensure(one.suite, one.extra, progress, on_wait) for one in wanted]
     click.echo(f"QEMU {program.version_text} ({program.origin})")
-    for built in images:
-        click.echo(f"{built.suite}: Linux {built.release}, rdma-core {built.rdma_core}")
+    for one, built in zip(wanted, images, strict=True):
+        click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
 
 
 @guest.command("list")
 def list_images() -> None:
     """Show the images in the cache."""
-    table = Table("suite", "kernel", "rdma-core", "built", "size", "state")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("suite", "kernel", "rdma-core", "built", "size", "state"):
+        table.add_column(heading, overflow="fold")
     for found in image.cached():
-        state = "current" if found.is_current else "of an older recipe"
+        state = "current" if found.is_current else "old"
         size = decimal(cache.disk_usage(found.path))
-        built = found.built.replace("T", " ").removesuffix("+00:00")
-        table.add_row(found.suite, found.release, found.rdma_core, built, size, state)
+        built = found.built.partition("T")[0]
+        name = "\n+\N{NO-BREAK SPACE}".join((found.suite, *found.packages))
+        table.add_row(name, found.release, found.rdma_core, built, size, state)
     if table.row_count:
         Console().print(table)
     else:

@@ -75,7 +75,7 @@ def check(
 
 def _of_suite(suite: str) -> Report:
     with display() as (progress, on_wait):
-        found = image.ensure(suite, progress, on_wait)
+        found = image.ensure(suite, progress=progress, on_wait=on_wait)
     with tempfile.TemporaryDirectory(prefix="mlx5emu-") as directory:
         return _of_files(*driver_binaries(found, Path(directory)))
 

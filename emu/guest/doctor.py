@@ -45,7 +45,9 @@ class Check:
 def examine() -> list[Check]:
     """Look at every part. Builds and fetches nothing; may boot a kernel to try KVM."""
     program, qemu_check = _qemu()
-    images = {built.suite: built for built in image.cached() if built.is_current}
+    images = {
+        built.suite: built for built in image.cached() if built.is_current and not built.packages
+    }
     # With everything in the cache, what only building needs may be absent.
     needed = State.BAD if program is None or DEFAULT_SUITE not in images else State.NOTE
     return [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from emu.guest.build import copy_out
 from emu.guest.errors import LabError
-from emu.guest.image import Image, copy_out
+from emu.guest.image import Image
 from emu.guest.modules import module_name
 
 DRIVER = ("mlx5_core", "mlx5_ib")

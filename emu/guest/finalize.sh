@@ -1,5 +1,5 @@
 # Run by mmdebstrap on the finished tree ($1), before it is packed: makes a guest that boots fast
-# and puts all that the host needs of it in usr/lib/mlx5emu. @IMAGE@ is the file to write.
+# and puts all that the host needs of it in usr/lib/mlx5emu.
 set -eu
 root=${1:?}
 
@@ -13,7 +13,6 @@ echo "$release" > "$root/usr/lib/mlx5emu/release"
 chroot "$root" dpkg-query --show --showformat='${Version}\n' rdma-core \
     > "$root/usr/lib/mlx5emu/rdma-core"
 cp "$root/usr/bin/busybox" "$root/usr/lib/mlx5emu/busybox"
-rm -rf "$root"/boot/* "$root"/vmlinuz* "$root"/initrd.img*
 
 # Emulated processors take seconds to unpack the modules that one boot loads.
 find "$root/usr/lib/modules" -name '*.ko.xz' -printf '/%P\0' |
@@ -35,19 +34,3 @@ mkdir -p "$root/mnt/share"
 echo guest > "$root/etc/hostname"
 printf '127.0.0.1 localhost guest\n::1 localhost\n' > "$root/etc/hosts"
 : > "$root/etc/fstab"
-
-rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/log/*
-rm -f "$root/usr/sbin/policy-rc.d" "$root/etc/resolv.conf"
-
-# A bind mount shows the tree without what is mounted in it (proc, sys). Where no mount is allowed,
-# mmdebstrap has mounted nothing either.
-view=$root/mnt
-if mount --bind "$root" "$view" 2> /dev/null; then
-    trap 'umount "$view"' EXIT
-else
-    view=$root
-fi
-# No journal: the image is never written, each run writes to a layer of its own.
-PATH=$PATH:/usr/sbin:/sbin
-mke2fs -q -F -t ext4 -O ^has_journal,^resize_inode -E root_owner=0:0,nodiscard \
-    -L mlx5emu -d "$view" @IMAGE@ @SIZE@

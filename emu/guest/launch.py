@@ -43,7 +43,7 @@ def machine_for(
     its console; otherwise it serves commands on ``port``.
     """
     program = qemu.ensure(progress, on_wait)
-    root = image.ensure(options.suite, progress, on_wait)
+    root = image.ensure(options.suite, options.packages, progress, on_wait)
     accelerator = accel.choose(options.accelerator, program, root)
     if options.kernel is None:
         kernel = BootKernel(root.kernel, root.release, root.boot_modules())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.guest.errors import LabError
-from emu.guest.recipe import DEFAULT_SUITE, SUITES
+from emu.guest.recipe import DEFAULT_SUITE, SUITES, check_packages
 
 ACCELERATORS = ("auto", "kvm", "tcg")
 DEFAULT_DEVICE = "connectx6"
@@ -22,6 +22,8 @@ class GuestOptions:
     ``faults`` is a plan by which the functions fail; ``record`` takes what fired, by default a file
     in the guest's logs when there is a plan.
 
+    ``packages`` are Debian packages that the guest has beside those of every guest.
+
     ``devices`` are handed to the server as they are, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree when it has modules.
     ``probe`` loads the mlx5 driver while booting. ``kernel_arguments`` and ``qemu_arguments`` are
@@ -30,6 +32,7 @@ class GuestOptions:
     """
 
     suite: str = DEFAULT_SUITE
+    packages: tuple[str, ...] = ()
     kernel: Path | None = None
     modules: Path | None = None
     devices: tuple[str, ...] = (DEFAULT_DEVICE,)
@@ -76,3 +79,4 @@ class GuestOptions:
         ):
             if wrong:
                 raise LabError(message)
+        check_packages(self.packages)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 
 from emu.guest.errors import LabError
@@ -20,6 +22,7 @@ _PACKAGES = (
     "infiniband-diags",
     "perftest",
     "python3-pyverbs",
+    "python3-scapy",
     "rdmacm-utils",
     # what uses RDMA: storage over fabrics, NFS
     "fio",
@@ -72,9 +75,18 @@ _EXCLUDED = (
 _INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
 
 
+# Debian Policy 5.6.7, without a sign at the end: apt would take that for "install" or "remove".
+_PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
+_SPARE_MIB = 2400  # of a root file system, beside its files
+
+
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is in an image, except the versions that the archive has that day."""
+    """All that decides what is in an image, except the versions that the archive has that day.
+
+    With ``extra`` packages the image is made of :attr:`base`'s by ``restore`` and ``install``,
+    scripts that are empty otherwise.
+    """
 
     suite: str
     packages: tuple[str, ...]
@@ -82,7 +94,10 @@ class Recipe:
     included: tuple[str, ...]
     apt_options: tuple[str, ...]
     finalize: str
-    size: str
+    pack: str
+    extra: tuple[str, ...] = ()
+    restore: str = ""
+    install: str = ""
 
     @property
     def key(self) -> str:
@@ -94,21 +109,55 @@ class Recipe:
         """Directory of the image in the cache."""
         return f"{self.suite}-{self.key}"
 
+    @property
+    def base(self) -> Recipe:
+        """The recipe without the extra packages."""
+        return replace(self, extra=(), restore="", install="")
 
-def recipe(suite: str) -> Recipe:
-    """The recipe for a suite; :class:`LabError` for one that there is none for."""
+    @property
+    def title(self) -> str:
+        """What a reader calls the image: the suite, and the extra packages."""
+        return " with ".join(filter(None, (self.suite, ", ".join(self.extra))))
+
+
+def check_packages(packages: Sequence[str]) -> None:
+    """Raise :class:`LabError` for what is no name of a package that a guest can have."""
+    for name in packages:
+        if not _PACKAGE_NAME.fullmatch(name):
+            raise LabError(f"{name!r} is not the name of a Debian package")
+        if name.startswith("linux-image-"):
+            raise LabError(f"{name} would not be booted: --kernel and --modules choose the kernel")
+
+
+def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
+    """The recipe for a suite, with extra packages; those that every guest has do not count.
+
+    Raises :class:`LabError` for a suite that there is none for, and for bad names.
+    """
     if suite not in SUITES:
         raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")
+    check_packages(packages)
     apt_options = ['Acquire::Languages "none"', 'APT::Install-Recommends "false"']
     if suite == "sid":
         # An archive may hold an old state of sid, whose Release file is past its validity.
         apt_options.append('Acquire::Check-Valid-Until "false"')
-    return Recipe(
+    base = Recipe(
         suite=suite,
         packages=_PACKAGES,
         excluded=_EXCLUDED,
         included=_INCLUDED,
         apt_options=tuple(apt_options),
-        finalize=resources.files("emu.guest").joinpath("finalize.sh").read_text(),
-        size="3G",
+        finalize=_script("finalize"),
+        pack=_script("pack").replace("@SPARE@", str(_SPARE_MIB)),
     )
+    extra = tuple(sorted(set(packages) - set(_PACKAGES)))
+    if not extra:
+        return base
+    restore, install = (
+        _script(name).replace("@PACKAGES@", " ".join(extra)) for name in ("restore", "install")
+    )
+    return replace(base, extra=extra, restore=restore, install=install)
+
+
+def _script(name: str) -> str:
+    return resources.files("emu.guest").joinpath(f"{name}.sh").read_text()

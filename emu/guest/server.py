@@ -78,7 +78,7 @@ class Server:
             trace=options.trace,
             faults=options.faults,
             record=options.record or _record_in_logs(options, log),
-            run={"suite": options.suite, "kernel": options.kernel and str(options.kernel)},
+            run=_run_in_record(options),
             options=options.server_options,
             on_end=on_end,
         )
@@ -136,6 +136,16 @@ class Server:
             lines = self._log.read_text(errors="replace").strip().splitlines()
         said = f": {lines[-1].removeprefix('Error: ')}" if lines else ""
         return f"the device server ended with status {status}{said}"
+
+
+def _run_in_record(options: GuestOptions) -> dict[str, Any]:
+    """What a record keeps of the guest, for a replay."""
+    return {
+        "suite": options.suite,
+        "packages": options.packages,
+        "kernel": options.kernel and str(options.kernel),
+        "modules": options.modules and str(options.modules),
+    }
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:

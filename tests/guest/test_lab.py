@@ -123,6 +123,30 @@ def test_what_a_guest_needs_is_there(bare_guest):
     assert "LOWER_UP" in bare_guest.run("ip link show lo").check().stdout
 
 
+def test_a_package_more(boot, suite):
+    """It works, its image is the base's otherwise: bits beyond rwx, capabilities, the kernel."""
+    guest, plain = boot(packages=("sudo",)), boot()
+    assert "su\n" in guest.run("su nobody -s /bin/sh -c 'command -v su'").check().stdout
+    assert guest.run("sudo -n id -u").check().stdout == "0\n"
+    assert plain.run("command -v sudo").status == 127
+    for command in (
+        "find / -xdev ! -type l -perm /7000 ! -path '*sudo*' -printf '%m %p\\n' | sort",
+        "! command -v getcap > /dev/null || getcap -r /usr",
+        "uname -r; ls -l /usr/sbin/start-stop-daemon*; dpkg --audit",
+    ):
+        said = [one.run(command).check().stdout for one in (guest, plain)]
+        assert said[0] == said[1]
+    assert "1777 /tmp" in plain.run("stat -c '%a %n' /tmp").stdout
+
+
+@any_suite
+def test_a_package_that_no_archive_has(lab, suite):
+    result = mlx5emu("run", "--suite", suite, "--package", "no-such.package", "--", "true")
+    assert result.returncode == 1
+    assert "Unable to locate package no-such.package" in result.stderr
+    assert not [one for one in image.cached() if "no-such.package" in one.packages]
+
+
 @any_suite
 def test_the_disk_forgets(boot):
     for _ in range(2):

@@ -21,7 +21,8 @@ PLAN = load("".join(f'[[rule]]\nname="{name}"\npoint="irq"\naction="drop"\n' for
 def recorded(tmp_path):
     """A record in which each of ten rules fired three times."""
     path = tmp_path / "record"
-    head = record.head(PLAN, {}, ["connectx7-vf"], {"suite": "sid", "kernel": None})
+    run = {"suite": "sid", "packages": ["bc", "fio"], "kernel": None}
+    head = record.head(PLAN, {}, ["connectx7-vf"], run)
     fired = [Fired(0, name, n, "irq", "drop") for n in (2, 4, 9) for name in NAMES]
     path.write_text(record.line(head) + "".join(one.to_line() for one in fired))
     return path
@@ -72,6 +73,7 @@ def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
     assert result.exit_code == 1
     (tried,) = guest.tried
     assert (tried.options.suite, tried.options.devices) == ("sid", ("connectx7-vf",))
+    assert tried.options.packages == ("bc", "fio")
     assert tried.words == ("./test", "-x")
     assert [(rule.name, rule.index) for rule in tried.plan.rule] == [
         (name, [2, 4, 9]) for name in NAMES
@@ -80,8 +82,10 @@ def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
 
 
 def test_replay_obeys_the_command_line(recorded, guest):
-    run("replay", "--suite", "trixie", "--device", "connectx5", recorded, "./test")
+    words = ("--suite", "trixie", "--device", "connectx5", "--package", "gdb")
+    run("replay", *words, recorded, "./test")
     (tried,) = guest.tried
+    assert tried.options.packages == ("gdb",)
     assert (tried.options.suite, tried.options.devices) == ("trixie", ("connectx5",))
 
 

@@ -18,6 +18,7 @@ def test_the_default_has_one_function():
     ("choices", "message"),
     [
         ({"suite": "buster"}, "no guest suite 'buster'"),
+        ({"packages": ("-o",)}, "'-o' is not the name of a Debian package"),
         ({"accelerator": "xen"}, "no accelerator 'xen'"),
         ({"modules": Path("/tmp")}, "--modules is for --kernel"),
         ({"kernel": Path("/nowhere")}, "no kernel /nowhere"),

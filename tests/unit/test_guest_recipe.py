@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 
 import pytest
@@ -18,7 +19,7 @@ def test_a_key_stays_the_same():
 
 @pytest.mark.parametrize("field", [field.name for field in fields(recipe("sid"))])
 def test_any_change_gives_another_key(field):
-    before = recipe("sid")
+    before = recipe("sid", ["ucx-utils"])
     value = getattr(before, field)
     after = replace(before, **{field: (*value, "x") if isinstance(value, tuple) else value + "x"})
     assert after.key != before.key
@@ -34,7 +35,39 @@ def test_another_suite_is_refused():
         recipe("buster")
 
 
-def test_the_last_step_has_its_blanks():
-    text = recipe("trixie").finalize
-    assert "@IMAGE@" in text
-    assert "@SIZE@" in text
+def test_scripts_have_their_blanks():
+    wanted = recipe("trixie", ["ucx-utils"])
+    assert "@IMAGE@" in wanted.pack
+    assert "@BASE@" in wanted.restore
+    for script in (wanted.pack, wanted.restore, wanted.install, wanted.finalize):
+        assert not re.search("@(PACKAGES|SPARE)@", script)
+
+
+def test_extra_packages_are_part_of_the_key():
+    """In whatever order; one that every guest has makes no other image."""
+    plain, one, two = (recipe("trixie", names) for names in ((), ["a2ps"], ["a2ps", "bc"]))
+    assert len({plain.key, one.key, two.key}) == 3
+    assert recipe("trixie", ["bc", "a2ps", "bc", "perftest"]) == two
+    assert recipe("trixie", ["perftest"]) == plain == two.base
+    assert (plain.title, two.title) == ("trixie", "trixie with a2ps, bc")
+    assert "install -- a2ps bc\n" in two.install
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a", "-oDir=x", "--yes", "a b", "a;b", "$(a)", "a=1", "a/sid", "a:i386", "A2ps", "foo-",
+     "?essential", "./a.deb", "a,b", "a\n", "ä2"],
+)  # fmt: skip
+def test_what_is_no_name_of_a_package(name):
+    with pytest.raises(LabError, match="is not the name of a Debian package"):
+        recipe("trixie", ["fio", name])
+
+
+def test_a_kernel_is_no_extra_package():
+    with pytest.raises(LabError, match="linux-image-rt-amd64 would not be booted: --kernel"):
+        recipe("trixie", ["linux-image-rt-amd64"])
+
+
+@pytest.mark.parametrize("name", ["g++", "libstdc++6", "python3.13", "0ad", "ucx-utils"])
+def test_names_of_packages(name):
+    assert recipe("trixie", [name]).extra == (name,)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 
 import pytest
 
+from emu.guest import GuestOptions
 from emu.guest import server as module
 from emu.guest.errors import ServerError
 from emu.guest.server import Server
@@ -52,6 +54,18 @@ def test_each_function_has_a_socket(start, tmp_path):
     ]
     server.stop()
     assert not ended.is_set()
+
+
+def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
+    kernel = tmp_path / "bzImage"
+    kernel.touch()
+    options = GuestOptions(
+        suite="sid", packages=("bc",), kernel=kernel, modules=tmp_path, record=tmp_path / "record"
+    )
+    words = Server.of_guest(options, tmp_path, None, print)._command
+    assert json.loads(words[words.index("--run") + 1]) == {
+        "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
+    }  # fmt: skip
 
 
 def test_one_that_does_not_get_ready_says_why(start):
