@@ -8,12 +8,16 @@ rdma-core mlx5_wqe_umr_repeat_block_seg).
 
 from __future__ import annotations
 
+import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import accumulate, compress
 
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+
+MOST_BLOCKS = 4096
+"""Repeat blocks of one list. Drivers make one; each costs as much as hundreds of plain entries."""
 
 _ADDRESS_SPACE = 1 << 64
 
@@ -21,67 +25,73 @@ Piece = tuple[int, int, int]
 """Key, address and bytes of a range of another key."""
 
 
-class _Entry(NamedTuple):
-    at: int
-    """Where in the cycle it begins."""
-    size: int
-    stride: int
-    key: int
-    va: int
-
-
-class _Block(NamedTuple):
-    """A cycle of entries that is repeated."""
-
-    cycle: int
-    entries: tuple[_Entry, ...]
-
-    def pieces(self, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges behind ``length`` bytes that begin ``skip`` bytes into the block."""
-        turn, within = divmod(skip, self.cycle)
-        while length:
-            for entry in self.entries:
-                into = max(within - entry.at, 0)
-                size = min(entry.size - into, length)
-                if size > 0:
-                    yield entry.key, entry.va + turn * entry.stride + into, size
-                    length -= size
-            turn, within = turn + 1, 0
-
-
 class Ranges:
-    """The ranges of one list, found by their offset.
+    """The ranges of one list, found by their offset. A range is an entry, or a whole block.
 
-    A list whose repeat blocks make no sense ends in front of the first such block. Entries stay in
-    the list and are read when they are wanted: a list may be long, and a host has many of them.
+    A list ends in front of the first repeat block that makes no sense, or is one too many. Entries
+    stay in the list and are read when they are wanted: a list may be long, and a host has many of
+    them. Empty ones are left out, so that each step through the list is a byte at least.
     """
+
+    __slots__ = ("_blocks", "_rows", "_starts", "_xlt", "length")
 
     def __init__(self, xlt: bytes | bytearray) -> None:
         self._xlt = xlt
         self._starts = array("Q")
-        self._places = array("I")
-        """By range: the offset at which it begins, and where its entry stands in the list."""
+        self._rows = array("I")
+        """By range: the offset at which it begins, and the number of its entry in the list."""
+        self._blocks: _Blocks | None = None
         self.length = 0
         """Bytes that the list covers."""
-        at, end = 0, len(xlt) - len(xlt) % KLM.size
-        while at < end and self.length < _ADDRESS_SPACE:
-            place = at
-            bcount, key, _ = KLM.unpack_from(xlt, at)
-            at += KLM.size
-            if key == REPEAT_BLOCK:
-                _, _, repeat, count = REPEAT.unpack_from(xlt, place)
-                cycle = _cycle(xlt, at, count)
-                at += count * KLM.size
-                if cycle is None or cycle.cycle != bcount:
-                    return
-                bcount *= repeat
-            if bcount:
-                self._starts.append(self.length)
-                self._places.append(place)
-                self.length += bcount
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        end = len(self._xlt) // KLM.size
+        words = array("I", bytes(self._xlt[: end * KLM.size]))
+        if sys.byteorder == "little":
+            words.byteswap()
+        counts, keys = words[0::4], words[1::4]
+        row = 0
+        while row < end and self.length < _ADDRESS_SPACE:
+            if keys[row] == REPEAT_BLOCK:
+                row = self._add_block(counts, row, end)
+                continue
+            try:
+                stop = keys.index(REPEAT_BLOCK, row)
+            except ValueError:
+                stop = end
+            self._add_plain(counts, row, stop)
+            row = stop
+
+    def _add_plain(self, counts: array[int], row: int, stop: int) -> None:
+        """Add the entries up to ``stop``, which are ranges by themselves."""
+        part = counts[row:stop]
+        starts = list(accumulate(filter(None, part), initial=self.length))
+        self.length = starts.pop()
+        del starts[bisect_left(starts, _ADDRESS_SPACE) :]
+        self._starts.extend(starts)
+        self._rows.extend(compress(range(row, stop), part))
+
+    def _add_block(self, counts: array[int], row: int, end: int) -> int:
+        """Add the repeat block that begins at ``row``; the row behind it, ``end`` if it is bad."""
+        count: int
+        cycle, _, repeat, count = REPEAT.unpack_from(self._xlt, row * KLM.size)
+        first, stop = row + 1, row + 1 + count
+        sizes = [word & 0xFFFF for word in counts[first:stop]]  # the other half is the stride
+        is_good = stop <= end and cycle and sum(sizes) == cycle
+        if self._blocks is None:
+            self._blocks = _Blocks()
+        if not is_good or len(self._blocks.heads) == MOST_BLOCKS:
+            return end
+        if repeat:
+            self._blocks.add(row, sizes)
+            self._starts.append(self.length)
+            self._rows.append(row)
+            self.length += cycle * repeat
+        return stop
 
     def pieces(self, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges behind ``length`` bytes from offset ``skip`` on.
+        """The ranges behind ``length`` bytes from offset ``skip`` on; none is empty.
 
         Raises IndexError when the list ends before them.
         """
@@ -93,28 +103,54 @@ class Ranges:
             is_last = index + 1 == len(self._starts)
             end = self.length if is_last else self._starts[index + 1]
             size = min(end - skip, length)
-            _, key, va = KLM.unpack_from(self._xlt, self._places[index])
+            row = self._rows[index]
+            cycle, key, va = KLM.unpack_from(self._xlt, row * KLM.size)
             if key == REPEAT_BLOCK:
-                yield from self._block(self._places[index]).pieces(skip - start, size)
+                yield from self._in_block(row, cycle, skip - start, size)
             else:
                 yield key, va + skip - start, size
             skip, length, index = end, length - size, index + 1
 
-    def _block(self, place: int) -> _Block:
-        """The repeat block at this place of the list, which has been looked at before."""
-        _, _, _, count = REPEAT.unpack_from(self._xlt, place)
-        block = _cycle(self._xlt, place + KLM.size, count)
-        assert block is not None
-        return block
+    def _in_block(self, row: int, cycle: int, skip: int, length: int) -> Iterator[Piece]:
+        """The ranges behind ``length`` bytes from ``skip`` bytes into the block at ``row`` on."""
+        blocks = self._blocks
+        assert blocks is not None
+        starts, rows = blocks.starts, blocks.rows
+        first, last = blocks.span(row)
+        turn, within = divmod(skip, cycle)
+        index = bisect_right(starts, within, first, last) - 1
+        into = within - starts[index]
+        while length:
+            stride, size, key, va = REPEAT_ENTRY.unpack_from(self._xlt, rows[index] * KLM.size)
+            size = min(size - into, length)
+            yield key, va + turn * stride + into, size
+            length -= size
+            into, index = 0, index + 1
+            if index == last:
+                turn, index = turn + 1, first
 
 
-def _cycle(xlt: bytes | bytearray, at: int, count: int) -> _Block | None:
-    """The entries of a repeat block; None when they leave the list."""
-    if at + count * KLM.size > len(xlt):
-        return None
-    entries, done = [], 0
-    for number in range(count):
-        stride, size, key, va = REPEAT_ENTRY.unpack_from(xlt, at + number * KLM.size)
-        entries.append(_Entry(done, size, stride, key, va))
-        done += size
-    return _Block(done, tuple(entries)) if done else None
+class _Blocks:
+    """The repeat blocks of one list."""
+
+    __slots__ = ("ends", "heads", "rows", "starts")
+
+    def __init__(self) -> None:
+        self.heads = array("I")
+        self.ends = array("I", (0,))
+        """By block: the number of its first entry, and where its cycle ends below."""
+        self.starts = array("I")
+        self.rows = array("I")
+        """By entry of a cycle: the offset at which it begins there, and its number in the list."""
+
+    def add(self, head: int, sizes: list[int]) -> None:
+        """A block that begins with the entry ``head``; the sizes are those of its cycle."""
+        self.starts.extend(list(accumulate(filter(None, sizes), initial=0))[:-1])
+        self.rows.extend(compress(range(head + 1, head + 1 + len(sizes)), sizes))
+        self.heads.append(head)
+        self.ends.append(len(self.rows))
+
+    def span(self, head: int) -> tuple[int, int]:
+        """Where the cycle of the block at this entry begins and ends."""
+        block = bisect_left(self.heads, head)
+        return self.ends[block], self.ends[block + 1]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.objects.ranges import Ranges
+from emu.objects import ranges as ranges_module
+from emu.objects.ranges import MOST_BLOCKS, Ranges
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 SMALL = st.integers(0, 9)
@@ -84,3 +85,55 @@ def test_a_long_list_costs_little():
         tracemalloc.stop()
     assert list(ranges.pieces(0x3000, 1)) == [(0x1000, 0x3000, 1)]
     assert used < 16 << 14
+
+
+class Counted:
+    """An entry's layout that counts how often one is read."""
+
+    def __init__(self, layout):
+        self.layout, self.size, self.reads = layout, layout.size, 0
+
+    def unpack_from(self, *args):
+        self.reads += 1
+        return self.layout.unpack_from(*args)
+
+
+class TestSteps:
+    """What it costs to find a range, in entries that are read."""
+
+    @pytest.fixture
+    def reads(self, monkeypatch):
+        counted = {name: Counted(getattr(ranges_module, name)) for name in ("KLM", "REPEAT_ENTRY")}
+        for name, layout in counted.items():
+            monkeypatch.setattr(ranges_module, name, layout)
+        return lambda: sum(layout.reads for layout in counted.values())
+
+    @pytest.mark.parametrize("start", [0, 5, 999, 1_000_000])
+    def test_empty_entries_of_a_block(self, reads, start):
+        raw, _ = block(1, [(0, 1, 0x1000, 7)] * 30 + [(1, 0, 0x1100, 8)])
+        ranges = Ranges(REPEAT.pack(1, REPEAT_BLOCK, MOST, 31) + raw[REPEAT.size :])
+        found = list(ranges.pieces(start, 1000))
+        assert found == [(0x1100, 8 + turn, 1) for turn in range(start, start + 1000)]
+        assert reads() <= 1001
+
+    def test_empty_entries_of_a_list(self, reads):
+        empty = KLM.pack(0, 0x1000, 0) * 10_000
+        ranges = Ranges(KLM.pack(1, 0x1000, 1) + empty + KLM.pack(1, 0x1000, 2) + empty)
+        assert list(ranges.pieces(0, 2)) == [(0x1000, 1, 1), (0x1000, 2, 1)]
+        assert reads() == 2
+
+    def test_end_of_a_long_cycle(self, reads):
+        count = 60_000
+        entry = REPEAT_ENTRY.pack(1, 1, 0x1000, 7)
+        ranges = Ranges(REPEAT.pack(count, REPEAT_BLOCK, MOST, count) + entry * count)
+        for _ in range(5):
+            assert list(ranges.pieces(3 * count - 1, 2)) == [(0x1000, 9, 1), (0x1000, 10, 1)]
+        assert reads() <= 5 * 3
+
+
+def test_blocks_without_end():
+    """Each block of one entry would be laid out by itself: the list ends where there are enough."""
+    one, covered = block(1, [(3, 0, 0x1000, 7)])
+    ranges = Ranges(one * (MOST_BLOCKS + 1))
+    assert ranges.length == 3 * MOST_BLOCKS
+    assert len(covered) == 3
