@@ -14,7 +14,7 @@ from emu.cmdif import LOG_SLOTS, LOG_STRIDE
 from emu.engine import cq as cq_engine
 from emu.engine import eq as eq_engine
 from emu.ports import Buffer
-from layouts.enums import NicInterface
+from layouts.enums import HealthSyndrome, NicInterface
 from layouts.iseg import init_seg
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ CMDQ_ADDR_L = 0x014
 CMD_DBELL = 0x018
 INTERNAL_TIMER_H = 0x1000
 HEALTH_COUNTER = 0x1010
+HEALTH_SYNDROME = 0x23D
+_CRITICAL = 2
+"""Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
 UAR_CQ_ARM = 0x20
 UAR_EQ_ARM = 0x40
@@ -67,6 +70,11 @@ class Bar0:
     def segment(self) -> Any:
         """The initialization segment, as a view that can be written."""
         return self._seg
+
+    def report_fatal(self) -> None:
+        """The firmware has asserted, and asks for a reset of the function."""
+        self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
+        self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
 
     def read(self, offset: int, length: int) -> bytes:
         """Read inside the initialization segment; UAR pages have nothing to read."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emu.bars import Bar0
+from emu.bars import HEALTH_SYNDROME, Bar0
+from emu.containment import Recovery
 from emu.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.missing import Missing
 from emu.pci import ConfigSpace
@@ -49,8 +50,10 @@ class Function:
         self._injector: Injector | None = None
         self.missing = Missing()
         self._make_hca = partial(
-            Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing
-        )
+            Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing,
+            self._on_failure,
+        )  # fmt: skip
+        self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(
             model.identity.with_guid(options.guid),
             bar0_size=model.bar0_size,
@@ -139,6 +142,8 @@ class Function:
             data = self.hca.faults.registers.read(offset, data)
         if self.tracer:
             self.tracer.mmio("read", offset, data)
+        if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
+            self._recovery.seen()
         return data
 
     def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
@@ -152,7 +157,7 @@ class Function:
         at = offset - MSIX_TABLE
         if at >= 0 and at + len(data) <= len(self._msix_table):
             self._msix_table[at : at + len(data)] = data
-        else:
+        elif not self.hca.has_failed:
             self.bar0.write(offset, data)
 
     def forget_views(self) -> None:
@@ -176,20 +181,40 @@ class Function:
 
     def restart(self, cause: str) -> None:
         """A new HCA; configuration space stays as it is."""
-        self.hca.quiesce()
-        self.hca.cmdif.forget()
+        if not self.hca.has_failed:
+            self.hca.quiesce()
+            self.hca.cmdif.forget()
+        self._recovery.end()
         self._commands_before = self.commands
         self._power_on(cause)
 
     def run(self) -> bool:
         """Do a bounded share of the HCA's pending work; True when there is more.
 
-        A function that is off the bus does nothing.
+        A function that is off the bus, or has failed, does nothing.
         """
-        faults = self.hca.faults
-        if faults is not None and faults.effects.is_gone:
+        hca = self.hca
+        if hca.has_failed or (hca.faults is not None and hca.faults.effects.is_gone):
             return False
-        return self.hca.run()
+        try:
+            return hca.run()
+        except Exception:
+            hca.fail()
+            return False
+
+    # -- mistakes of our own
+
+    def _on_failure(self) -> None:
+        """The firmware has asserted: its driver finds that in the health buffer, and recovers."""
+        self.bar0.report_fatal()
+        self._recovery.begin()
+
+    def _start_anew(self) -> None:
+        log.info("%s: the firmware starts anew", self.model.name)
+        try:
+            self.restart("firmware")
+        except Exception:
+            log.exception("%s: it does not start again", self.model.name)
 
 
 class _CrSpace:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.caps import Caps
 from emu.cmdif import CommandInterface
+from emu.containment import ContainedClock
 from emu.engine import eq as eq_engine
 from emu.engine import page_faults, requester
 from emu.engine.odp import FaultTable
@@ -91,12 +92,14 @@ class Hca:
         wire: Wire,
         tracer: Tracer | None = None,
         missing: Missing | None = None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_failure`` is called when the function fails over a mistake of our own."""
         self.model = model
         self.options = options
         self.memory = memory
         self.interrupts = interrupts
-        self.clock = clock
+        self.clock: Clock = ContainedClock(clock, self)
         self.wire = wire
         self.tracer = tracer
         self.faults: Injector | None = None
@@ -116,6 +119,9 @@ class Hca:
         self.internal_errors = 0
         self.teardowns = 0
         """How often all objects have been dropped at once."""
+        self.has_failed = False
+        """An exception that nobody expected has stopped it for good (see ``emu.containment``)."""
+        self._on_failure = on_failure
         self.caller = Caller()
         self.has_signatures = False
         """A key has or had block signatures: its segments may be longer on the wire."""
@@ -200,6 +206,26 @@ class Hca:
         self.quiesce()
         self._event_eqs.clear()
         self._make_tables()
+
+    def fail(self) -> None:
+        """Stop for good over the exception that is being handled; the cable goes down, too.
+
+        Peers that wait for this function get no answer. Whatever cannot be stopped any more
+        does nothing, as no timer, packet or turn reaches it.
+        """
+        if self.has_failed:
+            return
+        self.has_failed = True
+        self.internal_errors += 1
+        log.exception("%s: internal error: the function stops", self.model.name)
+        try:
+            self.quiesce()
+            self.cmdif.forget()
+            self.port.set_link(up=False)
+            self.wire.port_changed(self)
+        except Exception:
+            log.exception("%s: it does not stop cleanly", self.model.name)
+        self._on_failure()
 
     def quiesce(self) -> None:
         """Nothing of this HCA touches the guest any more, whatever doorbell or timer waits."""

@@ -439,6 +439,12 @@ class PhysState(IntEnum):
     LINK_ERROR_RECOVERY = 6
 
 
+class HealthSyndrome(IntEnum):
+    """What is wrong with the firmware (MLX5_INITIAL_SEG_HEALTH_SYNDROME_*)."""
+
+    FW_INTERNAL_ERR = 1
+
+
 class NicInterface(IntEnum):
     """What the function is ready for (MLX5_INITIAL_SEG_NIC_INTERFACE_*)."""
 

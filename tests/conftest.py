@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import settings
 
@@ -12,6 +14,19 @@ settings.register_profile("mlx5emu", deadline=None)
 settings.load_profile("mlx5emu")
 
 GUEST_TEST_TIMEOUT = 900  # seconds; the first one may build an image
+
+
+@pytest.fixture(autouse=True)
+def no_internal_errors(caplog):
+    """A traceback in the log is an exception that nobody expected: a bug of ours.
+
+    A test that provokes one looks for it and clears the log.
+    """
+    yield
+    for phase in ("setup", "call"):
+        for record in caplog.get_records(phase):
+            if record.levelno >= logging.ERROR:
+                assert not record.exc_info, f"{record.getMessage()}: {record.exc_info[1]!r}"
 
 
 def pytest_addoption(parser):

@@ -7,8 +7,10 @@ else is for queue pairs.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from emu.containment import contain
 from emu.engine import datagram as ud
 from emu.objects import Qp
 from emu.port.ib import pma
@@ -28,10 +30,13 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
     """Take a datagram for the function's LID, or for a multicast group that it listens to.
 
     It counts as arrived whether or not a queue pair takes it; one for a group that nobody here has
-    attached to does not even do that.
+    attached to does not even do that. Nothing raises here.
     """
-    if not hca.port.is_up:
-        return
+    if hca.port.is_up:
+        contain(hca, partial(_take, hca, packet, origin))
+
+
+def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
     if packet.is_multicast:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:

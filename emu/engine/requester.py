@@ -130,7 +130,13 @@ def _exchange(hca: Hca, qp: Qp, message: Message) -> None:
         raise Dropped("no such peer")
     packets = -(-message.length // qp.mtu_bytes) or 1
     if _is_expected(qp, peer):
-        responder.respond(node, peer, message, hca.port.lid)
+        try:
+            responder.respond(node, peer, message, hca.port.lid)
+        except (Nak, RnrNak, Dropped, Held):
+            raise
+        except Exception:  # a mistake over there is the peer's: nobody answers us
+            node.fail()
+            raise Dropped("the peer has failed") from None
         peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0

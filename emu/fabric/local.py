@@ -8,9 +8,12 @@ answers at a LID of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from emu.containment import ContainedClock, contain
 from emu.engine.arrivals import QP1, arrive
 from emu.fabric.packet_queue import PacketQueue
 from emu.fabric.sa import SubnetAdministrator
@@ -23,6 +26,8 @@ from emu.ports import Clock
 if TYPE_CHECKING:
     from emu.hca import Hca
 
+log = logging.getLogger(__name__)
+
 
 class LocalFabric:
     """Implements :class:`emu.ports.Wire` for the functions of this process."""
@@ -30,7 +35,10 @@ class LocalFabric:
     def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
         self._packets = PacketQueue(clock, self.node)
-        self.sa = SubnetAdministrator(self.end_ports, self._carry, clock)
+        self._sa_owner = _Administration()
+        self.sa = SubnetAdministrator(
+            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner)
+        )
 
     def attach(self, hca: Hca) -> None:
         """The function is reachable under its port's LID; after a reset its new self is."""
@@ -78,6 +86,17 @@ class LocalFabric:
                 arrive(hca, packet, origin)
         elif lid == SM_LID:
             if packet.to.qpn == QP1:
-                self.sa.receive(b"".join(packet.data), packet.to, origin)
+                data = b"".join(packet.data)
+                contain(self._sa_owner, partial(self.sa.receive, data, packet.to, origin))
         elif (node := self._nodes.get(lid)) is not None:
             arrive(node, packet, origin)
+
+
+class _Administration:
+    """The administrator as the owner of its work: it serves everybody, and goes on."""
+
+    has_failed = False
+
+    def fail(self) -> None:
+        """Name the mistake; the datagram that it was about is lost."""
+        log.exception("subnet administrator: internal error: a datagram is lost")

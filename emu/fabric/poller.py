@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import select
 from collections.abc import Callable
 from typing import Protocol
 
 from emu.fabric.connection import Connection
 from emu.ports import Clock
+
+log = logging.getLogger(__name__)
 
 
 class Reactor(Clock, Protocol):
@@ -59,4 +62,13 @@ class Poller:
             if fd == self._listener and self._accept is not None:
                 self._accept()
             elif (connection := self._connections.get(fd)) is not None:
-                connection.ready(events)
+                self._serve(connection, events)
+
+    @staticmethod
+    def _serve(connection: Connection, events: int) -> None:
+        """A mistake of ours over what one process sends does not end what the others have."""
+        try:
+            connection.ready(events)
+        except Exception:
+            log.exception("%s: internal error", connection.name)
+            connection.close("internal error")

@@ -117,6 +117,7 @@ def test_a_failing_reset_does_not_stop_us(served, caplog):
     client.close()
     served.settle()
     assert "could not be reset" in caplog.text
+    caplog.clear()
     served.client().device_info()
 
 

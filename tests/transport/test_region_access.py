@@ -133,6 +133,7 @@ def test_a_bug_in_the_function_is_an_error_reply(served, client, region, caplog)
         assert refused.value.errno == errno.EIO
     assert "the function has a bug" in caplog.text
     assert any(record.levelno == logging.ERROR for record in caplog.records)
+    caplog.clear()
     client.write(region, 0, b"1234")
     assert client.read(region, 0, 4) == b"1234"
 

@@ -41,6 +41,7 @@ def test_a_failing_reset_is_an_error_reply(served, client, caplog):
         client.reset()
     assert refused.value.errno == errno.EIO
     assert "the function has a bug" in caplog.text
+    caplog.clear()
     served.function.reset = working
     client.reset()
 

@@ -1,7 +1,7 @@
 """Where packets come into a function: from bytes off the wire to the machine they are for.
 
 The checks are those of IBTA 9.6.1 in their order; a packet that fails one is dropped in silence.
-Nothing that a wire can carry raises here.
+Nothing raises here, whatever the wire carries.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ log = logging.getLogger(__name__)
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
     """A packet of a connected service, ``length`` bytes in all, arrives for this function's LID."""
-    if hca.faults is not None and hca.faults.wants_packets:
-        hca.faults.packets.arrive(packet, length)
-    else:
-        take(hca, packet, length)
+    try:
+        if hca.faults is not None and hca.faults.wants_packets:
+            hca.faults.packets.arrive(packet, length)
+        else:
+            take(hca, packet, length)
+    except Exception:
+        hca.fail()
 
 
 def take(hca: Hca, packet: Packet, length: int) -> None:

@@ -1,0 +1,87 @@
+"""What becomes of an exception that nobody expected: it stops the function in which it happened.
+
+That may be in the function's turn, in a timer of its own, or in a packet that arrives for it. The
+exception is logged once with its traceback, and the function goes down as an assert in its firmware
+would take it down: the health buffer shows a fatal syndrome, and the driver recovers. The other
+functions of the process go on. In the tests such an exception is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from emu.ports import Clock, Timer
+
+
+class Owner(Protocol):
+    """Who is responsible for a piece of work."""
+
+    has_failed: bool
+    """Nothing of it runs any more."""
+
+    def fail(self) -> None:
+        """Take the blame for the exception that is being handled."""
+
+
+class ContainedClock:
+    """Implements :class:`emu.ports.Clock` for one owner: what its calls raise is the owner's."""
+
+    def __init__(self, clock: Clock, owner: Owner) -> None:
+        self.now_ns: Callable[[], int] = clock.now_ns
+        self._call_later = clock.call_later
+        self._owner = owner
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` once, ``delay_ns`` from now, unless the owner has failed by then."""
+        return self._call_later(delay_ns, partial(contain, self._owner, callback))
+
+
+def contain(owner: Owner, call: Callable[[], object]) -> None:
+    """Do a piece of work of an owner that has not failed."""
+    if owner.has_failed:
+        return
+    try:
+        call()
+    except Exception:
+        owner.fail()
+
+
+RESTART_NS = 10_000_000_000
+RESTART_WHEN_SEEN_NS = 500_000_000
+"""A driver looks at the health buffer every two to three seconds (core/health.c: poll_health). Then
+it waits two seconds for an interface that is disabled, the sign of firmware that has started anew
+(core/health.c: mlx5_error_sw_reset)."""
+
+
+class Recovery:
+    """A function that has failed starts anew: when its driver knows, or after a while."""
+
+    def __init__(self, clock: Clock, restart: Callable[[], None]) -> None:
+        self._clock = clock
+        self._restart = restart
+        self._timer: Timer | None = None
+        self._is_seen = False
+
+    def begin(self) -> None:
+        """The function has failed."""
+        self._set(RESTART_NS)
+
+    def seen(self) -> None:
+        """The driver reads what the health buffer says of it."""
+        if not self._is_seen:
+            self._is_seen = True
+            self._set(RESTART_WHEN_SEEN_NS)
+
+    def end(self) -> None:
+        """The function has been reset."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_seen = False
+
+    def _set(self, delay_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ns, self._restart)
