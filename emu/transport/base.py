@@ -42,22 +42,37 @@ class Transport(Protocol):
     def connected(self) -> bool:
         """Whether there is a client."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether there is a client, and :meth:`serve` itself can wait for it.
+
+        False while a reply waits until the client reads: it is for the caller to wait then.
+        """
+
+    @property
+    def events(self) -> int:
+        """The poll() events after which :meth:`serve` or :meth:`accept` has something to do.
+
+        0 when it has already: messages are here that had no turn yet.
+        """
+
     def listen(self, function: PciFunction) -> None:
         """Offer ``function``. Raises :class:`TransportError`."""
 
     def fileno(self) -> int:
         """The descriptor to wait on: the client's, or the listening one; -1 when closed.
 
-        When readable, call :meth:`serve` or :meth:`accept` accordingly.
+        After one of ``events`` call :meth:`serve` or :meth:`accept` accordingly.
         """
 
     def accept(self) -> None:
         """Take the waiting client; nothing happens when there is none or one is served already."""
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait up to ``timeout_ns`` (None: for ever) for messages and answer all that are there.
+        """Wait up to ``timeout_ns`` (None: for ever) for messages and answer those that are there.
 
-        May return early. A client that goes away is cleaned up after; look at ``connected``.
+        No more than a turn of them, about a millisecond's work. May return early. A client that
+        goes away is cleaned up after; look at ``connected``.
         """
 
     def wake(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 from typing import Final
 
@@ -35,6 +36,8 @@ from emu.transport.waiting import Waiter
 
 logger = logging.getLogger(__name__)
 
+_TURN: Final = 400
+"""Messages that are answered before others have their turn."""
 _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 
 
@@ -63,6 +66,16 @@ class LibvfioUserServer:
     def connected(self) -> bool:
         """Whether there is a client."""
         return self._client is not None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether :meth:`serve` waits for all there is to wait for."""
+        return self._client is not None
+
+    @property
+    def events(self) -> int:
+        """What to wait for at the descriptor. The library waits by itself for who does not read."""
+        return select.POLLIN
 
     def listen(self, function: PciFunction) -> None:
         """Offer ``function`` from now on."""
@@ -177,7 +190,7 @@ class _Client:
         context.adopt(self.sock)
 
     def peek(self, timeout_ns: int | None) -> list[int]:
-        """Wait for messages; the commands of those that are there, none when none came in time.
+        """Wait for messages; the commands of a turn of those that are there, none when none came.
 
         Raises EOFError when the client has left and :class:`ProtocolError` when the next message
         can never be handled.
@@ -191,13 +204,13 @@ class _Client:
             return []
         if not filled:
             raise EOFError
-        commands = []
+        commands: list[int] = []
         head = 0
         while filled - head >= HEADER.size:
             _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
             if not HEADER.size <= size <= MAX_MSG_SIZE:
                 raise ProtocolError(f"a header of no request: size {size}")
-            if head + size > filled:
+            if head + size > filled or len(commands) == _TURN:
                 break
             commands.append(command)
             head += size

@@ -38,6 +38,9 @@ _QUIET_NS: Final = 2_000_000_000
 Python notes it and cannot end the call. That seldom happens, and a driver's health poll, every two
 seconds, ends such a wait as well: a shorter one would only wake an idle server."""
 
+_Wanted = tuple[Transport | None, int]
+"""Whom a descriptor belongs to (None: a reader) and the events to wait for."""
+
 
 class Loop(TimerQueue):
     """Drives transports and what belongs to them; also the functions' :class:`emu.ports.Clock`.
@@ -57,7 +60,8 @@ class Loop(TimerQueue):
         """A quiet reader may have something."""
         self._restore_signal: Callable[[], object] | None = None
         self._poll = select.poll()
-        self._polled: dict[int, Transport | None] = {}
+        self._polled: dict[int, _Wanted] = {}
+        self._readable: list[int] = []
         self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.add_reader(self._woken_fd, self._woken)
 
@@ -126,7 +130,7 @@ class Loop(TimerQueue):
         if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
         sole = self._sole
-        if sole is not None and sole.connected:
+        if sole is not None and sole.may_wait:
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
             sole.serve(timeout_ns)
@@ -195,26 +199,33 @@ class Loop(TimerQueue):
         return self._nudged
 
     def _poll_once(self, timeout_ns: int | None) -> None:
-        wanted: dict[int, Transport | None] = dict.fromkeys(self._readers)
-        wanted |= {transport.fileno(): transport for transport in self._transports}
+        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
+        for transport in self._transports:
+            wanted[transport.fileno()] = transport, transport.events
         if wanted != self._polled:
             self._poll_these(wanted)
-        for fd, events in wait_readable(self._poll, self._polled, timeout_ns):
-            transport = self._polled[fd]
-            if transport is None:
+        behind = [transport for transport, events in wanted.values() if transport and not events]
+        if behind:
+            timeout_ns = 0
+        for fd, events in wait_readable(self._poll, self._readable, timeout_ns):
+            transport_or_none, _ = wanted[fd]
+            if transport_or_none is None:
                 self._read(fd, events)
-            elif transport.connected:
-                transport.serve(0)
+            elif transport_or_none.connected:
+                transport_or_none.serve(0)
             else:
-                transport.accept()
+                transport_or_none.accept()
+        for transport in behind:
+            transport.serve(0)
 
-    def _poll_these(self, wanted: dict[int, Transport | None]) -> None:
+    def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
         """Replace the polled descriptors; a transport's changes whenever a client comes or goes."""
         self._polled = wanted
+        self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
         self._poll = select.poll()
-        for fd in wanted:
-            if fd >= 0:
-                self._poll.register(fd, select.POLLIN)
+        for fd, (_, events) in wanted.items():
+            if fd >= 0 and events:
+                self._poll.register(fd, events)
 
     def _read(self, fd: int, events: int) -> None:
         """Call a reader, unless one called just before has removed it."""

@@ -2,6 +2,9 @@
 
 A guest's MMIO read waits for the whole round trip, so this path is written for speed: one receive
 call takes all that has arrived, and a BAR access is answered from one struct and one call.
+
+Nothing here waits for a client: one that does not read its replies gets no further request done
+until it does, and one that sends a great many has them done in turns, between those of the others.
 """
 
 from __future__ import annotations
@@ -38,8 +41,14 @@ _ANCILLARY: Final = socket.CMSG_SPACE(_SCM_MAX_FD * array("i").itemsize)
 _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+_DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
 _LOGGED_REFUSALS: Final = 10
 """A guest can make QEMU send bad requests; it must not fill the log with them."""
+
+_TURN: Final = 16 << 10
+"""Bytes of requests that are answered in one turn: some 400 BAR accesses, about a millisecond."""
+_SLOW: Final = 256
+"""Bytes that each of the other requests counts for: a reset is one, and takes 0.3 ms."""
 
 _unpack, _pack = REGION_REQUEST.unpack_from, REGION_REQUEST.pack
 _HEADER: Final = HEADER.size
@@ -64,17 +73,26 @@ class Session:
         self._hot_sizes: tuple[int, ...] = ()
         self._negotiated = False
         self._refusals = 0
+        self.behind = False
+        """Requests are here that have not been answered: :meth:`go_on` comes before receive()."""
+        self._unsent = bytearray()
         self._waiter = Waiter(sock)
-        # Messages start at 0: after dispatch() only an incomplete one is left, moved there.
+        # Messages start at 0: when all are answered, an incomplete one that is left moves there.
         self._buffer = bytearray(MAX_MSG_SIZE)
         self._space = memoryview(self._buffer)
         self._all_space = [self._space]
         self._filled = 0
+        self._head = 0
         self._fds: dict[int, list[int]] = {}
 
     def fileno(self) -> int:
         """The client's socket."""
         return self._sock.fileno()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a reply waits until the client reads."""
+        return bool(self._unsent)
 
     def wake(self) -> None:
         """End the wait in :meth:`receive`, or the next one."""
@@ -111,18 +129,32 @@ class Session:
             raise EOFError
         return True
 
+    def go_on(self) -> None:
+        """Send what waits, then answer more of what is here. Raises as :meth:`receive` does."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, bytearray()
+            self._send(unsent)
+        if not self._unsent:
+            self.dispatch()
+
     def dispatch(self) -> None:
-        """Answer every complete message. Raises as :meth:`receive` does."""
+        """Answer the complete messages of one turn, as long as the client takes the replies.
+
+        ``behind`` tells whether there may be more. Raises as :meth:`receive` does.
+        """
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
-        function, send = self._function, self._sock.sendall
-        head = 0
-        while filled - head >= _HEADER:
+        function, send = self._function, self._send
+        head = self._head
+        last = min(filled - _HEADER, head + _TURN)
+        while head <= last:
             msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
             end = head + size
             if not (end <= filled and bar < len(sizes) and 0 < count <= sizes[bar] - offset):
                 if not self._slow(head, end):
+                    filled = 0
                     break
                 sizes = self._hot_sizes
+                last = -1 if self._unsent else last - _SLOW
             elif cmd == _WRITE and size == _ACCESS + count and flags in (0, _NO_REPLY):
                 try:
                     function.bar_write(bar, offset, buffer[head + _ACCESS : end])
@@ -130,7 +162,8 @@ class Session:
                     self._crashed(msg_id, cmd, flags)
                 else:
                     if not flags:
-                        send(_pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count))
+                        reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)
+                        last = last if send(reply) else -1
             elif cmd == _READ and size == _ACCESS and flags == 0 and count <= _MAX_DATA:
                 try:
                     data = function.bar_read(bar, offset, count)
@@ -139,14 +172,19 @@ class Session:
                 else:
                     if len(data) == count:
                         size += count
-                        send(_pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count) + data)
+                        reply = _pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count)
+                        last = last - count if send(reply + data) else -1
                     else:
                         why = f"the function read {len(data)} bytes of {count}"
                         self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
             else:
                 self._slow(head, end)
+                last = -1 if self._unsent else last - _SLOW
             head = end
-        if head:
+        self.behind = bool(self._unsent) or filled - head >= _HEADER
+        if self.behind:
+            self._head = head
+        elif head:
             self._discard(head)
 
     def _slow(self, head: int, end: int) -> bool:
@@ -171,7 +209,7 @@ class Session:
         else:
             if not flags & Flag.NO_REPLY:
                 header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), Flag.REPLY, 0)
-                self._sock.sendall(header + reply)
+                self._send(header + reply)
         finally:
             _close_all(fds)
         return True
@@ -194,7 +232,21 @@ class Session:
         logger.log(level, "%s: %s refused: %s", self._name, command_name(cmd), error)
         if not flags & Flag.NO_REPLY:
             reply = Flag.REPLY | Flag.ERROR
-            self._sock.sendall(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
+            self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
+
+    def _send(self, data: bytes | bytearray) -> bool:
+        """Send a reply; False when the client does not take all of it now, and the rest waits."""
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._sock.send(data, _DONT_WAIT)
+            except BlockingIOError:
+                pass
+            else:
+                if sent == len(data):
+                    return True
+        self._unsent += data[sent:]
+        return False
 
     def _crashed(self, msg_id: int, cmd: int, flags: int) -> None:
         """The function raised, which it must not: tell the log and the client, and go on."""
@@ -204,6 +256,7 @@ class Session:
 
     def _discard(self, head: int) -> None:
         """Drop the messages before ``head`` and the descriptors that nobody asked for."""
+        self._head = 0
         rest = self._filled - head
         if rest:
             self._buffer[:rest] = self._buffer[head : self._filled]

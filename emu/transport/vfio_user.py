@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 
 from emu.ports import PciFunction
 from emu.transport.base import TransportError
@@ -45,6 +46,20 @@ class VfioUserServer:
         """Whether there is a client."""
         return self._session is not None
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether :meth:`serve` waits for all there is to wait for."""
+        session = self._session
+        return session is not None and not session.is_stuck
+
+    @property
+    def events(self) -> int:
+        """What to wait for at the descriptor; 0 when there is work already."""
+        session = self._session
+        if session is None or not session.behind:
+            return select.POLLIN
+        return select.POLLOUT if session.is_stuck else 0
+
     def listen(self, function: PciFunction) -> None:
         """Offer ``function`` from now on."""
         self.interrupts.resize(function.msix_vectors)
@@ -68,19 +83,20 @@ class VfioUserServer:
             logger.info("%s: a client has connected", self._name)
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait for messages and answer all that one receive call brings."""
+        """Wait for messages and answer a turn of what one receive call brings."""
         session = self._session
         if session is None:
             return
         try:
-            if session.receive(timeout_ns):
+            if session.behind:
+                session.go_on()
+            elif session.receive(timeout_ns):
                 session.dispatch()
         except EOFError:
             logger.info("%s: the client has left", self._name)
             self._drop()
         except (ProtocolError, OSError) as error:
-            why = "it does not read" if isinstance(error, BlockingIOError) else error
-            logger.warning("%s: the client is dropped: %s", self._name, why)
+            logger.warning("%s: the client is dropped: %s", self._name, error)
             self._drop()
 
     def wake(self) -> None:

@@ -25,7 +25,7 @@ _UNKNOWN_MS: Final = -1
 def wait_readable(
     poll: select.poll, fds: Collection[int], timeout_ns: int | None
 ) -> list[tuple[int, int]]:
-    """As ``poll.poll()``, where ``poll`` watches ``fds`` for POLLIN, and waits no longer than told.
+    """As ``poll.poll()``, and waits no longer than told. ``fds`` are those watched for POLLIN.
 
     poll() counts in milliseconds: a shorter wait is select()'s, which counts in microseconds.
     """

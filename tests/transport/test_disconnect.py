@@ -254,21 +254,6 @@ def test_no_descriptor_left_for_a_client(served, caplog):
     client.negotiate()
 
 
-def test_a_client_that_does_not_read(own, monkeypatch, caplog):
-    """It is given some seconds, here less, and then dropped; the next one is served."""
-    monkeypatch.setattr(
-        "emu.transport.listener._SEND_TIMEOUT", bytes(8) + (20000).to_bytes(8, "little")
-    )
-    client = own.client()
-    own.function.bars[0] = bytearray(1 << 16)
-    request = message(Command.REGION_READ, REGION_ACCESS.pack(0, 0, 1 << 16))
-    client.send_raw(request * 200)
-    own.settle()
-    assert "it does not read" in caplog.text
-    assert own.function.resets == 1
-    own.client().device_info()
-
-
 def test_a_client_that_comes_and_goes(served):
     served.connect().close()
     served.step()
