@@ -172,8 +172,15 @@ class CommandInterface:
         if not entry.status_own & 1:
             log.warning("command slot %d: doorbell, but the entry is the driver's", slot)
             return False
-        if entry.inlen + entry.outlen > SHORT_BYTES:
-            yield  # a place in the line
+        size = entry.inlen + entry.outlen
+        if size <= SHORT_BYTES:
+            return (yield from self._answer(slot, address, entry))
+        yield  # a place in the line
+        with self._hca.ledger.at_work(size):
+            return (yield from self._answer(slot, address, entry))
+
+    def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
+        """As ``_serve_entry``, for an entry that is the device's."""
         try:
             request = yield from self._take(slot, address, entry)
         except DeliveryError as error:

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from emu.ledger import Ledger
+
 MOST_PAGES = 1 << 18
 """1 GiB: more than any firmware asks for."""
+
+_KIND = "firmware page"
+_BYTES = 128
+"""What the host needs to remember a page."""
 
 
 class FirmwarePages:
     """The pages that the driver has given, and how many the device still wants."""
 
-    def __init__(self, boot_pages: int) -> None:
+    def __init__(self, boot_pages: int, ledger: Ledger) -> None:
         self.boot_pages = boot_pages
         """Pages wanted at boot, and again at init."""
         self._given: dict[int, None] = {}
+        self._ledger = ledger
 
     def __len__(self) -> int:
         return len(self._given)
@@ -28,9 +35,17 @@ class FirmwarePages:
         return any(map(self._given.__contains__, pages))
 
     def give(self, pages: Collection[int]) -> None:
-        """Take over pages (IOVAs of 4 KiB), none of which is held."""
+        """Take over pages (IOVAs of 4 KiB), none of which is held. Raises LIM_ERR."""
+        self._ledger.take(_KIND, len(pages) * _BYTES)
         self._given.update(dict.fromkeys(pages))
 
     def take(self, count: int) -> list[int]:
         """Return up to ``count`` pages, the newest first."""
-        return [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]
+        pages = [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]
+        self._ledger.give_back(_KIND, len(pages) * _BYTES)
+        return pages
+
+    def forget(self) -> None:
+        """The driver wants none of them back."""
+        self._given.clear()
+        self._ledger.close(_KIND)

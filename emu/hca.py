@@ -20,6 +20,7 @@ from emu.engine import eq as eq_engine
 from emu.engine import page_faults, requester
 from emu.engine.odp import FaultTable
 from emu.fwpages import FirmwarePages
+from emu.ledger import Ledger
 from emu.missing import Missing
 from emu.objects import (
     Cq,
@@ -39,7 +40,7 @@ from emu.objects import (
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
-from emu.resources import Caller, Object, Stock, Table
+from emu.resources import Caller, Object, Table
 from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
@@ -61,6 +62,9 @@ FIRST_MKEY_INDEX = 0x100
 
 1 must stay unused, 0x100 being a scatter list's end mark.
 """
+
+MULTICAST = "multicast"
+"""The ledger's account of queue pairs in multicast groups."""
 
 FIRST_QPN = 0x40
 """Numbers 0 and 1 belong to the SMI and the GSI on the wire."""
@@ -114,7 +118,9 @@ class Hca:
             node_description=_described(model),
         )
         self.cmdif = CommandInterface(self, commands)
-        self.fwpages = FirmwarePages(options.boot_pages)
+        self.ledger = Ledger(model.host_bytes)
+        """What the host holds for the guest."""
+        self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.internal_errors = 0
         self.teardowns = 0
@@ -132,30 +138,29 @@ class Hca:
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
-        self.page_faults = FaultTable()
+        self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()
         wire.attach(self)
 
     def _make_tables(self) -> None:
         """Empty tables, bounded by what the driver has been told."""
-        caps, caller = self.caps.general, self.caller
-        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, caller)
-        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, caller)
+        caps, on = self.caps.general, (self.ledger, self.caller)
+        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, *on)
+        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, *on)
         self.tds = Table[TransportDomain](
-            "transport domain", 1, 1 << caps.log_max_transport_domain, caller
+            "transport domain", 1, 1 << caps.log_max_transport_domain, *on
         )
-        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12, caller)
-        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, caller)
-        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, caller)
-        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, caller)
-        self.translations = Stock("translation entries", self.model.translation_octwords)
-        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, caller)
-        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, caller)
-        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, caller)
-        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, caller)
-        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, caller)
-        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, caller)
+        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12, *on)
+        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
+        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
+        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
+        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on)
+        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
+        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
+        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
+        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
+        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
         self.special_qps: dict[int, Qp] = {}
         """The queue pairs that receive as QP0 and QP1."""
         self.mcgs: dict[bytes, list[Qp]] = {}
@@ -190,7 +195,7 @@ class Hca:
         """
         log.info("%s: shut down", self.model.name)
         self._drop_objects()
-        self.fwpages = FirmwarePages(self.options.boot_pages)
+        self.fwpages.forget()
         self.state = HcaState.DISABLED
 
     def forget_views(self) -> None:
@@ -205,6 +210,8 @@ class Hca:
         self.teardowns += 1
         self.quiesce()
         self._event_eqs.clear()
+        for kind in (*(table.kind for table in self.tables), MULTICAST):
+            self.ledger.close(kind)
         self._make_tables()
 
     def fail(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from emu.errors import CmdError
+from emu.ledger import Ledger
 from layouts.enums import Status
 
 DRIVER_UID, SHARED_UID = 0, 0xFFFF
@@ -21,14 +22,23 @@ DRIVER_UID, SHARED_UID = 0, 0xFFFF
 class Object:
     """Something that a handle names, and how many others refer to it."""
 
-    __slots__ = ("handle", "refs", "uid")
+    __slots__ = ("charge", "handle", "refs", "uid")
     kind = "object"
+    BASE_BYTES = 256
+    """What one costs the host by itself."""
 
     def __init__(self) -> None:
         self.handle = 0
         self.refs = 0
         self.uid = DRIVER_UID
         """The user context that owns it."""
+        self.charge = 0
+        """What the ledger has been told that it costs."""
+
+    @property
+    def host_bytes(self) -> int:
+        """What it costs the host now, with all lists that are its own."""
+        return self.BASE_BYTES
 
     def holds(self) -> tuple[Object, ...]:
         """The objects that this one refers to for as long as it lives."""
@@ -49,31 +59,6 @@ def holding(*items: Object | None) -> Iterator[None]:
     finally:
         for item in there:
             item.refs -= 1
-
-
-class Stock:
-    """Something that objects of one kind share, and of which there is only so much."""
-
-    def __init__(self, kind: str, most: int) -> None:
-        self.kind = kind
-        self.most = most
-        self.used = 0
-
-    def check(self, amount: int) -> None:
-        """Raise NO_RES_ERR when there is not so much left."""
-        if self.used + amount > self.most:
-            left = self.most - self.used
-            raise CmdError(
-                Status.NO_RES_ERR, f"out of {self.kind}", f"{amount} wanted, {left} left"
-            )
-
-    def take(self, amount: int) -> None:
-        """An object needs so much. ``check`` has agreed."""
-        self.used += amount
-
-    def give_back(self, amount: int) -> None:
-        """It is gone."""
-        self.used -= amount
 
 
 class Caller:
@@ -99,11 +84,15 @@ T = TypeVar("T", bound=Object)
 class Table(Generic[T]):
     """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
-    An object belongs to the ``caller`` that adds it; to other users it does not exist.
+    An object belongs to the ``caller`` that adds it; to other users it does not exist. What it
+    costs is taken from the ``ledger``.
     """
 
-    def __init__(self, kind: str, first: int, limit: int, caller: Caller | None = None) -> None:
+    def __init__(
+        self, kind: str, first: int, limit: int, ledger: Ledger, caller: Caller | None = None
+    ) -> None:
         self.kind = kind
+        self._ledger = ledger
         self._caller = caller or Caller()
         self.first = first
         self.limit = limit
@@ -134,8 +123,14 @@ class Table(Generic[T]):
             raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
-        """Give the object a handle and count its references. Raises NO_RES_ERR when full."""
+        """Give the object a handle and count its references.
+
+        Raises NO_RES_ERR when the table is full, and LIM_ERR when the ledger is.
+        """
         self.check_room()
+        charge = item.host_bytes
+        self._ledger.take(self.kind, charge)
+        item.charge = charge
         if self._next < self.limit:
             handle = self._next
             self._next += 1
@@ -159,6 +154,13 @@ class Table(Generic[T]):
             )
         del self._objects[handle]
         self._freed.append(handle)
+        self._ledger.give_back(self.kind, item.charge)
         for held in item.holds():
             held.refs -= 1
         return item
+
+    def recharge(self, item: T) -> None:
+        """A live object costs something else now; the ledger has been asked."""
+        charge = item.host_bytes
+        self._ledger.hold(self.kind, charge - item.charge)
+        item.charge = charge

@@ -137,7 +137,9 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "resize to another cqe_sz", f"{given.cqe_sz}")
     with holding(cq):
         buffer = yield from _buffer(hca, cmd, given, cq.stride)
+    hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)
     cq_engine.resize(hca, cq, buffer, given.log_cq_size)
+    hca.cqs.recharge(cq)
     for name in ("log_cq_size", "page_offset", "log_page_size"):
         setattr(cq.ctx, name, getattr(given, name))
 

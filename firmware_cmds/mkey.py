@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.engine.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.errors import CmdError
-from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem
+from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem, room_bytes
 from emu.registry import command
 from emu.resources import DRIVER_UID, holding
 from emu.turns import Turns
@@ -35,7 +35,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A key over the whole address space (PA) or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
-    its entries later, by UMR. What all keys reserve is bounded by the model.
+    its entries later, by UMR. What all keys reserve is bounded by the ledger.
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
@@ -58,10 +58,9 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
     xlt = _translations(hca, cmd, ctx, mode)
     if umem is not None:
-        with holding(pd, umem):
+        with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
             yield from _fill(xlt, umem, cmd.mkey_umem_offset, ctx)
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
-    hca.translations.take(mkey.octwords)
     out.mkey_index = hca.mkeys.add(mkey)
 
 
@@ -85,7 +84,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
         raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
     if mode == AccessMode.MTT and entries > MOST_MTT_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
-    hca.translations.check(octwords)
+    hca.ledger.check("mkey", room_bytes(mode, octwords))
     if cmd.mkey_umem_valid:
         if mode != AccessMode.MTT:
             raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{mode:#x}")
@@ -135,8 +134,7 @@ def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
 def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     """The key is gone; windows bound to it fail from now on, as their lookups do."""
-    mkey = hca.mkeys.remove(cmd.mkey_index)
-    hca.translations.give_back(mkey.octwords)
+    hca.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)

@@ -10,6 +10,7 @@ from emu.engine.pages import PageList, queue_buffer
 from emu.engine.rq import RecvRing
 from emu.engine.sq import SendRing
 from emu.errors import CmdError
+from emu.hca import MULTICAST
 from emu.objects import Qp, QpParts, RqGeometry, Umem
 from emu.registry import Handler, command
 from emu.resources import DRIVER_UID, holding
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 RQ_STRIDE_SHIFT = 4
+MEMBERSHIP_BYTES = 512
+"""What a queue pair in a multicast group costs the host."""
 _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
@@ -201,6 +204,7 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
         raise CmdError(Status.NO_RES_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
     if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
         raise CmdError(Status.NO_RES_ERR, "multicast group is full", f"{caps.max_qp_mcg} QPs")
+    hca.ledger.take(MULTICAST, MEMBERSHIP_BYTES)
     hca.mcgs.setdefault(gid, []).append(qp)
     qp.mcgs.add(gid)
 
@@ -218,5 +222,6 @@ def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
 def _leave(hca: Hca, qp: Qp, gid: bytes) -> None:
     """The group loses a member, and ends with its last."""
     hca.mcgs[gid].remove(qp)
+    hca.ledger.give_back(MULTICAST, MEMBERSHIP_BYTES)
     if not hca.mcgs[gid]:
         del hca.mcgs[gid]

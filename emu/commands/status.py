@@ -51,6 +51,21 @@ def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> 
         words = (str(one[name]) for name in _ABOUT)
         table.add_row(*words, *counts)
     console().print(table)
+    for one in told["functions"]:
+        console().print(f"function {one['function']}: {_ledger(one['ledger'])}")
+
+
+def _ledger(ledger: Mapping[str, Any]) -> str:
+    """What the host holds for a function, the most first."""
+    accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
+    parts = ", ".join(f"{kind} {_mib(used)}" for kind, used in accounts)
+    return f"{_mib(ledger['used'])} of {_mib(ledger['limit'])} MiB held" + f" ({parts})" * bool(
+        parts
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f}"
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ of a method's meaning raises ``protocol``; new methods, parameters and keys of r
 ============ =================================== ==================================================
 method       params                              result
 ============ =================================== ==================================================
-status                                           ``functions``: state, port and counts of each;
+status                                           ``functions``: state, port, counts of each, and
+                                                 what the host holds for it (``ledger``, bytes);
                                                  ``t_ns``: the server's monotonic clock
 objects      function, kind, limit (all may be   by kind: ``total`` and ``items``; by default every
              missing)                            kind, 1000 of each

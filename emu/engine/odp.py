@@ -20,10 +20,16 @@ from layouts.enums import PageFaultSubtype
 from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
 
 if TYPE_CHECKING:
+    from emu.ledger import Ledger
     from emu.objects import Qp
     from emu.ports import Timer
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
+FAULT_BYTES = 1024
+"""What an open fault costs the host."""
+
+_ACCOUNT = "page fault"
+
 MOST_LAPSED = 4096
 """Faults whose queue pair has gone: so many are remembered, for a driver that resumes late."""
 
@@ -184,7 +190,8 @@ class Held(Exception):  # noqa: N818  # not an error: a responder waits for its 
 class FaultTable:
     """Open faults by token, and the tokens of those whose queue pair stopped meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._open: dict[int, Fault] = {}
         self._lapsed: dict[int, None] = {}
         self._last = 0
@@ -211,6 +218,8 @@ class FaultTable:
         self._last = fault.token = token
         fault.is_open = True
         self._open[token] = fault
+        # Each side of a queue pair has one at most: there is nothing to refuse.
+        self._ledger.hold(_ACCOUNT, FAULT_BYTES)
 
     def find(self, token: int) -> Fault | None:
         """The open fault with this token."""
@@ -220,6 +229,7 @@ class FaultTable:
         """The driver has resumed it."""
         fault.is_open = False
         del self._open[fault.token]
+        self._ledger.give_back(_ACCOUNT, FAULT_BYTES)
         self.untold.pop(fault.token, None)
 
     def lapse(self, fault: Fault) -> None:

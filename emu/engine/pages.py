@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from emu.errors import CmdError
 from emu.ports import Buffer, DmaError, GuestMemory
@@ -29,10 +29,10 @@ LOG_OFFSETS_PER_PAGE = 6
 class PageList:
     """``length`` bytes that start ``offset`` bytes into the first of the pages."""
 
-    __slots__ = ("_mask", "_memory", "_offset", "_pages", "_shift", "length")
+    __slots__ = ("_mask", "_memory", "_offset", "_pages", "_shift", "host_bytes", "length")
 
     def __init__(
-        self, memory: GuestMemory, pages: Sequence[int], shift: int, offset: int, length: int
+        self, memory: GuestMemory, pages: array[int], shift: int, offset: int, length: int
     ) -> None:
         self._memory = memory
         self._pages = pages
@@ -40,9 +40,11 @@ class PageList:
         self._mask = (1 << shift) - 1
         self._offset = offset
         self.length = length
+        self.host_bytes = sys.getsizeof(pages)
+        """What the list of its pages costs the host; nothing when it is another buffer's."""
 
     @property
-    def pages(self) -> Sequence[int]:
+    def pages(self) -> array[int]:
         """The page addresses, as the command gave them."""
         return self._pages
 
@@ -78,7 +80,9 @@ class PageList:
 
     def part(self, at: int, length: int) -> PageList:
         """A piece of the buffer as a buffer; ``at + length`` lies within it."""
-        return PageList(self._memory, self._pages, self._shift, self._offset + at, length)
+        found = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
+        found.host_bytes = 0
+        return found
 
     def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
         """The addresses of ``count`` pages of ``1 << shift`` bytes, in shares of thousands.

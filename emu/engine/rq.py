@@ -100,6 +100,8 @@ class SharedRecvQueue(RecvQueue):
 
     def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
         super().__init__(memory, buffer, pd, geometry)
+        self.host_bytes = buffer.host_bytes
+        """What its lists cost the host."""
         self._returned: deque[RecvWqe] = deque()
 
     def posted(self) -> int:
@@ -143,6 +145,7 @@ class SharedRecvList(SharedRecvQueue):
         self._turns = 0
         self._not_before = array("Q", bytes(8 * self._size))
         """By index: how many turns have to pass before the request can be there again."""
+        self.host_bytes += 8 * self._size
 
     def take(self) -> RecvWqe | None:
         if self._returned:

@@ -51,11 +51,8 @@ class Model:
     ib_proto_oper: IbSpeed
     ib_link_width_oper: int = 4
     """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
-    translation_octwords: int = 1 << 26
-    """Room for the translations of all memory keys, in units of 16 bytes: two pages, or one range.
-
-    As much as 512 GiB take in pages of 4 KiB. Filled to the last it costs the host 2 GiB.
-    """
+    host_bytes: int = 4 << 30
+    """How much the host holds for a function's guest at most; see :mod:`emu.ledger`."""
     bar0_size: int = 32 << 20
     """Bytes; a UAR page of 4 KiB each."""
 

@@ -22,6 +22,7 @@ class Cq(Object):
         "umems",
     )  # fmt: skip
     kind = "cq"
+    BASE_BYTES = 1024
 
     def __init__(
         self,
@@ -51,6 +52,10 @@ class Cq(Object):
         self.notified_pi = 0
         """Producer index at the last event."""
         self.move(buffer, int(ctx.log_cq_size))
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
 
     def move(self, buffer: PageList, log_size: int) -> None:
         """The next entry goes into this buffer."""

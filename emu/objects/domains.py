@@ -42,6 +42,7 @@ class QCounter(Object):
 
     __slots__ = ("values",)
     kind = "counter set"
+    BASE_BYTES = 4096
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ class Eq(Object):
         "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "vector"
     )  # fmt: skip
     kind = "eq"
+    BASE_BYTES = 1024
 
     def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
         super().__init__()
@@ -27,6 +28,10 @@ class Eq(Object):
         self.pi = 0
         self.ci = 0
         self.overruns = 0
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
 
     @property
     def is_full(self) -> bool:

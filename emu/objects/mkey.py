@@ -25,6 +25,17 @@ MTT_READ, MTT_WRITE = 1, 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
 
+_COPIES = {AccessMode.MTT: 2, AccessMode.KLMS: 3, AccessMode.KSM: 1}
+"""How often the host holds a list: as given, and as what is derived from it at the first use."""
+
+SIGNATURE_BYTES = 2048
+
+
+def room_bytes(mode: int, octwords: int) -> int:
+    """What the room for a key's translations costs the host: Python allots a sixteenth more."""
+    return _COPIES.get(AccessMode(mode), 1) * octwords * (OCTWORD + OCTWORD // 16)
+
+
 class Mkey(Object):
     """A memory key. The handle is the mkey index; the key is the index and the variant byte.
 
@@ -38,6 +49,7 @@ class Mkey(Object):
         "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
+    BASE_BYTES = 1024
 
     def __init__(
         self,
@@ -80,6 +92,12 @@ class Mkey(Object):
         self.umr_en = bool(ctx.umr_en)
         self.xlt_room = self.octwords * OCTWORD
         self.views.clear()
+
+    @property
+    def host_bytes(self) -> int:
+        """The room for translations counts as filled: a UMR may write the last entry first."""
+        signature = SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
+        return self.BASE_BYTES + signature + room_bytes(self.mode, self.octwords)
 
     @property
     def octwords(self) -> int:

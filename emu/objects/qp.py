@@ -60,6 +60,8 @@ class Qp(Object):
         "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
+    BASE_BYTES = 8192
+    """With what packets need, and with a receive request at work on each side."""
 
     def __init__(
         self,
@@ -103,6 +105,10 @@ class Qp(Object):
         """The receive request of a message that waits for a page: it will come again."""
         self.state = QpState.RST
         self.decode()
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
 
     def decode(self) -> None:
         """A transition has changed the context."""

@@ -41,6 +41,7 @@ class Srq(Object):
 
     __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "umems", "xrcd")
     kind = "srq"
+    BASE_BYTES = 3072
 
     def __init__(
         self,
@@ -64,6 +65,10 @@ class Srq(Object):
         """Limit water mark; 0 is disarmed."""
         self.is_in_error = False
         """Its driver has been told that it can give no requests."""
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.queue.host_bytes
 
     def holds(self) -> tuple[Object, ...]:
         held = (self.pd, self.xrcd, self.cq)

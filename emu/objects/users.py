@@ -18,8 +18,13 @@ class Umem(Object):
 
     __slots__ = ("is_writable", "memory")
     kind = "umem"
+    BASE_BYTES = 512
 
     def __init__(self, memory: PageList, *, is_writable: bool) -> None:
         super().__init__()
         self.memory = memory
         self.is_writable = is_writable
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.memory.host_bytes

@@ -42,6 +42,11 @@ def status(function: Function, index: int) -> dict[str, Any]:
             "received_bytes": sum(cast.octets for cast in port.received),
         },
         "objects": {table.kind: len(table) for table in hca.tables},
+        "ledger": {
+            "used": hca.ledger.used,
+            "limit": hca.ledger.limit,
+            "accounts": dict(sorted(hca.ledger.accounts.items())),
+        },
     }
 
 

@@ -1,14 +1,10 @@
 """What all memory keys cost the host together: bounded, and far from what drivers ask for."""
 
-from dataclasses import replace
-
 import pytest
-from helpers.driver import enable
 
 from emu.engine import memory
-from emu.hca import FIRST_MKEY_INDEX
 from emu.models import MODELS
-from layouts.enums import AccessMode, Op, Status, TeardownProfile
+from layouts.enums import AccessMode, Op
 
 pytestmark = pytest.mark.hostile
 
@@ -19,63 +15,6 @@ GIB_IN_PAGES = 1 << 18
 def create(driver, pdn, octwords, mode=MTT):
     context = {"pd": pdn, "access_mode_1_0": mode, "translations_octword_size": octwords}
     return driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context | {"free": 1}).mkey_index
-
-
-def refuse(refused, pdn, octwords, mode=MTT):
-    context = {"pd": pdn, "access_mode_1_0": mode, "translations_octword_size": octwords}
-    return refused(Status.NO_RES_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)
-
-
-class TestBound:
-    @pytest.fixture
-    def model(self, limits):
-        full = MODELS["connectx6"]
-        return replace(full, general={**full.general, **limits}, translation_octwords=100)
-
-    @pytest.fixture
-    def pdn(self, driver):
-        return driver.alloc_pd()
-
-    @pytest.mark.parametrize("mode", [MTT, KLM, KSM])
-    def test_up_to_the_last_octword(self, driver, pdn, refused, mode):
-        refuse(refused, pdn, 101, mode)
-        first = create(driver, pdn, 60, mode)
-        refuse(refused, pdn, 41, mode)
-        create(driver, pdn, 40, mode)
-        refuse(refused, pdn, 1, mode)
-        driver.must(Op.DESTROY_MKEY, mkey_index=first)
-        create(driver, pdn, 60, mode)
-
-    def test_a_key_without_translations_costs_nothing(self, driver, pdn):
-        create(driver, pdn, 100)
-        driver.create_mkey(pdn)
-
-    def test_what_is_refused_for_other_reasons_costs_nothing(self, driver, pdn, refused):
-        context = {"pd": pdn, "access_mode_1_0": MTT, "translations_octword_size": 60}
-        fields = {"memory_key_mkey_entry": context, "translations_octword_actual_size": 8}
-        refused(Status.BAD_INP_LEN_ERR, Op.CREATE_MKEY, **fields)
-        refused(Status.BAD_PARAM_ERR, Op.CREATE_MKEY, extra=bytes(16 * 61),
-                memory_key_mkey_entry=context, translations_octword_actual_size=61)  # fmt: skip
-        create(driver, pdn, 100)
-
-    def test_a_key_that_cannot_be_destroyed_gives_nothing_back(self, driver, pdn, refused):
-        create(driver, pdn, 100)
-        refused(Status.BAD_RES_ERR, Op.DESTROY_MKEY, mkey_index=FIRST_MKEY_INDEX + 1)
-        refuse(refused, pdn, 1)
-
-    @pytest.mark.parametrize("profile", [TeardownProfile.GRACEFUL_CLOSE, None])
-    def test_teardown_frees_it(self, cold, driver, function, pdn, profile):
-        """What the driver has left behind is gone; a reset makes a new device."""
-        create(driver, pdn, 100)
-        if profile is None:
-            function.reset()
-            enable(function)
-            cold.probe()
-        else:
-            driver.must(Op.TEARDOWN_HCA, profile=profile)
-            driver.must(Op.INIT_HCA)
-        assert function.hca.translations.used == 0
-        create(driver, driver.alloc_pd(), 100)
 
 
 class TestWhatDriversDo:

@@ -193,6 +193,16 @@ class AnyDriver(RuleBasedStateMachine):
         assert self.hca.internal_errors == 0
 
     @invariant()
+    def ledger_adds_up(self):
+        """It says what the live objects hold, and nothing else."""
+        held = {table.kind: sum(item.host_bytes for item in table) for table in self.hca.tables}
+        held["firmware page"] = 128 * len(self.hca.fwpages)
+        held["multicast"] = 512 * sum(map(len, self.hca.mcgs.values()))
+        held["page fault"] = 1024 * len(self.hca.page_faults)
+        assert self.hca.ledger.accounts == {kind: size for kind, size in held.items() if size}
+        assert self.hca.ledger.used == sum(held.values())
+
+    @invariant()
     def references_add_up(self):
         refs = Counter()
         for table in self.hca.tables:

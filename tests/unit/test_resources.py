@@ -7,19 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CmdError
-from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Stock, Table
+from emu.ledger import Ledger
+from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Table, holding
 from layouts.enums import Status
+
+PLENTY = 1 << 30
 
 
 class Thing(Object):
     """Holds whatever it is given."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "size")
     kind = "thing"
+
+    @property
+    def host_bytes(self):
+        return self.size
 
     def __init__(self, *held):
         super().__init__()
         self._held = held
+        self.size = 100
 
     def holds(self):
         return self._held
@@ -34,17 +42,57 @@ def refused(status, call, *arguments):
 
 @pytest.fixture
 def table():
-    return Table("thing", 3, 6)
+    return Table("thing", 3, 6, Ledger(PLENTY))
 
 
-def test_stock_gives_what_there_is():
-    stock = Stock("room", 10)
-    stock.check(10)
-    stock.take(7)
-    stock.check(3)
-    assert refused(Status.NO_RES_ERR, stock.check, 4) == "out of room (4 wanted, 3 left)"
-    stock.give_back(7)
-    stock.check(10)
+class TestLedger:
+    def test_takes_up_to_the_last_byte(self):
+        ledger = Ledger(10)
+        ledger.take("room", 7)
+        said = refused(Status.LIM_ERR, ledger.take, "hall", 4)
+        assert said == "no host memory left for this function (hall: 4 bytes wanted, 3 left)"
+        assert ledger.accounts == {"room": 7}
+        ledger.take("hall", 3)
+        ledger.give_back("room", 7)
+        assert (ledger.used, ledger.accounts) == (3, {"hall": 3})
+        ledger.close("hall")
+        assert (ledger.used, ledger.accounts) == (0, {})
+
+    def test_what_cannot_be_refused_counts_for_all_others(self):
+        ledger = Ledger(10)
+        with ledger.at_work(11):
+            refused(Status.LIM_ERR, ledger.take, "room", 0)
+        ledger.take("room", 10)
+
+    def test_an_object_costs_from_add_to_remove(self):
+        ledger = Ledger(250)
+        table = Table("thing", 1, 10, ledger)
+        handles = [table.add(Thing()) for _ in range(2)]
+        left_out = Thing(table.get(handles[0]))
+        refused(Status.LIM_ERR, table.add, left_out)
+        assert (len(table), ledger.accounts) == (2, {"thing": 200})
+        assert table.get(handles[0]).refs == 0
+        table.remove(handles[0])
+        assert ledger.used == 100
+
+    def test_an_object_that_changes(self):
+        ledger = Ledger(250)
+        table = Table("thing", 1, 10, ledger)
+        thing = Thing()
+        handle = table.add(thing)
+        thing.size = 30
+        table.recharge(thing)
+        assert ledger.used == 30
+        table.remove(handle)
+        assert ledger.used == 0
+
+
+def test_what_is_being_used_stays(table):
+    thing = Thing()
+    handle = table.add(thing)
+    with holding(thing, None):
+        refused(Status.RES_BUSY, table.remove, handle)
+    table.remove(handle)
 
 
 def test_handles_count_up_from_the_first(table):
@@ -72,7 +120,7 @@ def test_full_table(table):
 
 @pytest.mark.parametrize(("first", "limit"), [(3, 3), (3, 0)])
 def test_table_without_room(first, limit):
-    refused(Status.NO_RES_ERR, Table("thing", first, limit).add, Thing())
+    refused(Status.NO_RES_ERR, Table("thing", first, limit, Ledger(PLENTY)).add, Thing())
 
 
 def test_lookup(table):
@@ -104,7 +152,7 @@ def test_freed_handle_comes_back_last(table):
 def test_object_that_is_referred_to_stays(table):
     thing = Thing()
     handle = table.add(thing)
-    others = Table("other", 1, 10)
+    others = Table("other", 1, 10, Ledger(PLENTY))
     first, second = Thing(thing), Thing(thing)
     others.add(first)
     others.add(second)
@@ -119,7 +167,7 @@ def test_object_that_is_referred_to_stays(table):
 
 
 def test_refused_add_counts_no_reference():
-    held, full = Thing(), Table("other", 1, 1)
+    held, full = Thing(), Table("other", 1, 1, Ledger(PLENTY))
     refused(Status.NO_RES_ERR, full.add, Thing(held))
     assert held.refs == 0
 
@@ -135,7 +183,7 @@ def test_object_holds_nothing_and_says_what_it_is():
 @settings(deadline=None)
 def test_any_sequence(steps):
     """None adds, a number removes; a plain dictionary says what has to come out."""
-    table, model = Table("thing", 2, 8), {}
+    table, model = Table("thing", 2, 8, Ledger(PLENTY)), {}
     for step in steps:
         if step is None and len(model) < 6:
             thing = Thing()
@@ -161,7 +209,7 @@ class TestOwners:
 
     @pytest.fixture
     def table(self, caller):
-        return Table("object", 1, 10, caller)
+        return Table("object", 1, 10, Ledger(PLENTY), caller)
 
     @pytest.mark.parametrize(
         ("owner", "user", "may_use", "owns"),
