@@ -62,6 +62,11 @@ def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
     return srq
 
 
+def _destroy(hca: Hca, form: SrqForm, number: int) -> None:
+    """Refused with RES_BUSY while a queue pair refers to it; an XRC message does not."""
+    hca.srqs.remove(_need(hca, form, number).handle).take_back()
+
+
 def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
     return RqGeometry(wq.log_wq_sz, wq.log_wq_stride, wq.log_wq_pg_sz, wq.page_offset, dbr_addr)
 
@@ -119,7 +124,7 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a QP receives from it."""
-    hca.srqs.remove(_need(hca, SrqForm.RMP, cmd.rmpn).handle)
+    _destroy(hca, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
@@ -157,7 +162,7 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a QP receives from it."""
-    hca.srqs.remove(_need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).handle)
+    _destroy(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
@@ -193,4 +198,4 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a QP receives from it."""
-    hca.srqs.remove(_need(hca, SrqForm.SRQ, cmd.srqn).handle)
+    _destroy(hca, SrqForm.SRQ, cmd.srqn)

@@ -72,6 +72,17 @@ def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
     arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
 
 
+def keep(hca: Hca, qp: Qp, arrival: Arrival) -> None:
+    """A message goes on later with its receive request, unless its queue is destroyed before.
+
+    Only on XRC can that happen: other queue pairs refer to their queue.
+    """
+    if qp.st is QpType.XRC and arrival.wqe is not None:
+        srq = hca.srqs.get(arrival.srqn)
+        assert srq is not None
+        srq.lend(arrival)
+
+
 def _take_kept(qp: Qp, srqn: int, arrival: Arrival) -> bool:
     """A message that has waited for a page comes again: its receive request is still here."""
     kept = qp.kept

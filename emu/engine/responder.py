@@ -21,6 +21,7 @@ from emu.engine.receive import (
     complete,
     give_up,
     invalidate,
+    keep,
     named_queue,
     scatter_to,
     take,
@@ -61,6 +62,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
             place(hca, qp, message, arrival, 0, message.data, message.length)
         except Held:
             qp.kept = arrival
+            keep(hca, qp, arrival)
             raise
         finish(hca, qp, message, arrival, slid)
     else:

@@ -178,7 +178,7 @@ def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
 class Arrival:
     """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
 
-    __slots__ = ("cq", "srqn", "views", "wqe")
+    __slots__ = ("__weakref__", "cq", "srqn", "views", "wqe")
 
     cq: Cq
     srqn: int

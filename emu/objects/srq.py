@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, Xrcd
@@ -12,7 +13,7 @@ from emu.objects.users import Umem
 from emu.resources import Object
 
 if TYPE_CHECKING:
-    from emu.engine.rq import SharedRecvQueue
+    from emu.engine.rq import Arrival, SharedRecvQueue
 
 
 class SrqForm(Enum):
@@ -39,7 +40,9 @@ class RqGeometry:
 class Srq(Object):
     """A shared receive queue of one of the three forms."""
 
-    __slots__ = ("cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "umems", "xrcd")
+    __slots__ = (
+        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "umems", "xrcd"
+    )  # fmt: skip
     kind = "srq"
     BASE_BYTES = 3072
 
@@ -65,6 +68,23 @@ class Srq(Object):
         """Limit water mark; 0 is disarmed."""
         self.is_in_error = False
         """Its driver has been told that it can give no requests."""
+        self._begun: WeakSet[Arrival] | None = None
+        """Messages that go on later, of queue pairs that do not refer to this queue (XRC)."""
+
+    def lend(self, arrival: Arrival) -> None:
+        """A message holds one of the requests and goes on later.
+
+        An XRC message names its queue by number, and nobody counts that: a driver may destroy the
+        queue, and then the CQ, while the message is under way.
+        """
+        if self._begun is None:
+            self._begun = WeakSet()
+        self._begun.add(arrival)
+
+    def take_back(self) -> None:
+        """The queue goes: messages under way have no request any more, and complete nothing."""
+        for arrival in self._begun or ():
+            arrival.wqe = None
 
     @property
     def host_bytes(self) -> int:

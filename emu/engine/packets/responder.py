@@ -18,6 +18,7 @@ from emu.engine.odp import Fault, Held, Side
 from emu.engine.packets.answers import AnswerQueue, packets_of
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.qp_state import RECEIVING
+from emu.engine.receive import keep
 from emu.engine.refusals import invalid_request
 from emu.engine.rq import Arrival, fail_receive
 from emu.port.packet import Packet
@@ -209,6 +210,8 @@ class PacketResponder:
             message = _message_of(packet)
             arrival = self._begin(message)
             self._offset = 0
+        elif message.op is MsgOp.SEND and arrival.wqe is None:
+            raise invalid_request(hca, qp, "the message's receive queue was destroyed")
         size = len(packet.payload)
         if op.is_last:
             self._finish_reading(message, packet, self._offset + size)
@@ -220,14 +223,18 @@ class PacketResponder:
             responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
         except Held:
             # The packet will come again; the message that it begins has not begun then.
+            keep(hca, qp, arrival)
             if op.is_first:
                 self._break_off()
             raise
+        arrival.views = ()
         self._offset += size
         if op.is_last:
             responder.finish(hca, qp, message, arrival, packet.slid)
             self._message = None
             self._count_message()
+        elif op.is_first:
+            keep(hca, qp, arrival)
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
             self.answers.acknowledge(packet.psn)
@@ -244,8 +251,10 @@ class PacketResponder:
         needs_one = message.op is MsgOp.SEND or message.immediate is not None
         if spare is None or arrival.wqe is not None or not needs_one:
             return False
-        arrival.wqe, arrival.cq, arrival.srqn = spare.wqe, spare.cq, spare.srqn
         self._spare = None
+        if spare.wqe is None:
+            return False
+        arrival.wqe, arrival.cq, arrival.srqn = spare.wqe, spare.cq, spare.srqn
         return True
 
     @staticmethod
