@@ -3,7 +3,9 @@
 Touching a page of a shared mapping that lies beyond the end of its file raises SIGBUS, and the
 client can shorten the file at any time. So a file must be sealed against shrinking (F_SEAL_SHRINK,
 memfd_create(2)); where it can still be sealed we do it ourselves. QEMU's memory-backend-memfd seals
-by default. What remains is a host that runs out of memory.
+by default. No seal keeps a client from punching a hole into a file of huge pages: what such a file,
+or one that is trusted without a seal, loses is survived by ``emu.transport.sigbus``. What remains
+is a host that runs out of memory.
 
 A file is mapped once, whole, however many ranges of it the client grants: a guest's IOMMU grants
 single pages by the thousand, and the kernel bounds the mappings of a process (vm.max_map_count).
@@ -20,9 +22,12 @@ import mmap
 import os
 import stat
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from emu.transport.protocol import RequestError
+from emu.transport.protocol import PAGE_SIZE, RequestError
+
+if TYPE_CHECKING:
+    from emu.transport.sigbus import Guard
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +39,17 @@ a file that has grown counts once for each of its sizes that is still in use."""
 class Backing:
     """One mapping of one file and the number of granted ranges that use it."""
 
-    __slots__ = ("key", "mapping", "size", "users", "view", "writable")
+    __slots__ = ("guard", "key", "mapping", "size", "users", "view", "writable")
 
-    def __init__(self, fd: int, key: tuple[int, int], size: int, writable: bool) -> None:
+    def __init__(
+        self,
+        fd: int,
+        key: tuple[int, int],
+        size: int,
+        writable: bool,
+        on_lost: Callable[[], object] | None,
+    ) -> None:
+        """``on_lost``: the file may lose pages; what to call when one is reached for."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
             self.mapping = mmap.mmap(fd, size, access=access)
@@ -44,6 +57,7 @@ class Backing:
             why = f"the file cannot be mapped: {error.strerror}"
             raise RequestError(error.errno or errno.EINVAL, why) from None
         self.mapping.madvise(mmap.MADV_DONTDUMP)
+        self.guard = None if on_lost is None else _guard().add(self.mapping, on_lost)
         self.view = memoryview(self.mapping)
         self.key = key
         self.size = size
@@ -57,13 +71,17 @@ class Backing:
             self.mapping.close()
         except BufferError:
             return False
+        if self.guard is not None:
+            _guard().remove(self.guard)
         return True
 
 
 class BackingCache:
     """The files that are mapped now, by device and inode number."""
 
-    def __init__(self, trust_unsealed: bool = False) -> None:
+    def __init__(self, on_lost: Callable[[], object], trust_unsealed: bool = False) -> None:
+        """``on_lost`` is called when a file turns out to have lost what the client had granted."""
+        self._on_lost = on_lost
         self._trust_unsealed = trust_unsealed
         self._backings: dict[tuple[int, int], Backing] = {}
         self._mapped = 0
@@ -77,12 +95,13 @@ class BackingCache:
         The descriptor stays the caller's. Raises :class:`RequestError` for what is not a file, is
         shorter than ``end``, may shrink, or cannot be mapped for writing when that is wanted.
         """
-        size, key = self._check(fd, end)
+        size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
         if backing is None or backing.size < end or (writable and not backing.writable):
             if self._mapped >= _MAX_FILES and not self._unmap_held():
                 raise RequestError(errno.ENOSPC, f"{_MAX_FILES} files are mapped already")
-            backing = self._backings[key] = Backing(fd, key, size, writable)
+            on_lost = self._on_lost if may_lose else None
+            backing = self._backings[key] = Backing(fd, key, size, writable, on_lost)
             self._mapped += 1
         backing.users += 1
         return backing
@@ -128,9 +147,13 @@ class BackingCache:
         self._held = held
         return unmapped > 0
 
-    def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int]]:
-        """Size and identity of the file; sealed first, so that the size holds from then on."""
-        if not (sealed_against_shrinking(fd) or self._trust_unsealed):
+    def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int], bool]:
+        """Size and identity of the file, and whether it may lose pages.
+
+        Sealed first, so that the size holds from then on.
+        """
+        is_sealed = sealed_against_shrinking(fd)
+        if not (is_sealed or self._trust_unsealed):
             raise RequestError(
                 errno.EINVAL,
                 "the memory's file may shrink, which would kill this process: "
@@ -143,7 +166,16 @@ class BackingCache:
             raise RequestError(
                 errno.EINVAL, f"the file has {status.st_size:#x} bytes, {end:#x} are granted"
             )
-        return status.st_size, (status.st_dev, status.st_ino)
+        # Of what can be sealed, only files of huge pages have blocks of another size.
+        may_lose = not is_sealed or status.st_blksize != PAGE_SIZE
+        return status.st_size, (status.st_dev, status.st_ino), may_lose
+
+
+def _guard() -> Guard:
+    """What survives lost pages; most servers never need it, nor the ctypes that it loads."""
+    from emu.transport.sigbus import GUARD
+
+    return GUARD
 
 
 def sealed_against_shrinking(fd: int) -> bool:

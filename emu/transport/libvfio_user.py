@@ -82,6 +82,7 @@ class LibvfioUserServer:
         self.interrupts.resize(function.msix_vectors)
         self._function = function
         self.memory.forget_views = function.forget_views
+        self.memory.on_lost = self._memory_lost
         self._context = Context(self._library, self._name, function, self.memory, self.interrupts)
         try:
             self._listener.open()
@@ -133,6 +134,12 @@ class LibvfioUserServer:
         if self._context is not None:
             self._context.destroy()
             self._context = None
+
+    def _memory_lost(self) -> None:
+        """In the middle of an access: the client goes when it is served the next time."""
+        logger.error("%s: a file of guest memory has lost pages that were granted", self._name)
+        if self._client is not None:
+            self._client.sock.shutdown(socket.SHUT_RDWR)
 
     def _drop(self) -> None:
         """Forget the client: nothing of it can be reached when the function is reset.

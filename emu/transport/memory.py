@@ -62,11 +62,13 @@ class DmaMap:
     """
 
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
-        """``trust_unsealed`` accepts files that the client can shorten, at the risk of SIGBUS."""
+        """``trust_unsealed`` accepts files that the client can shorten."""
         self.generation = 0
-        self.forget_views: Callable[[], None] = _nothing_kept
+        self.forget_views: Callable[[], None] = _nobody
+        self.on_lost: Callable[[], None] = _nobody
+        """Called when a file has lost pages that were granted: they read as zeros from now on."""
         self._max_maps = max_maps
-        self._files = BackingCache(trust_unsealed)
+        self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
         self._starts: list[int] = []
         self._regions: list[Region] = []
         nothing = mmap.mmap(-1, PAGE_SIZE)
@@ -234,5 +236,5 @@ def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
     return []
 
 
-def _nothing_kept() -> None:
-    """What forgets the views of nobody."""
+def _nobody() -> None:
+    """What is called while there is nobody to be told."""

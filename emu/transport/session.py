@@ -9,6 +9,7 @@ until it does, and one that sends a great many has them done in turns, between t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -97,6 +98,11 @@ class Session:
     def wake(self) -> None:
         """End the wait in :meth:`receive`, or the next one."""
         self._waiter.wake()
+
+    def hang_up(self) -> None:
+        """Let the next :meth:`receive` find the connection ended."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End the connection and close every descriptor that came over it and was not kept."""

@@ -66,6 +66,7 @@ class VfioUserServer:
         self._requests = Requests(function, self.memory, self.interrupts)
         self._function = function
         self.memory.forget_views = function.forget_views
+        self.memory.on_lost = self._memory_lost
         self._listener.open()
         logger.info("%s: listening", self._name)
 
@@ -109,6 +110,12 @@ class VfioUserServer:
         self._listener.close()
         if self._session is not None:
             self._drop()
+
+    def _memory_lost(self) -> None:
+        """In the middle of an access: the client goes when it is served the next time."""
+        logger.error("%s: a file of guest memory has lost pages that were granted", self._name)
+        if self._session is not None:
+            self._session.hang_up()
 
     def _drop(self) -> None:
         """Forget the client: nothing of it can be reached when the function is reset.

@@ -1,0 +1,119 @@
+"""Files that the client can take pages away from: reaching for such a page is survived.
+
+Touching a page that a file cannot provide raises SIGBUS (mmap(2)), which ends a process. No seal
+prevents it for huge pages: the client punches a hole into its file (fallocate(2)), the reservation
+goes with the page (fs/hugetlbfs/inode.c: hugetlbfs_punch_hole), and once the pool is empty nobody
+gets another. So the handler puts anonymous memory in the place of the whole mapping; the access
+under way ends there, and the client is told off.
+
+A handler in Python's own ``signal`` runs only after the instruction has succeeded, which it never
+does. This one is called by the kernel, through ctypes: the signal belongs to the instruction that
+the interpreter's own thread executes, a copy to or from a mapping, so no lock is held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import signal
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, Final
+
+_SA_SIGINFO: Final = 4
+_MAP_FIXED: Final = 0x10
+_MAP_NORESERVE: Final = 0x4000
+_SI_ADDR: Final = 16
+"""Where siginfo_t has si_addr, on every 64-bit Linux."""
+_PYBUF_SIMPLE: Final = 0
+_PY_BUFFER_WORDS: Final = 16
+"""No less than a Py_buffer has; ``buf`` is the first."""
+
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Sigaction(ctypes.Structure):
+    """struct sigaction of glibc and musl on x86-64 and AArch64."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ubyte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class Guard:
+    """Survives SIGBUS in the mappings that it is told of. There is one in a process: GUARD."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._guarded: list[tuple[int, Callable[[], object]]] = []
+        """By start: size, and what to call."""
+        self._libc: Any = None
+        self._previous = _Sigaction()
+        self._handler = _Handler(self._on_sigbus)
+
+    def add(self, mapping: mmap.mmap, on_lost: Callable[[], object]) -> int:
+        """Guard a mapping until :meth:`remove` gets the number that this gives.
+
+        ``on_lost`` is called in the middle of the access that fails: it must not touch the mapping.
+        """
+        self._install()
+        start = _address_of(mapping)
+        at = bisect_right(self._starts, start)
+        self._starts.insert(at, start)
+        self._guarded.insert(at, (len(mapping), on_lost))
+        return start
+
+    def remove(self, start: int) -> None:
+        """Guard a mapping no more; to be called before it is unmapped."""
+        at = self._starts.index(start)
+        del self._starts[at], self._guarded[at]
+
+    def _install(self) -> None:
+        if self._libc is not None:
+            return
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.mmap.restype = ctypes.c_void_p
+        self._libc.mmap.argtypes = (
+            ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+            ctypes.c_long,
+        )  # fmt: skip
+        action = _Sigaction(flags=_SA_SIGINFO)
+        action.handler = ctypes.cast(self._handler, ctypes.c_void_p).value
+        number = int(signal.SIGBUS)
+        if self._libc.sigaction(number, ctypes.byref(action), ctypes.byref(self._previous)):
+            raise OSError(ctypes.get_errno(), "SIGBUS cannot be handled")
+
+    def _on_sigbus(self, number: int, info: int, _context: int) -> None:
+        address = ctypes.c_uint64.from_address(info + _SI_ADDR).value
+        at = bisect_right(self._starts, address) - 1
+        if at >= 0 and address < self._starts[at] + self._guarded[at][0]:
+            start, (size, on_lost) = self._starts[at], self._guarded[at]
+            if self._libc.mmap(
+                start, size, mmap.PROT_READ | mmap.PROT_WRITE,
+                mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED | _MAP_NORESERVE, -1, 0,
+            ) == start:  # fmt: skip
+                on_lost()
+                return
+        # Not ours: the instruction comes again, and meets what was there before us.
+        self._libc.sigaction(number, ctypes.byref(self._previous), None)
+
+
+GUARD: Final = Guard()
+"""The process has one handler of SIGBUS, and this is it; nothing is installed before it is used."""
+
+
+def _address_of(mapping: mmap.mmap) -> int:
+    """Where a mapping begins; ``from_buffer`` would refuse one that is read-only."""
+    buffer = (ctypes.c_void_p * _PY_BUFFER_WORDS)()
+    get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+    get.argtypes = (ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+    release.argtypes = (ctypes.c_void_p,)
+    release.restype = None
+    get(mapping, ctypes.byref(buffer), _PYBUF_SIMPLE)
+    start = buffer[0]
+    release(ctypes.byref(buffer))
+    assert start is not None
+    return start
