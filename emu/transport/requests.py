@@ -40,6 +40,11 @@ from emu.transport.protocol import (
     command_name,
 )
 
+_MOST_WRITES: Final = 1024
+"""In one REGION_WRITE_MULTI; QEMU puts 200 into one (hw/vfio-user/protocol.h)."""
+_MOST_CONFIG_WRITES: Final = 64
+"""Among them, where one may reset the function; QEMU posts no such writes at all."""
+
 _Handler = Callable[[bytes, list[int]], bytes]
 
 
@@ -164,7 +169,11 @@ class Requests:
             raise _invalid(f"{len(payload)} bytes")
         (number,) = WRITE_MULTI.unpack_from(payload)
         _expect(payload, WRITE_MULTI.size + number * WRITE_MULTI_ENTRY.size)
+        if number > _MOST_WRITES:
+            raise _invalid(f"{number} writes, more than {_MOST_WRITES}")
         writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
+        if sum(write[1] == Region.CONFIG for write in writes) > _MOST_CONFIG_WRITES:
+            raise _invalid(f"more than {_MOST_CONFIG_WRITES} writes to configuration space")
         for offset, region, count, data in writes:
             if not 1 <= count <= len(data):
                 raise _invalid(f"{count} bytes in one write of several")

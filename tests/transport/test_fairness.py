@@ -5,6 +5,7 @@ import select
 import socket
 
 import pytest
+from helpers.vfio_client import RefusedError
 
 from emu.transport.loop import Loop
 from emu.transport.protocol import (
@@ -177,6 +178,17 @@ class TestTurns:
         while len(served.function.accesses) < sent:
             loop.step(None)
         assert served.function.runs - runs >= sent // 500
+
+    @pytest.mark.parametrize(("region", "most"), [(0, 1024), (Region.CONFIG, 64)])
+    def test_writes_in_one_message_are_bounded(self, own, region, most):
+        client = own.client()
+        payload = client.write_multi([(region, 0, b"12345678")] * most)
+        client.call(Command.REGION_WRITE_MULTI, payload)
+        assert len(own.function.accesses) == most
+        payload = client.write_multi([(region, 0, b"12345678")] * (most + 1))
+        with pytest.raises(RefusedError):
+            client.call(Command.REGION_WRITE_MULTI, payload)
+        assert len(own.function.accesses) == most
 
     def test_large_reads_count_by_their_bytes(self, own):
         client = own.client()
