@@ -12,6 +12,7 @@ import click
 
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
+from emu.service.repeats import summed_up
 from emu.service.server import Endpoint, Server
 from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
 from emu.transport.base import TransportError
@@ -113,6 +114,7 @@ def serve(
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)
+        stack.enter_context(summed_up(server.loop))
         for socket in sockets:
             click.echo(f"-device '{_qemu_option(socket)}'")
         server.run()
