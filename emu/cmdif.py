@@ -290,7 +290,7 @@ class CommandInterface:
             request.out[:] = whole[: len(request.out)]
 
     def _check_standing(self, request: Request, command: Command) -> None:
-        """The HCA is up far enough, and the caller exists."""
+        """The HCA is up far enough, and the caller exists and may send this."""
         if self._hca.state < command.needs:
             raise CmdError(
                 Status.BAD_SYS_STATE_ERR, "command comes too early", f"HCA {self._hca.state.name}"
@@ -298,6 +298,8 @@ class CommandInterface:
         uid = request.uid
         if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
             raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
+        if command.privileged and uid not in (DRIVER_UID, SHARED_UID):
+            raise CmdError(Status.BAD_PARAM_ERR, "command is the driver's", f"uid {uid:#x}")
 
     def _in_turns(self, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
         """Go on with a handler, as long as what it began with is still there."""

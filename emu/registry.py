@@ -63,6 +63,8 @@ class Command:
     needs: HcaState
     """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
+    privileged: bool = False
+    """Only the driver itself may send it; with the uid of a user context it is refused."""
     least_in: int = field(init=False)
     """Bytes of the shortest input that is taken; what is missing of a longer one counts as zero.
 
@@ -103,13 +105,19 @@ def command(
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
+    privileged: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Register the handler of a command. Raises ValueError for an opcode that has one."""
+    """Register the handler of a command. Raises ValueError for an opcode that has one.
+
+    ``privileged`` is for what no driver passes on for a process: what is not in the lists of
+    mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd) and what it
+    does not itself send with a uid.
+    """
 
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened)
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, privileged)
         return handler
 
     return register

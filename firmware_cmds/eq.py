@@ -21,7 +21,7 @@ STATE_FIRED = 0xA
 STATE_ARMED = 0x9
 
 
-@command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out)
+@command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
 def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
     """A ring for events; ``event_bitmask`` says which asynchronous types it takes over."""
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
@@ -43,13 +43,13 @@ def _event_mask(words: Any) -> int:
     return sum(word << 64 * index for index, word in enumerate(words))
 
 
-@command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out)
+@command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
 def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a CQ reports here."""
     hca.unsubscribe(hca.eqs.remove(cmd.eq_number))
 
 
-@command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out)
+@command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
 def query_eq(hca: Hca, cmd: Any, out: Any) -> None:
     """The context as created, with the counters and the arm state of now."""
     eq = hca.eqs.need(cmd.eq_number)

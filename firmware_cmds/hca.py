@@ -28,14 +28,26 @@ def check_own(function_id: int) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {function_id:#x}")
 
 
-@command(Op.ENABLE_HCA, layout.enable_hca_in, layout.enable_hca_out, needs=HcaState.DISABLED)
+@command(
+    Op.ENABLE_HCA,
+    layout.enable_hca_in,
+    layout.enable_hca_out,
+    needs=HcaState.DISABLED,
+    privileged=True,
+)
 def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The first command of a driver. Enabling twice is accepted, as after a crash kernel."""
     check_own(cmd.function_id)
     hca.state = max(hca.state, HcaState.ENABLED)
 
 
-@command(Op.DISABLE_HCA, layout.disable_hca_in, layout.disable_hca_out, needs=HcaState.DISABLED)
+@command(
+    Op.DISABLE_HCA,
+    layout.disable_hca_in,
+    layout.disable_hca_out,
+    needs=HcaState.DISABLED,
+    privileged=True,
+)
 def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The last command of a driver; refused while the HCA is still initialized."""
     check_own(cmd.function_id)
@@ -44,7 +56,9 @@ def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     hca.state = HcaState.DISABLED
 
 
-@command(Op.INIT_HCA, layout.init_hca_in, layout.init_hca_out, needs=HcaState.ENABLED)
+@command(
+    Op.INIT_HCA, layout.init_hca_in, layout.init_hca_out, needs=HcaState.ENABLED, privileged=True
+)
 def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """Objects can be made from now on; their limits are the capabilities as set."""
     if hca.state is HcaState.INITIALIZED:
@@ -52,7 +66,7 @@ def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
     hca.initialize()
 
 
-@command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out)
+@command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
 def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """Graceful, when the driver has destroyed what it made; forced, when it has not.
 
@@ -74,7 +88,9 @@ def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
     out.supported_issi_dw0 = SUPPORTED_ISSI
 
 
-@command(Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED)
+@command(
+    Op.SET_ISSI, layout.set_issi_in, layout.set_issi_out, needs=HcaState.ENABLED, privileged=True
+)
 def set_issi(hca: Hca, cmd: Any, out: Any) -> None:
     """Choose the interface step; 1 brings RMP and XRC SRQ commands."""
     if not SUPPORTED_ISSI >> min(cmd.current_issi, 31) & 1:
@@ -114,6 +130,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     caps.set_hca_cap_out,
     needs=HcaState.ENABLED,
     opened=OpenField("capability", _group, _current),
+    privileged=True,
 )
 def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """The driver's choice below the maximum; only before INIT_HCA."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 
-@command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out)
+@command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
     """The agent's answer; a refusal is a status inside it, as on the wire."""
     if cmd.port > 1:

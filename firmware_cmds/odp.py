@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     layout.page_fault_resume_in,
     layout.page_fault_resume_out,
     opened=OpenField("page_fault_info", lambda cmd: layout.trans_page_fault_info),
+    privileged=True,
 )
 def page_fault_resume(hca: Hca, cmd: Any, out: Any) -> None:
     """What waited goes on, or fails when the driver reports an error.

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 PAGE = 4096
 
 
-@command(Op.QUERY_PAGES, layout.query_pages_in, layout.query_pages_out, needs=HcaState.ENABLED)
+@command(
+    Op.QUERY_PAGES,
+    layout.query_pages_in,
+    layout.query_pages_out,
+    needs=HcaState.ENABLED,
+    privileged=True,
+)
 def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     """How many pages the device wants at this moment of its start-up; 0 needs no MANAGE_PAGES."""
     check_own(cmd.function_id)
@@ -28,7 +34,13 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
 
 
-@command(Op.MANAGE_PAGES, layout.manage_pages_in, layout.manage_pages_out, needs=HcaState.ENABLED)
+@command(
+    Op.MANAGE_PAGES,
+    layout.manage_pages_in,
+    layout.manage_pages_out,
+    needs=HcaState.ENABLED,
+    privileged=True,
+)
 def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """The driver gives pages, takes them back, or says that it cannot give."""
     check_own(cmd.function_id)

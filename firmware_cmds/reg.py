@@ -130,6 +130,7 @@ def _layout_of(cmd: Any) -> Prm | None:
     layout.access_register_out,
     needs=HcaState.ENABLED,
     opened=OpenField("register_data", _layout_of),
+    privileged=True,
 )
 def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 @command(
-    Op.QUERY_SPECIAL_CONTEXTS, layout.query_special_contexts_in, layout.query_special_contexts_out
+    Op.QUERY_SPECIAL_CONTEXTS,
+    layout.query_special_contexts_in,
+    layout.query_special_contexts_out,
+    privileged=True,
 )
 def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
     """The null key and the dump-fill key, which have capability bits, and the reserved lkey.

@@ -14,9 +14,10 @@ Written by `scripts/gen-commands-table` from the registry; a test fails when it 
 
 To add a command, declare its structures in `layouts/`, write one decorated function here and its
 tests in `tests/device/`. *State* is the least state of the HCA in which the command is taken.
+*From* is who may send it: the driver alone, or also a process (DEVX) by way of the driver.
 
-| Opcode | Command | State | Structures | What it does | Where |
-|---|---|---|---|---|---|
+| Opcode | Command | State | From | Structures | What it does | Where |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -30,7 +31,8 @@ def _rows(commands: Mapping[int, Command]) -> Iterator[str]:
         module = command.handler.__module__.rpartition(".")[2]
         structures = f"`{command.layout_in.prm_name}`, `{command.layout_out.prm_name}`"
         yield (
-            f"| {opcode:#05x} | {command.name} | {command.needs.name} | {structures}"
+            f"| {opcode:#05x} | {command.name} | {command.needs.name}"
+            f" | {'driver' if command.privileged else 'all'} | {structures}"
             f" | {_summary(command)} | [{module}.py]({module}.py) |\n"
         )
 

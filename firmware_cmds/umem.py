@@ -38,7 +38,7 @@ _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
 """Of page entries there may be a million, so their lowest bytes are looked at all at once."""
 
 
-@command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out)
+@command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
 def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
     """A user context; none has capabilities that the device does not advertise."""
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:

@@ -52,6 +52,7 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     Op.MODIFY_HCA_VPORT_CONTEXT,
     layout.modify_hca_vport_context_in,
     layout.modify_hca_vport_context_out,
+    privileged=True,
 )
 def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
@@ -67,7 +68,12 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     hca.port.cap_mask1 = hca.port.cap_mask1 & ~selected | context.cap_mask1 & selected
 
 
-@command(Op.QUERY_HCA_VPORT_GID, layout.query_hca_vport_gid_in, layout.query_hca_vport_gid_out)
+@command(
+    Op.QUERY_HCA_VPORT_GID,
+    layout.query_hca_vport_gid_in,
+    layout.query_hca_vport_gid_out,
+    privileged=True,
+)
 def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     """One GID, or as many from index 0 on as the output has room for."""
     _check_own(cmd)
@@ -77,7 +83,12 @@ def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     out.gids_num = len(indices)
 
 
-@command(Op.QUERY_HCA_VPORT_PKEY, layout.query_hca_vport_pkey_in, layout.query_hca_vport_pkey_out)
+@command(
+    Op.QUERY_HCA_VPORT_PKEY,
+    layout.query_hca_vport_pkey_in,
+    layout.query_hca_vport_pkey_out,
+    privileged=True,
+)
 def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
     """One P_Key, or as many from index 0 on as the output has room for."""
     _check_own(cmd)

@@ -11,6 +11,8 @@ from helpers.driver import pack64
 from helpers.keys import Window, dma_key, indirect_key, umr
 from helpers.verbs import connect
 
+from emu.errors import CmdError
+from emu.registry import COMMANDS
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
 
 pytestmark = pytest.mark.hostile
@@ -29,6 +31,44 @@ def uid(driver):
 @pytest.fixture
 def pdn(driver, uid):
     return driver.must(Op.ALLOC_PD, uid=uid).pd
+
+
+PASSED_ON = {
+    # Objects, by DEVX or by a verb: what makes, changes, shows and ends them.
+    *(Op.CREATE_MKEY, Op.DESTROY_MKEY, Op.QUERY_MKEY),
+    *(Op.CREATE_CQ, Op.DESTROY_CQ, Op.MODIFY_CQ, Op.QUERY_CQ),
+    *(Op.CREATE_QP, Op.DESTROY_QP, Op.QUERY_QP, Op.RST2INIT_QP, Op.INIT2INIT_QP, Op.INIT2RTR_QP),
+    *(Op.RTR2RTS_QP, Op.RTS2RTS_QP, Op.SQERR2RTS_QP, Op.SQD_RTS_QP, Op._2ERR_QP, Op._2RST_QP),
+    *(Op.CREATE_RMP, Op.DESTROY_RMP, Op.MODIFY_RMP, Op.QUERY_RMP),
+    *(Op.CREATE_SRQ, Op.DESTROY_SRQ, Op.ARM_RQ, Op.QUERY_SRQ),
+    *(Op.CREATE_XRC_SRQ, Op.DESTROY_XRC_SRQ, Op.ARM_XRC_SRQ, Op.QUERY_XRC_SRQ),
+    *(Op.CREATE_PSV, Op.DESTROY_PSV, Op.ATTACH_TO_MCG, Op.DETACH_FROM_MCG),
+    *(Op.ALLOC_PD, Op.DEALLOC_PD, Op.ALLOC_XRCD, Op.DEALLOC_XRCD, Op.ALLOC_UAR, Op.DEALLOC_UAR),
+    *(Op.ALLOC_TRANSPORT_DOMAIN, Op.DEALLOC_TRANSPORT_DOMAIN),
+    *(Op.ALLOC_Q_COUNTER, Op.DEALLOC_Q_COUNTER, Op.QUERY_Q_COUNTER),
+    *(Op.CREATE_UMEM, Op.DESTROY_UMEM, Op.DESTROY_UCTX),
+    # Questions about the device.
+    *(Op.QUERY_HCA_CAP, Op.QUERY_ADAPTER, Op.QUERY_ISSI, Op.QUERY_HCA_VPORT_CONTEXT),
+    *(Op.QUERY_VPORT_STATE, Op.QUERY_VNIC_ENV, Op.QUERY_VPORT_COUNTER, Op.QUERY_LAG),
+}  # fmt: skip
+"""What the driver sends with the uid of a process (devx.c, and the commands of mlx5_ib's verbs)."""
+
+
+def test_every_command_is_the_drivers_or_passed_on():
+    passed_on = {command.op for command in COMMANDS.values() if not command.privileged}
+    assert passed_on == PASSED_ON
+
+
+@pytest.mark.parametrize(
+    "command",
+    [command for command in COMMANDS.values() if command.privileged],
+    ids=lambda command: command.name,
+)
+def test_commands_of_the_driver(driver, uid, refused, command):
+    """With the uid of a process they do nothing; some would end the device for everybody."""
+    answer = refused(Status.BAD_PARAM_ERR, command.op, _uid=uid)
+    assert answer.syndrome == CmdError(Status.BAD_PARAM_ERR, "command is the driver's").syndrome
+    driver.must(Op.QUERY_ADAPTER)
 
 
 class TestKeys:
