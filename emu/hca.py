@@ -19,6 +19,7 @@ from emu.containment import ContainedClock
 from emu.engine import eq as eq_engine
 from emu.engine import page_faults, requester
 from emu.engine.odp import FaultTable
+from emu.engine.packets.held import HeldRoom
 from emu.fwpages import FirmwarePages
 from emu.ledger import Ledger
 from emu.missing import Missing
@@ -138,6 +139,7 @@ class Hca:
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self._ready: deque[Qp] = deque()
+        self.held_room: HeldRoom = HeldRoom()
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()

@@ -40,7 +40,15 @@ MOST_PIECES = 1 << 16
 
 
 def access(
-    hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int, depth: int = 0
+    hca: Hca,
+    pd: Pd | None,
+    qpn: int,
+    key: int,
+    va: int,
+    length: int,
+    need: int,
+    depth: int = 0,
+    only_check: bool = False,
 ) -> Views:
     """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
 
@@ -60,6 +68,8 @@ def access(
         raise AccessError(Refusal.RIGHTS, key, va, length)
     if va < mkey.start or va + length > mkey.end:
         raise AccessError(Refusal.BOUNDS, key, va, length)
+    if only_check:
+        return ()
     cached = mkey.views.get((va, length, need))
     if cached is not None and cached[0] == hca.memory.generation:
         return cached[1]
@@ -69,6 +79,11 @@ def access(
         return _translate(hca, mkey, va, length, need, depth)
     except (DmaError, IndexError):
         raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+
+
+def check(hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int) -> None:
+    """As ``access``, as far as the key itself says: what lies behind it is not looked at."""
+    access(hca, pd, qpn, key, va, length, need, only_check=True)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
-from emu.engine.memory import access
+from emu.engine.memory import access, check
 from emu.engine.message import Message, MsgOp
 from emu.engine.odp import Access, Fault, Held, Kind, Side
 from emu.engine.qp_state import RECEIVING
@@ -29,6 +29,39 @@ def need_right(hca: Hca, qp: Qp, allowed: int) -> None:
     """Hold that the queue pair allows this kind of remote access at all. Raises Nak or Dropped."""
     if not allowed:
         raise access_violation(hca, qp, "queue pair does not allow it")
+
+
+LOOK_AHEAD = 1 << 18
+"""How much of a message in pieces is translated at a time. It may have 2 GiB, a page fault tells of
+all the pages in it that are absent, and both shall cost little for each packet."""
+
+
+def begin_pieces(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> None:
+    """Hold that the key allows all of the range, and that its first pages are there.
+
+    Raises as ``piece`` does. A request that has to wait comes again, and is counted then.
+    """
+    pd, va = domain_of(hca, qp, message), start_of(hca, message)
+    try:
+        check(hca, pd, qp.handle, message.rkey, va, message.length, need)
+    except AccessError as error:
+        raise access_violation(hca, qp, str(error)) from None
+    try:
+        _look_ahead(hca, qp, message, 0, need)
+    except Held:
+        qp.count(counter, -1)
+        raise
+
+
+def next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
+    """As ``piece``, for pieces that come in their order and whose message has begun."""
+    if offset and not offset % LOOK_AHEAD:
+        _look_ahead(hca, qp, message, offset, need)
+    return piece(hca, qp, message, offset, length, need)
+
+
+def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int, need: int) -> None:
+    piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), need)
 
 
 def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:

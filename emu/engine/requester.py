@@ -47,7 +47,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     more = False
     if qp.link is not None:
         # What was asked is answered, even when the queue pair has failed over it.
-        more = qp.link.responder.answers.turn()
+        more = qp.link.responder.turn()
     if qp.sq is None:
         return more
     if qp.state is not _RTS:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
-from emu.engine.memory import access
+from emu.engine.memory import access, check
 from emu.engine.message import Dropped, Message, MsgOp, atomic_word
 from emu.engine.odp import Held, Side
 from emu.engine.qp_state import RECEIVING
@@ -27,7 +27,15 @@ from emu.engine.receive import (
     take,
 )
 from emu.engine.refusals import invalid_request
-from emu.engine.remote import domain_of, need_right, piece, start_of, suspend_rdma, whole
+from emu.engine.remote import (
+    begin_pieces,
+    domain_of,
+    need_right,
+    next_piece,
+    start_of,
+    suspend_rdma,
+    whole,
+)
 from emu.engine.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, AccessError, PageFault
 from emu.engine.rq import Arrival
 from emu.engine.views import Views, copy
@@ -72,11 +80,17 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 # The steps.
 
 
-def begin(hca: Hca, qp: Qp, message: Message) -> Arrival:
-    """Before the first byte: permission and range of a WRITE, the receive request of a SEND."""
+def begin(hca: Hca, qp: Qp, message: Message, *, in_pieces: bool = False) -> Arrival:
+    """Before the first byte: permission and range of a WRITE, the receive request of a SEND.
+
+    The pages of a WRITE in pieces are looked for piece by piece.
+    """
     if message.op is _WRITE:
         qp.count("rx_write_requests")
         need_right(hca, qp, qp.rwe)
+        if in_pieces:
+            begin_pieces(hca, qp, message, REMOTE_WRITE, "rx_write_requests")
+            return Arrival()
         return Arrival(whole(hca, qp, message, REMOTE_WRITE, "rx_write_requests"))
     arrival = Arrival()
     take(hca, qp, message, arrival)
@@ -104,7 +118,7 @@ def place(
     elif length == message.length:
         target = arrival.views
     else:
-        target = piece(hca, qp, message, offset, length, REMOTE_WRITE)
+        target = next_piece(hca, qp, message, offset, length, REMOTE_WRITE)
     copy(target, data)
 
 
@@ -123,10 +137,31 @@ def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None
     """The bytes that a READ asks for, or some of them."""
     if length is not None:
         need_right(hca, qp, qp.rre)
-        return piece(hca, qp, message, offset, length, REMOTE_READ)
+        return next_piece(hca, qp, message, offset, length, REMOTE_READ)
     qp.count("rx_read_requests")
     need_right(hca, qp, qp.rre)
     return whole(hca, qp, message, REMOTE_READ, "rx_read_requests")
+
+
+def begin_read(hca: Hca, qp: Qp, message: Message) -> None:
+    """Before the first byte of a READ in pieces: permission and range."""
+    qp.count("rx_read_requests")
+    need_right(hca, qp, qp.rre)
+    begin_pieces(hca, qp, message, REMOTE_READ, "rx_read_requests")
+
+
+def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
+    """Whether a READ that was answered before is allowed still, as far as its key says."""
+    if not qp.rre or (qp.st is QpType.XRC and named_queue(hca, qp, message) is None):
+        return False
+    try:
+        check(
+            hca, domain_of(hca, qp, message), qp.handle, message.rkey, start_of(hca, message),
+            message.length, REMOTE_READ,
+        )  # fmt: skip
+    except AccessError:
+        return False
+    return True
 
 
 def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:

@@ -198,6 +198,7 @@ class PacketCompleter:
         if qp.state is not QpState.RTS or self.window.una == qp.psn:
             return False
         if self._link.requester.is_stuck:
+            self.timer.restart()
             return True
         qp.count("local_ack_timeout_err")
         self._retry("no answer")

@@ -12,6 +12,7 @@ from emu.engine.packets.completer import PacketCompleter
 from emu.engine.packets.requester import PacketRequester
 from emu.engine.packets.responder import PacketResponder
 from emu.engine.packets.window import SendWindow
+from emu.engine.qp_state import RECEIVING
 from emu.engine.views import Views
 from emu.port.ib.framing import Route, build
 from emu.port.packet import Packet
@@ -59,6 +60,8 @@ class Link:
     def pause(self) -> None:
         """The queue pair changes its state, or it is destroyed: no timer runs."""
         self.completer.timer.stop()
+        if self.qp.state not in RECEIVING:
+            self.responder.drop_held()
 
     def stop(self) -> None:
         """SQER or ERR: requests that are under way will be flushed from the ring.

@@ -16,8 +16,8 @@ from emu.engine import responder
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
 from emu.engine.packets.answers import AnswerQueue, packets_of
+from emu.engine.packets.held import HeldPackets
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
-from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import keep
 from emu.engine.refusals import invalid_request
 from emu.engine.rq import Arrival, fail_receive
@@ -30,19 +30,21 @@ if TYPE_CHECKING:
     from emu.engine.packets.link import Link
     from emu.ports import Timer
 
-MOST_HELD = 256
-"""Twice the packets that a requester has on their way."""
+PACKETS_PER_TURN = 64
+"""Of those that have waited for a page."""
 
 PATIENCE_NS = 100_000_000
 """A page that takes longer to come costs the requester an RNR retry."""
+UC_PATIENCE_NS = 1_000_000_000
+"""The same where the requester cannot be asked to come again: its packets are lost."""
 
 
 class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_arrival", "_atomics", "_has_naked", "_held", "_link", "_message", "_offset", "_patience",
-        "_spare", "answers",
+        "_arrival", "_atomics", "_has_missed", "_has_naked", "_held", "_link", "_message",
+        "_offset", "_patience", "_spare", "answers",
     )  # fmt: skip
 
     def __init__(self, link: Link) -> None:
@@ -58,8 +60,10 @@ class PacketResponder:
         """The requester has been told once that the expected packet is missing."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
-        self._held: deque[Packet] = deque()
-        """What has come while the responder waits for a page."""
+        self._held = HeldPackets(link.hca.held_room)
+        """What has come while the responder waits for a page, or for those in front of it."""
+        self._has_missed = False
+        """Packets have found no room behind those."""
         self._patience: Timer | None = None
 
     def abandon(self) -> None:
@@ -77,8 +81,7 @@ class PacketResponder:
         """Take a request packet."""
         if self.answers.is_full:
             return
-        qp = self._link.qp
-        if qp.faults and Side.RESPONDER in qp.faults:
+        if self._held or self._is_waiting:
             self._hold(packet)
             return
         try:
@@ -86,6 +89,39 @@ class PacketResponder:
         except Held as held:
             self._hold(packet)
             self.wait_for(held.fault)
+
+    def turn(self) -> bool:
+        """Take a share of the packets that have waited, and answer; True when there is more."""
+        budget = PACKETS_PER_TURN
+        while self._held and budget and not self._is_waiting and not self.answers.is_full:
+            budget -= 1
+            packet = self._held.pop()
+            try:
+                self._take(packet)
+            except Held as held:
+                self._held.put_back(packet)
+                self.wait_for(held.fault)
+            else:
+                self._ask_for_missed()
+        more = self.answers.turn()
+        return more or (bool(self._held) and not self._is_waiting)
+
+    def _ask_for_missed(self) -> None:
+        """What has waited is taken; what came behind it and found no room was lost."""
+        if self._has_missed and not self._held:
+            self._has_missed = False
+            if self._link.qp.st is not QpType.UC:
+                self._gap()
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether a page is absent that the next packet needs."""
+        faults = self._link.qp.faults
+        return bool(faults) and Side.RESPONDER in faults
+
+    def drop_held(self) -> None:
+        """The queue pair takes no packets any more."""
+        self._held.clear()
 
     def _take(self, packet: Packet) -> None:
         """Raises Held when a page is absent: the packet is to come again then."""
@@ -110,48 +146,54 @@ class PacketResponder:
     # -- waiting for a page
 
     def _hold(self, packet: Packet) -> None:
-        """Keep a packet, as long as there are not too many: it is taken when the page is there."""
-        if len(self._held) < MOST_HELD:
-            packet.payload = memoryview(bytes(packet.payload))
-            self._held.append(packet)
+        """Keep a packet until the page is there. The requester is asked to come again otherwise."""
+        qp = self._link.qp
+        if not self._held.add(packet):
+            self._has_missed = True
+            if not self._held and not self._has_naked:
+                self._ask_for_time()
+            return
+        if self._patience is None:
+            patience = UC_PATIENCE_NS if qp.st is QpType.UC else PATIENCE_NS
+            self._patience = self._link.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: Fault) -> None:
         """The responder waits for a page: most often not longer than its requester does anyway."""
         fault.go_on = self._page_is_there
-        if self._patience is None:
-            self._patience = self._link.hca.clock.call_later(PATIENCE_NS, self._ask_for_time)
+
+    def _lose_patience(self) -> None:
+        """It takes long: the requester shall come back later."""
+        self._patience = None
+        if self._is_waiting:
+            self._held.clear()
+            self._ask_for_time()
 
     def _ask_for_time(self) -> None:
-        """It takes long: the requester shall come back later (IBTA 9.7.5.2.8)."""
+        """RNR NAK (IBTA 9.7.5.2.8)."""
         qp = self._link.qp
-        self._patience = None
-        if Side.RESPONDER in qp.faults:
-            self._patience = self._link.hca.clock.call_later(PATIENCE_NS, self._ask_for_time)
-            if self._held and qp.st is not QpType.UC:
-                self._held.clear()
-                self._has_naked = True
-                self.answers.refuse(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
+        if qp.st is not QpType.UC:
+            self._has_naked = True
+            self.answers.refuse(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
 
     def _page_is_there(self, answer: Exception | None) -> None:
-        """Or it never will be: ``answer`` is what the requester gets then."""
+        """Or it never will be: ``answer`` is what the requester gets then.
+
+        What has waited is taken in turns.
+        """
         qp = self._link.qp
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        held, self._held = self._held, deque()
         if self.answers.is_stuck:
             self.answers.is_stuck = False
             if answer is not None:
                 self.answers.stop_data(answer)
         elif isinstance(answer, Nak):
             self.answers.refuse(qp.epsn, bth.KIND_NAK | answer.code)
-        elif answer is not None and held:
-            held.popleft()
+        elif answer is not None and self._held:
+            self._held.pop()
             self._break_off()
         self._link.hca.schedule(qp)
-        if qp.state in RECEIVING:
-            for packet in held:
-                self.request(packet)
 
     # -- PSN
 
@@ -208,7 +250,7 @@ class PacketResponder:
         message, arrival = self._message, self._arrival
         if op.is_first or message is None:
             message = _message_of(packet)
-            arrival = self._begin(message)
+            arrival = self._begin(message, op.is_last)
             self._offset = 0
         elif message.op is MsgOp.SEND and arrival.wqe is None:
             raise invalid_request(hca, qp, "the message's receive queue was destroyed")
@@ -239,11 +281,11 @@ class PacketResponder:
         if packet.ack_request and qp.st is not QpType.UC:
             self.answers.acknowledge(packet.psn)
 
-    def _begin(self, message: Message) -> Arrival:
+    def _begin(self, message: Message, is_whole: bool) -> Arrival:
         arrival = Arrival()
         if message.op is MsgOp.SEND and self._adopt(message, arrival):
             return arrival
-        return responder.begin(self._link.hca, self._link.qp, message)
+        return responder.begin(self._link.hca, self._link.qp, message, in_pieces=not is_whole)
 
     def _adopt(self, message: Message, arrival: Arrival) -> bool:
         """Give the receive request of a message that broke off to one that needs it."""
@@ -269,7 +311,7 @@ class PacketResponder:
         """A READ request: its range is checked now, its data leave in turns."""
         hca, qp = self._link.hca, self._link.qp
         message = _message_of(packet)
-        responder.read(hca, qp, message)
+        responder.begin_read(hca, qp, message)
         if len(self.answers.reads) >= 1 << qp.ctx.log_rra_max:
             self._check("more READs than the queue pair takes")
         self._count_message()
@@ -305,7 +347,7 @@ class PacketResponder:
         packets = packets_of(message.length, qp.mtu_bytes)
         if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
             return
-        if not self._may_be_read(message):
+        if not responder.may_read_again(self._link.hca, qp, message):
             return
         reads = self.answers.reads
         for answer in reads:
@@ -315,15 +357,6 @@ class PacketResponder:
                 return
         if len(reads) <= 1 << qp.ctx.log_rra_max:
             self.answers.data(packet.psn, message, is_replay=True)
-
-    def _may_be_read(self, message: Message) -> bool:
-        """Whether the data can be had again, now or when their pages are there."""
-        try:
-            views = responder.read_again(self._link.hca, self._link.qp, message, 0, message.length)
-        except Held as held:
-            self.wait_for(held.fault)
-            return True
-        return views is not None
 
     def duplicate_atomic(self, packet: Packet) -> None:
         """The kept answer; an atomic that is too old gets none."""

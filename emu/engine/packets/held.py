@@ -1,0 +1,70 @@
+"""Packets that wait for a page at a responder, in their order, as many as there is room for.
+
+A requester sends again what is not kept, so room is what a busy device needs and no more: for each
+queue pair, and for all of a function together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from emu.port.packet import Packet
+
+MOST_HELD = 256
+"""Packets of one queue pair: twice what a requester has on its way."""
+MOST_HELD_BYTES = 16 << 20
+"""Of all queue pairs of a function."""
+_OVERHEAD_BYTES = 1 << 10
+"""What a packet takes beside its payload."""
+
+
+class HeldRoom:
+    """What is left for all queue pairs, in bytes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_HELD_BYTES
+
+
+class HeldPackets:
+    """The packets of one queue pair."""
+
+    __slots__ = ("_packets", "_room")
+
+    def __init__(self, room: HeldRoom) -> None:
+        self._room = room
+        self._packets: deque[Packet] = deque()
+
+    def __len__(self) -> int:
+        return len(self._packets)
+
+    def add(self, packet: Packet) -> bool:
+        """Keep a packet, with a copy of its payload; False when there is no room."""
+        cost = _cost(packet)
+        if len(self._packets) >= MOST_HELD or cost > self._room.left:
+            return False
+        packet.payload = memoryview(bytes(packet.payload))
+        self._room.left -= cost
+        self._packets.append(packet)
+        return True
+
+    def pop(self) -> Packet:
+        """Take the oldest one out."""
+        packet = self._packets.popleft()
+        self._room.left += _cost(packet)
+        return packet
+
+    def put_back(self, packet: Packet) -> None:
+        """What ``pop`` gave has to wait again."""
+        self._room.left -= _cost(packet)
+        self._packets.appendleft(packet)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        while self._packets:
+            self.pop()
+
+
+def _cost(packet: Packet) -> int:
+    return len(packet.payload) + _OVERHEAD_BYTES
