@@ -8,11 +8,14 @@ BAR; a write there is noted in the trace and changes nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emu.cmdif import LOG_SLOTS, LOG_STRIDE
 from emu.engine import cq as cq_engine
 from emu.engine import eq as eq_engine
+from emu.points import FaultPoint
 from emu.ports import Buffer
 from layouts.enums import HealthSyndrome, NicInterface
 from layouts.iseg import init_seg
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
+
+DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
+"""Offset in BAR 0, what is written there, and what rings."""
 
 PAGE = 4096
 CMD_INTERFACE_REV = 5
@@ -98,9 +104,9 @@ class Bar0:
             if self._hca.faults is None:
                 self._uar_write(offset >> 12, offset & PAGE - 1, data)
             else:
-                self._hca.faults.doorbells.uar(
-                    offset >> 12, offset & PAGE - 1, data, self._uar_write
-                )
+                kept = bytes(data)
+                ring = partial(self._uar_write, offset >> 12, offset & PAGE - 1, kept)
+                self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
@@ -111,7 +117,8 @@ class Bar0:
             if self._hca.faults is None:
                 self._hca.cmdif.doorbell(value)
             else:
-                self._hca.faults.doorbells.command(value, self._hca.cmdif.doorbell)
+                ring = partial(self._hca.cmdif.doorbell, value)
+                self._hca.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
             return
         low = self._seg.cmdq_addr_l_sz
         if offset == CMDQ_ADDR_H:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from emu import mailbox
 from emu.errors import CmdError
 from emu.mailbox import DeliveryError
+from emu.points import FaultPoint, FaultPoints
 from emu.ports import DmaError
 from emu.registry import Command
 from emu.resources import DRIVER_UID, SHARED_UID
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
+
+COMMAND_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd")
+"""A delivered command; whether it is done, and its completion may be reported."""
 
 LOG_SLOTS = 5
 LOG_STRIDE = 6
@@ -190,10 +194,14 @@ class CommandInterface:
             self._hand_back(address, entry, error.status)
             return True
         if self._hca.faults is not None:
-            return (yield from self._hca.faults.commands.serve(self, request))
+            return (yield from self._show(self._hca.faults, request))
         yield from self.execute(request)
         yield from self.deliver(request)
         return True
+
+    def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
+        """As ``_answer``, for a command that rules may be about."""
+        return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def _take(self, slot: int, address: int, entry: Any) -> Turns[Request]:
         """Check the entry and both mailbox chains. Raises DeliveryError."""

@@ -12,15 +12,18 @@ from emu.containment import Recovery
 from emu.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.missing import Missing
 from emu.pci import ConfigSpace
+from emu.points import FaultInjector, FaultPoint
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command
 
 if TYPE_CHECKING:
-    from emu.faults.injector import Injector
     from emu.models import Model
     from emu.tracer import Tracer
 
 log = logging.getLogger(__name__)
+
+MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
+MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
 
 MSIX_TABLE = 0x2000
 MSIX_PBA = 0x3000
@@ -47,7 +50,7 @@ class Function:
         self.memory = memory
         self.interrupts = interrupts
         self.wire = wire
-        self._injector: Injector | None = None
+        self._injector: FaultInjector | None = None
         self.missing = Missing()
         self._make_hca = partial(
             Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing,
@@ -69,10 +72,16 @@ class Function:
         self._commands_before = 0
         self._power_on("start")
 
-    def use_faults(self, injector: Injector) -> None:
+    def use_faults(self, injector: FaultInjector) -> None:
         """Let faults be injected from now on."""
         self._injector = injector
         injector.attach()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether a rule has it off the bus."""
+        faults = self.hca.faults
+        return faults is not None and faults.is_gone
 
     @property
     def commands(self) -> int:
@@ -114,15 +123,13 @@ class Function:
 
     def config_read(self, offset: int, length: int) -> bytes:
         """Read configuration space."""
-        faults = self.hca.faults
-        if faults is not None and faults.registers.is_gone:
+        if self._is_gone:
             return b"\xff" * length
         return self.config.read(offset, length)
 
     def config_write(self, offset: int, data: Buffer) -> None:
         """Write configuration space; Initiate FLR resets the function."""
-        faults = self.hca.faults
-        if faults is not None and faults.registers.is_gone:
+        if self._is_gone:
             return
         self.config.write(offset, bytes(data))
         self._follow_command_register()
@@ -139,7 +146,11 @@ class Function:
         else:
             data = self.bar0.read(offset, length)
         if self.hca.faults is not None:
-            data = self.hca.faults.registers.read(offset, data)
+            data = (
+                b"\xff" * length
+                if self._is_gone
+                else self.hca.faults.show(MMIO_READ_POINT, offset, data)
+            )
         if self.tracer:
             self.tracer.mmio("read", offset, data)
         if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
@@ -152,7 +163,9 @@ class Function:
             return
         if self.tracer:
             self.tracer.mmio("write", offset, data)
-        if self.hca.faults is not None and not self.hca.faults.registers.takes(offset, data):
+        if self.hca.faults is not None and (
+            self._is_gone or not self.hca.faults.show(MMIO_WRITE_POINT, offset, data)
+        ):
             return
         at = offset - MSIX_TABLE
         if at >= 0 and at + len(data) <= len(self._msix_table):
@@ -194,7 +207,7 @@ class Function:
         A function that is off the bus, or has failed, does nothing.
         """
         hca = self.hca
-        if hca.has_failed or (hca.faults is not None and hca.faults.effects.is_gone):
+        if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
             return False
         try:
             return hca.run()

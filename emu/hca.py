@@ -38,6 +38,7 @@ from emu.objects import (
     Umem,
     Xrcd,
 )
+from emu.points import FaultPoints
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command, HcaState
@@ -46,7 +47,6 @@ from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
 if TYPE_CHECKING:
-    from emu.faults.injector import Injector
     from emu.models import Model
     from emu.tracer import Tracer
 
@@ -107,7 +107,7 @@ class Hca:
         self.clock: Clock = ContainedClock(clock, self)
         self.wire = wire
         self.tracer = tracer
-        self.faults: Injector | None = None
+        self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
         self.caps = Caps(model.capabilities)
         self.port = Port(

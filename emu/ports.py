@@ -55,6 +55,13 @@ class GuestMemory(Protocol):
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
         """The guest's own bytes of a range, in order, one view for each mapping it touches."""
 
+    def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
+        """Call ``check(iova, length, is_write)`` before each access, or nobody any more.
+
+        What it raises refuses the access. A change counts in ``generation``. The memory does this
+        itself, as queues keep the one that they were made with: a wrapper would not reach them.
+        """
+
     def permit(self, allowed: bool) -> None:
         """Whether the function may master the bus; allowed until said otherwise.
 

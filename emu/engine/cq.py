@@ -22,6 +22,7 @@ from emu.engine.counters import count_error
 from emu.engine.pages import PageList
 from emu.errors import CmdError
 from emu.objects import Cq, Moderation
+from emu.points import FaultPoint
 from emu.ports import DmaError
 from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE
 from layouts.enums import (
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from emu.objects import Qp
 
 log = logging.getLogger(__name__)
+
+CQE_POINT: FaultPoint[[Cq, Qp, bytes, int, bool], bool] = FaultPoint("cqe")
 
 INDEX_MASK = 0xFFFFFF
 MODERATION_UNMEASURED_NS = 8_000
@@ -135,7 +138,7 @@ def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:
-        is_written = hca.faults.completions.write(cq, qp, entry, op_own, solicited=solicited)
+        is_written = hca.faults.show(CQE_POINT, cq, qp, entry, op_own, solicited)
     if not is_written:
         qp.count("cq_overflow")
 

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.objects import Eq
+from emu.points import FaultPoint
 from emu.ports import Buffer, DmaError
 from layouts.enums import EventType
 from layouts.eqe import EQE_BYTES, EQE_DATA_OFFSET
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
+
+EQE_POINT: FaultPoint[[Eq, EventType, int, Buffer], bool] = FaultPoint("eqe")
 
 INDEX_MASK = 0xFFFFFF
 _OWNER = EQE_BYTES - 1
@@ -32,7 +35,7 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
     ring is full (counted in ``eq.overruns``) or its page is no longer guest memory.
     """
     if hca.faults is not None:
-        return hca.faults.events.post(eq, event, sub_type, data)
+        return hca.faults.show(EQE_POINT, eq, event, sub_type, data)
     return write(hca, eq, event, sub_type, data)
 
 

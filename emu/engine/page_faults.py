@@ -19,6 +19,7 @@ from emu.engine import eq as eq_engine
 from emu.engine.odp import Access, Fault, Kind, Page, Side
 from emu.errors import CmdError
 from emu.objects import Qp
+from emu.points import FaultPoint
 from layouts.enums import EventType, Opcode, QpType, Status
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
+
+PAGE_FAULT_POINT: FaultPoint[[Fault], None] = FaultPoint("page_fault")
+RESUME_POINT: FaultPoint[[Fault, bool], None] = FaultPoint("page_fault.resume")
 
 FULL_QUEUE_NS = 1_000_000
 """When an event queue that was full is looked at again."""
@@ -109,7 +113,7 @@ def suspend(
     if hca.faults is None:
         announce(hca, fault)
     else:
-        hca.faults.page_faults.tell(fault)
+        hca.faults.show(PAGE_FAULT_POINT, fault)
     return fault
 
 
@@ -166,7 +170,7 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
     if hca.faults is None:
         end(hca, fault, refused=error)
     else:
-        hca.faults.page_faults.resume(fault, refused=error)
+        hca.faults.show(RESUME_POINT, fault, error)
 
 
 def end(hca: Hca, fault: Fault, *, refused: bool) -> None:

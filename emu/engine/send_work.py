@@ -16,6 +16,7 @@ from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.umr import BindError
 from emu.engine.wqe_ops import WQE_OPS
 from emu.objects import Qp
+from emu.points import FaultPoint
 from emu.port.ib.datagram import Datagram
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpType
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
+
+WQE_POINT: FaultPoint[[Qp, Wqe], None] = FaultPoint("wqe")
 
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
@@ -53,7 +56,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
     if hca.faults is not None:
-        hca.faults.requests.check(qp, wqe)
+        hca.faults.show(WQE_POINT, qp, wqe)
     operation = WQE_OPS.get((wqe.opcode, qp.st))
     if operation is None:
         raise LocalError(

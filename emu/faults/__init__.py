@@ -4,7 +4,10 @@ A plan (:mod:`emu.faults.plan`) is a list of rules. Each names a point that the 
 pass, the events there that it is about, which of them fail (in the words of the kernel's
 Documentation/fault-injection: probability, interval, times, space) and what happens. Handlers know
 nothing of it: the points lie in the command interface, the writers of EQEs and CQEs, the doorbells,
-and in wrappers around memory, interrupts and wire that are there only while rules want them.
+and around memory, interrupts and wire, where they are only while rules want them. Each is declared
+once, in :mod:`emu.faults.points`.
+
+A fault is always one that a rule injects; the faults of on-demand paging are page faults.
 
 Whether a rule fires depends on the plan's seed and on how many events the rule has met, and on
 nothing else: the same plan and the same actions of the driver give the same faults.

@@ -7,9 +7,10 @@ random generator, and no time, can make two runs differ.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
 
 from emu.faults.event import Event
-from emu.faults.plan import Rule
+from emu.faults.rule import Rule
 
 _DICE = 1 << 64
 
@@ -40,7 +41,7 @@ class RuleState:
         """Whether it has fired as often as it may."""
         return 0 <= self.rule.times <= self.fired
 
-    def fires(self, event: Event, *, is_settled: bool = False) -> bool:
+    def fires(self, event: Event[Any], *, is_settled: bool = False) -> bool:
         """Count the event if it matches, and decide; what another rule has settled only counts."""
         rule = self.rule
         if rule.match and not event.agrees(rule.match):

@@ -1,35 +1,140 @@
-"""An event at a point, as rules see it: plain values, and the declared structures behind them."""
+"""An event at a point: what a dispatcher is about to do, as rules see it and what they make of it.
+
+Each point declares a subclass of :class:`Event` (:mod:`emu.faults.declare`). The fields that a rule
+may match are its attributes; ``go_on`` does what the dispatcher was about to do; each action that a
+rule can take there is a method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from emu.faults.names import agrees, name_of
-from emu.faults.vocabulary import Point
+from emu.faults.rule import Rule
+from emu.points import FaultPoint, Shown, Told
 from layouts.codec import View
+from layouts.prm import Prm
+
+if TYPE_CHECKING:
+    from emu.function import Function
+    from emu.hca import Hca
+
+Result = TypeVar("Result")
+
+FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
+"""Numbers, names of any kind, the members of an enumeration, or these names."""
 
 MISSING = object()
 """The value of a field that an event does not have; nothing agrees with it."""
 
 
-class Event:
-    """What passes a point. ``views`` are structures by the prefix of their fields' names."""
+class Faults(Protocol):
+    """What events and effects need of the injector that shows them to the rules."""
 
-    __slots__ = ("point", "values", "views")
+    @property
+    def function(self) -> Function:
+        """The function that is to fail."""
+
+    @property
+    def hca(self) -> Hca:
+        """The function's state between two resets."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the function is off the bus."""
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether the firmware waits for pages before it creates anything."""
+
+    def show(
+        self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
+    ) -> Told:
+        """Show an event to the rules of a point that lies behind another one."""
+
+    def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
+        """Do something after ``ms``, or as long as the rule says, of the device's time."""
+
+    def behind_next(self, event: Event[Any]) -> None:
+        """Let an event go on when the next one of its point has passed."""
+
+    def guarded(self, call: Callable[[], object]) -> None:
+        """Do what nobody waits for: a mistake in it must not end the loop."""
+
+    def attach(self) -> None:
+        """Stand at the points that rules are about, and at no others."""
+
+    def follow(self) -> None:
+        """A command has run: rules whose time has come are armed, or go."""
+
+
+class Field:
+    """A field that events of a point have, by the name of their attribute."""
+
+    __slots__ = ("is_told", "kind", "name")
+
+    def __init__(self, name: str, kind: FieldKind, *, is_told: bool = False) -> None:
+        """``is_told`` fields are in the record: they say which event it was, and are the same in
+        every run."""
+        self.name = name
+        self.kind = kind
+        self.is_told = is_told
+
+
+class Opened:
+    """Fields beside the declared ones: those of a structure that the event carries."""
+
+    __slots__ = ("about", "layout", "prefix")
 
     def __init__(
-        self, point: Point, values: Mapping[str, Any], views: Mapping[str, Any] | None = None
+        self, about: str, layout: Callable[[Mapping[str, Any]], Prm | None], prefix: str = ""
     ) -> None:
-        self.point = point
-        self.values = values
-        self.views = views or {}
+        """``about`` says which structure, for the reader of the table.
+
+        ``layout`` gives it, as far as a rule's ``match`` says which one it is; None is not known.
+        ``prefix`` stands before its fields' names.
+        """
+        self.about = about
+        self.layout = layout
+        self.prefix = prefix
+
+
+class Event(Generic[Result]):
+    """What passes a point."""
+
+    __slots__ = ("faults",)
+
+    point: ClassVar[str]
+    declared: ClassVar[Mapping[str, Field]]
+    """The declaration's fields, by name."""
+    instead: ClassVar[Any] = None
+    """What the dispatcher is told when a rule keeps the event from going on now."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+
+    def go_on(self) -> Result:
+        """Do what the dispatcher was about to do."""
+        raise NotImplementedError
+
+    def go_on_late(self) -> object:
+        """As ``go_on``, when nobody waits for it any more."""
+        return self.go_on()
+
+    def keep(self) -> None:
+        """Make it outlive the call that has shown it."""
+
+    def views(self) -> Mapping[str, View]:
+        """Views of the structures that it carries, by the prefix of their fields' names."""
+        return {}
 
     def get(self, name: str) -> Any:
         """A field's value, or MISSING."""
-        if name in self.values:
-            return self.values[name]
-        for prefix, view in self.views.items():
+        if name in self.declared:
+            return getattr(self, name)
+        for prefix, view in self.views().items():
             if name.startswith(prefix):
                 return field_of(view, name.removeprefix(prefix))
         return MISSING
@@ -40,31 +145,9 @@ class Event:
 
     def summary(self) -> dict[str, Any]:
         """Names and numbers that say which event it was; nothing that changes from run to run."""
-        return {
-            name: name_of(self.values[name]) for name in _TOLD[self.point] if name in self.values
-        }
-
-
-_TOLD: Mapping[Point, tuple[str, ...]] = {
-    Point.LOAD: (),
-    Point.POWER_ON: ("cause",),
-    Point.CMD: ("op", "op_mod"),
-    Point.CMD_DONE: ("op", "op_mod"),
-    Point.CMD_COMPLETION: ("op",),
-    Point.WQE: ("opcode",),
-    Point.CQE: ("opcode",),
-    Point.EQE: ("type",),
-    Point.IRQ: ("vector",),
-    Point.PAGE_FAULT: ("kind", "side"),
-    Point.PAGE_FAULT_RESUME: ("kind", "side", "error"),
-    Point.DOORBELL: ("kind",),
-    Point.MMIO_READ: ("register",),
-    Point.MMIO_WRITE: ("register",),
-    Point.DMA_READ: ("length",),
-    Point.DMA_WRITE: ("length",),
-    Point.PKT_TX: ("kind", "service"),
-    Point.PKT_RX: ("kind", "service"),
-}
+        told = ((field.name, self.get(field.name)) for field in self.declared.values()
+                if field.is_told)  # fmt: skip
+        return {name: name_of(value) for name, value in told if value is not MISSING}
 
 
 def field_of(view: Any, path: str) -> Any:

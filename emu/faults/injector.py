@@ -1,7 +1,7 @@
 """The rules that are loaded at one function, and what they are asked.
 
 ``hca.faults`` is None while there are no rules, so a device without a plan pays one attribute test
-at a point. With rules it is the function's :class:`Injector`, whose parts stand at the points.
+at a point. With rules it is the function's :class:`Injector`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from emu.faults.commands import CommandPoint
-from emu.faults.completions import CompletionPoint, RequestPoint
 from emu.faults.decision import RuleState
+from emu.faults.declare import EFFECTS, MOUNTS
 from emu.faults.effects import Effects
 from emu.faults.event import Event
-from emu.faults.events import EventPoint, FaultyInterrupts
-from emu.faults.memory import MemoryTap
-from emu.faults.paging import PageFaultPoint
-from emu.faults.plan import Plan, Rule
+from emu.faults.plan import Plan
+from emu.faults.points.device import LOAD_POINT, POWER_ON_POINT, RuleLoaded
 from emu.faults.record import Fired
-from emu.faults.registers import DoorbellPoint, RegisterPoint
-from emu.faults.vocabulary import EFFECTS, Point
-from emu.faults.wire import FaultyWire, PacketPoint
+from emu.faults.rule import Rule
+from emu.faults.vocabulary import POINTS
+from emu.points import FaultPoint, Shown, Told
 from emu.ports import DmaError
 
 if TYPE_CHECKING:
@@ -37,7 +34,7 @@ MOST_DELAYED = 10_000
 
 
 class Injector:
-    """Makes one function fail as its rules say."""
+    """Implements :class:`emu.points.FaultInjector`: makes one function fail as its rules say."""
 
     def __init__(
         self, function: Function, index: int = 0, sink: Callable[[Fired], None] | None = None
@@ -47,20 +44,13 @@ class Injector:
         self.index = index
         self._sink = sink
         self.states: list[RuleState] = []
-        self._by_point: dict[Point, list[RuleState]] = {}
+        self._by_point: dict[str, list[RuleState]] = {}
         self._held: Counter[str] = Counter()
+        self._behind: dict[str, list[Event[Any]]] = {}
+        """Events that come after the next one of their point."""
         self._is_inside = False
         self._is_timed = False
         self.effects = Effects(self)
-        self.commands = CommandPoint(self)
-        self.events = EventPoint(self)
-        self.completions = CompletionPoint(self)
-        self.requests = RequestPoint(self)
-        self.page_faults = PageFaultPoint(self)
-        self.doorbells = DoorbellPoint(self)
-        self.registers = RegisterPoint(self)
-        self.packets = PacketPoint(self)
-        self._tap = MemoryTap(self)
 
     @property
     def hca(self) -> Hca:
@@ -72,7 +62,7 @@ class Injector:
     def start(self, plan: Plan) -> None:
         """A plan that is there before the driver: the function's power-on counts, too."""
         self.load(plan)
-        self.at(Event(Point.POWER_ON, {"cause": "start"}))
+        self.show(POWER_ON_POINT, "start")
 
     def load(self, plan: Plan) -> None:
         """Replace all rules by those of a plan."""
@@ -122,9 +112,9 @@ class Injector:
         for state in new:
             state.is_armed = True
         self._sort()
-        loaded = Event(Point.LOAD, {})
+        loaded = RuleLoaded(self)
         for state in new:
-            if state.rule.point is Point.LOAD and state.fires(loaded):
+            if state.rule.point == LOAD_POINT.name and state.fires(loaded):
                 self._strike(state, loaded)
 
     def _sort(self) -> None:
@@ -142,43 +132,42 @@ class Injector:
     def power_on(self, cause: str) -> None:
         """The function has a new Hca."""
         self._held = Counter()
+        self._behind = {}
         self.effects.forget()
-        self.events.forget()
-        self.packets.forget()
         self.attach()
         if self.states:
-            self.at(Event(Point.POWER_ON, {"cause": cause}))
+            self.show(POWER_ON_POINT, cause)
 
     def attach(self) -> None:
         """Stand at the points that rules are about, and at no others."""
-        hca = self.hca
-        if not self.states and not self.effects.is_any:
-            hca.faults = None
-            hca.interrupts = self.function.interrupts
-            hca.wire = self.function.wire
-            self._tap.remove()
-            return
-        hca.faults = self
-        wants = self._by_point.keys()
-        is_irq = Point.IRQ in wants
-        hca.interrupts = (
-            FaultyInterrupts(self, self.function.interrupts) if is_irq else self.function.interrupts
-        )
-        hca.wire = (
-            FaultyWire(self, self.function.wire) if self.wants_packets else self.function.wire
-        )
-        self._tap.set(wanted=bool({Point.DMA_READ, Point.DMA_WRITE} & wants))
+        self.hca.faults = self if self.states or self.effects.is_any else None
+        for names, stand in MOUNTS:
+            stand(self, wanted=not names.isdisjoint(self._by_point))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the function is off the bus."""
+        return self.effects.is_gone
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether the firmware waits for pages before it creates anything."""
+        return self.effects.is_starving
 
     @property
     def wants_packets(self) -> bool:
         """Whether rules are about packets: then messages inside the process become some, too."""
-        return Point.PKT_TX in self._by_point or Point.PKT_RX in self._by_point
-
-    def wants(self, point: Point) -> bool:
-        """Whether any rule is about a point."""
-        return point in self._by_point
+        return any(POINTS[name].is_of_packets for name in self._by_point)
 
     # -- what is told of it
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Each rule as plain values: its name, point and action, and where it stands."""
+        return [
+            {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
+            | {name: value for name, value in self.told(state).items() if name != "function"}
+            for state in self.states
+        ]
 
     def told(self, state: RuleState) -> dict[str, Any]:
         """Where a rule stands at this function, as plain values."""
@@ -194,10 +183,39 @@ class Injector:
         """Events that are held back."""
         return self._held.total()
 
+    @property
+    def in_force(self) -> int:
+        """Effects on the device that have begun and not ended."""
+        return self.effects.count
+
     # -- events
 
-    def at(self, event: Event) -> Rule | None:
-        """Show an event to the rules of its point; the one that decides about it, if any.
+    def show(
+        self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
+    ) -> Told:
+        """Show what is about to happen at a point. It happens, or what a rule makes of it.
+
+        Raises what the event or the rule's action raises.
+        """
+        declared = POINTS.get(point.name)
+        if declared is None:
+            raise LookupError(f"{point.name} is shown, but no fault point: see emu/faults/points")
+        event = declared.event(self, *shown, **named)
+        behind = self._behind.pop(point.name, ())
+        rule = self._verdict(event)
+        result = (
+            event.go_on() if rule is None else declared.actions[rule.action].carry_out(event, rule)
+        )
+        for other in behind:
+            other.go_on_late()
+        return cast(Told, result)
+
+    def behind_next(self, event: Event[Any]) -> None:
+        """Let an event go on when the next one of its point has passed."""
+        self._behind.setdefault(event.point, []).append(event)
+
+    def _verdict(self, event: Event[Any]) -> Rule | None:
+        """The rule that decides about an event, if any.
 
         Effects on the device happen here. What they cause themselves is shown to no rule.
         """
@@ -212,18 +230,17 @@ class Injector:
                     verdict = state.rule
         return verdict
 
-    def _strike(self, state: RuleState, event: Event) -> None:
+    def _strike(self, state: RuleState, event: Event[Any]) -> None:
         rule = state.rule
-        log.info("fault %s: %s at %s %s", rule.name, rule.action, event.point, event.summary())
+        told = event.summary()
+        log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, told)
         if self._sink is not None:
-            fired = Fired(
-                self.index, rule.name, state.met, event.point, rule.action, event.summary()
-            )
-            self._sink(fired)
-        if rule.action in EFFECTS:
+            self._sink(Fired(self.index, rule.name, state.met, rule.point, rule.action, told))
+        effect = EFFECTS.get(rule.action)
+        if effect is not None:
             self._is_inside = True
             try:
-                self.effects.apply(rule)
+                self.effects.begin(rule, effect.begin)
             finally:
                 self._is_inside = False
 
@@ -232,7 +249,7 @@ class Injector:
 
         Nothing happens when the function is reset before.
         """
-        hca, held, ms = self.hca, self._held, (rule.ms or 0) if ms is None else ms
+        hca, held, ms = self.hca, self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MOST_DELAYED:
             log.warning("%d events are held back: the next one is not", held.total())
             ms = 0

@@ -17,6 +17,13 @@ def number_of(value: str | int, kind: type[IntEnum]) -> int:
     return int(value)
 
 
+def names_of(kind: type | tuple[str, ...]) -> list[str]:
+    """The names that values of a kind can have; none where it is numbers, or any name."""
+    if isinstance(kind, tuple):
+        return list(kind)
+    return [name.lstrip("_") for name in kind.__members__] if issubclass(kind, Enum) else []
+
+
 def name_of(value: Any) -> Any:
     """The name of an enumeration's member; other values as they are."""
     return value.name.lstrip("_") if isinstance(value, Enum) else value

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emu.faults.plan import MOST_RULES, Plan, Rule
+from emu.faults.plan import MOST_RULES, Plan
+from emu.faults.rule import Rule
 from emu.faults.text import PlanError, from_table, rule_from_table
 
 VERSION = 1

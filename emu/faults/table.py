@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from emu.faults.declare import Action, Point
+from emu.faults.event import Field
+from emu.faults.names import names_of
 from emu.faults.plan import Expectation, Plan
-from emu.faults.vocabulary import MEANINGS, OPEN_POINTS, POINT_FIELDS, Action, Point
+from emu.faults.vocabulary import ACTIONS, POINTS
+
+_FEW = 8
+"""Names of an enumeration that are listed."""
 
 _HEAD = """\
 # Faults
@@ -66,23 +72,45 @@ def markdown(plans: Mapping[str, Plan]) -> str:
 
 def _points() -> str:
     lines = ["## Points", "", "| point | an event | fields |", "|---|---|---|"]
-    for point in Point:
-        fields = ", ".join(f"`{name}`" for name in POINT_FIELDS[point])
-        if point in OPEN_POINTS:
-            fields += f"; {_OPEN[point]}"
-        lines.append(f"| `{point}` | {_EVENTS[point]} | {fields} |")
+    lines += [f"| `{one.name}` | {one.about} | {fields_of(one)} |" for one in POINTS.values()]
     return "\n".join(lines) + "\n"
+
+
+def fields_of(point: Point) -> str:
+    """What a rule can match at a point, with the names that fields have where they are few."""
+    told = ", ".join(map(_field, point.fields.values()))
+    return f"{told}; {point.opened.about}" if point.opened is not None else told
+
+
+def _field(field: Field) -> str:
+    names = names_of(field.kind)
+    few = f" ({', '.join(names)})" if 0 < len(names) <= _FEW else ""
+    return f"`{field.name}`{few}"
 
 
 def _actions() -> str:
-    lines = ["", "## Actions", "", "| action | what happens | parameters | points |"]
+    lines = ["", "## Actions", "", "| action | at | what happens | parameters |"]
     lines.append("|---|---|---|---|")
-    for action in Action:
-        meaning = MEANINGS[action]
-        parameters = [f"**{name}**" for name in meaning.needs] + list(meaning.takes)
-        points = "all" if len(meaning.points) == len(Point) else ", ".join(meaning.points)
-        lines.append(f"| `{action}` | {meaning.about} | {', '.join(parameters)} | {points} |")
+    for name, action in ACTIONS.items():
+        for points, use in _alike(action.uses):
+            at = "all" if len(points) == len(POINTS) else ", ".join(points)
+            lines.append(f"| `{name}` | {at} | {use.about} | {parameters_of(use)} |")
+    lines += ["", "Parameters in bold are needed. What an action takes at one point, it accepts at"
+              " its others, without effect."]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def parameters_of(use: Action) -> str:
+    """The parameters of an action at a point, those that it needs in bold."""
+    return ", ".join([f"**{one.name}**" for one in use.needs] + [one.name for one in use.takes])
+
+
+def _alike(uses: Mapping[str, Action]) -> Iterator[tuple[list[str], Action]]:
+    """Points at which an action is the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for point, use in uses.items():
+        groups.setdefault((use.about, parameters_of(use)), []).append(point)
+    return ((points, uses[points[0]]) for points in groups.values())
 
 
 def _library(plans: Mapping[str, Plan]) -> str:
@@ -117,35 +145,3 @@ def _command(expect: Expectation) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-_OPEN: Mapping[Point, str] = {
-    Point.CMD: "those of the command's input",
-    Point.CMD_DONE: "those of the command's input",
-    Point.CMD_COMPLETION: "",
-    Point.EQE: "`data.` and those of the event's data",
-    Point.CQE: "those of the entry",
-}
-
-_EVENTS: Mapping[Point, str] = {
-    Point.LOAD: "the rule is loaded, once",
-    Point.POWER_ON: "the function starts afresh; `cause` is start, reset, flr, bus or firmware",
-    Point.CMD: "a command is about to run",
-    Point.CMD_DONE: "a command has run; its answer is not written yet",
-    Point.CMD_COMPLETION: "a command's slot is the driver's again; the event is not raised yet",
-    Point.WQE: "a work request of a send queue is read",
-    Point.CQE: "a completion is about to be written",
-    Point.EQE: "an event is about to be written",
-    Point.IRQ: "an interrupt is about to be raised",
-    Point.PAGE_FAULT: "the driver is about to be told of a page fault; `kind` is SHARED_RECEIVE,"
-    " SEND_OR_WRITE, RECEIVE, READ_OR_ATOMIC, RDMA_READ or RDMA_WRITE, `side` is REQUESTER or"
-    " RESPONDER",
-    Point.PAGE_FAULT_RESUME: "the driver resumes a page fault; `error` is 1 when it could not help",
-    Point.DOORBELL: "a doorbell rings; `kind` is cmd, send, cq or eq, `number` the queue's",
-    Point.MMIO_READ: "the driver reads BAR 0; `register` is the name that the trace has for it",
-    Point.MMIO_WRITE: "the driver writes BAR 0",
-    Point.DMA_READ: "the device reads guest memory",
-    Point.DMA_WRITE: "the device writes guest memory",
-    Point.PKT_TX: "a packet leaves; messages inside a process become packets for it",
-    Point.PKT_RX: "a packet of a connected service arrives",
-}

@@ -10,7 +10,9 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
-from emu.faults.plan import Plan, Rule
+from emu.faults.checks import problems
+from emu.faults.plan import Plan
+from emu.faults.rule import Rule
 
 MOST_BYTES = 1 << 20
 _HEADER = re.compile(r"^\s*\[{1,2}\s*([^\]]*?)\s*\]{1,2}")
@@ -90,7 +92,7 @@ def _mistakes(table: Any) -> Iterator[tuple[Where, str]]:
         return
     taken: set[str] = set()
     for number, rule in enumerate(plan.rule):
-        for key, why in rule.problems():
+        for key, why in problems(rule):
             yield ("rule", number, key), why
         if rule.name in taken:
             yield ("rule", number, "name"), f"{rule.name!r} is the name of another rule"

@@ -12,8 +12,9 @@ import pydantic
 
 from emu.faults import record
 from emu.faults.injector import Injector
-from emu.faults.plan import Plan, Rule
+from emu.faults.plan import Plan
 from emu.faults.record import Fired
+from emu.faults.rule import Rule
 from emu.faults.text import PlanError, load
 from emu.function import Function
 from emu.service.fault_options import FaultOptions

@@ -28,9 +28,9 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "lid": port.lid,
         "link": port.state.name,
         "internal_errors": hca.internal_errors,
-        "faults": len(faults.states) if faults is not None else 0,
+        "faults": len(faults.listing()) if faults is not None else 0,
         "held": faults.held if faults is not None else 0,
-        "in_force": faults.effects.count if faults is not None else 0,
+        "in_force": faults.in_force if faults is not None else 0,
         "page_faults": len(hca.page_faults),
         "counts": {
             "commands": hca.cmdif.executed,
@@ -88,13 +88,7 @@ def _page_faults(function: Function) -> list[dict[str, Any]]:
 
 def _rules(function: Function) -> list[dict[str, Any]]:
     faults = function.hca.faults
-    if faults is None:
-        return []
-    return [
-        {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
-        | {name: value for name, value in faults.told(state).items() if name != "function"}
-        for state in faults.states
-    ]
+    return faults.listing() if faults is not None else []
 
 
 _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {

@@ -30,6 +30,10 @@ _Piece = tuple[_Window, int, int]
 """A part of a range: its window, its position in the file, its size."""
 
 
+_Find = Callable[[int, int, int], list[_Piece]]
+"""Finds the parts of a range (iova, length, access). Raises :class:`DmaError`."""
+
+
 class Region:
     """A granted range. Without a ``backing`` it is known, but there is no way to reach it."""
 
@@ -76,7 +80,9 @@ class DmaMap:
         # The last range read and the last one written: most accesses stay in one.
         self._read_window = self._no_window
         self._write_window = self._no_window
-        self._pieces: Callable[[int, int, int], list[_Piece]] = self._granted_pieces
+        self._permitted_pieces: _Find = self._granted_pieces
+        self._pieces: _Find = self._permitted_pieces
+        self._check: Callable[[int, int, bool], None] | None = None
 
     def __len__(self) -> int:
         return len(self._regions)
@@ -127,7 +133,13 @@ class DmaMap:
 
     def permit(self, allowed: bool) -> None:
         """As :meth:`GuestMemory.permit`."""
-        self._pieces = self._granted_pieces if allowed else _no_pieces
+        self._permitted_pieces = self._granted_pieces if allowed else _no_pieces
+        self.watch(self._check)
+
+    def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
+        """As :meth:`GuestMemory.watch`."""
+        self._check = check
+        self._pieces = self._permitted_pieces if check is None else self._watched_pieces
         self._changed()
 
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
@@ -197,6 +209,14 @@ class DmaMap:
     def _changed(self) -> None:
         self.generation += 1
         self._read_window = self._write_window = self._no_window
+
+    def _watched_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+        """As the memory permits, when ``check`` agrees; no range is taken for the next access."""
+        if self._check is not None:
+            self._check(iova, length, bool(access & WRITE))
+        pieces = self._permitted_pieces(iova, length, access)
+        self._read_window = self._write_window = self._no_window
+        return pieces
 
     def _granted_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
         """The parts of a range by mapping.

@@ -245,16 +245,18 @@ def test_doorbell_lost_and_late(qps, plan, node, clock):
     assert len(one.cq.drain()) == 1
 
 
-def test_dma_error_breaks_the_completion_queue_and_the_tap_goes(qps, plan, node, memory, faults):
+def test_dma_error_breaks_the_completion_queue_and_nobody_watches_any_more(
+    qps, plan, node, memory, faults
+):
     one, _ = qps
     region = node.region(4096)
     plan('point="dma.write"\naction="fail"\nmatch.length=63\ntimes=1')
     one.write((region.key, region.va), region.sge(0, 8))
     node.settle()
     assert node.events()[0] == (EventType.CQ_ERROR, one.cq.cqn)
-    assert "read" in vars(memory)
+    assert memory.is_watched
     faults.clear()
-    assert "read" not in vars(memory)
+    assert not memory.is_watched
 
 
 def test_dma_error_of_data_is_a_protection_error(qps, plan, node):

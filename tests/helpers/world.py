@@ -25,6 +25,7 @@ class Memory:
         self._freed = {}
         self._revoked = set()
         self._permitted = True
+        self._check = None
 
     def alloc(self, size, align=PAGE):
         """IOVA of ``size`` zeroed bytes."""
@@ -57,7 +58,17 @@ class Memory:
         self._permitted = allowed
         self.generation += 1
 
-    def _offset(self, iova, length):
+    @property
+    def is_watched(self):
+        return self._check is not None
+
+    def watch(self, check):
+        self._check = check
+        self.generation += 1
+
+    def _offset(self, iova, length, *, is_write):
+        if self._check is not None:
+            self._check(iova, length, is_write)
         at = iova - self.base
         if not self._permitted:
             raise DmaError(iova, length, "bus mastering is off")
@@ -70,19 +81,19 @@ class Memory:
         return at
 
     def read(self, iova, length):
-        at = self._offset(iova, length)
+        at = self._offset(iova, length, is_write=False)
         return bytes(self._view[at : at + length])
 
     def write(self, iova, data):
-        at = self._offset(iova, len(data))
+        at = self._offset(iova, len(data), is_write=True)
         self._view[at : at + len(data)] = data
 
     def view(self, iova, length, *, writable=True):
-        at = self._offset(iova, length)
+        at = self._offset(iova, length, is_write=writable)
         return self._view[at : at + length]
 
     def segments(self, iova, length, *, writable=True):
-        return [self.view(iova, length)]
+        return [self.view(iova, length, writable=writable)]
 
 
 class IrqList:

@@ -132,6 +132,43 @@ def test_nothing_is_granted_while_the_function_may_not_master_the_bus(memory, ra
         memory.read(PAGE, 1)
 
 
+def test_whoever_watches_is_asked_each_time(memory, ram):
+    """Also about what was just accessed, and after the function may master the bus again."""
+    asked = []
+    memory.write(0, b"before")
+    seen = memory.generation
+    memory.watch(lambda *access: asked.append(access))
+    assert memory.generation != seen
+    for _ in range(2):
+        assert memory.read(0, 6) == b"before"
+        memory.write(PAGE - 1, b"over")
+    memory.permit(False)
+    memory.permit(True)
+    memory.view(0, 4)
+    memory.segments(2 * PAGE, 8, writable=False)
+    twice = [(0, 6, False), (PAGE - 1, 4, True)] * 2
+    assert asked == [*twice, (0, 4, True), (2 * PAGE, 8, False)]
+    memory.watch(None)
+    memory.read(0, 6)
+    assert len(asked) == 6
+
+
+def test_whoever_watches_can_refuse(memory, ram):
+    def refuse(iova, length, is_write):
+        if is_write:
+            raise DmaError(iova, length, "not now")
+
+    before = ram.bytes[:]
+    memory.watch(refuse)
+    with pytest.raises(DmaError, match="not now"):
+        memory.write(0, b"lost")
+    for access in (memory.view, memory.segments):
+        with pytest.raises(DmaError, match="not now"):
+            access(0, 4)
+    assert memory.read(0, 4) == ram.bytes[PAGE : PAGE + 4]
+    assert ram.bytes[:] == before
+
+
 @given(
     st.lists(st.integers(0, 15), unique=True),
     st.integers(0, 17 * PAGE),

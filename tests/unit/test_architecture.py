@@ -17,7 +17,7 @@ EDGE = tuple(
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")
-"""The core knows who looks on by protocols of its own: emu.tracer."""
+"""The core knows who looks on by protocols of its own: emu.points and emu.tracer."""
 OPERATING_SYSTEM = (
     "asyncio", "concurrent", "ctypes", "fcntl", "mmap", "multiprocessing", "os", "select",
     "selectors", "signal", "socket", "subprocess", "tempfile", "threading", "time",
@@ -36,9 +36,9 @@ def forbidden(module):
     if within(module, ["layouts"]):
         return ("emu", "firmware_cmds", *OPERATING_SYSTEM), "a structure imports nothing of ours"
     commands = () if within(module, ["firmware_cmds"]) else ("firmware_cmds",)
-    trace = () if within(module, LOOKERS_ON) else ("emu.trace",)
+    lookers_on = () if within(module, LOOKERS_ON) else LOOKERS_ON
     return (
-        (*commands, *trace, *EDGE, *OPERATING_SYSTEM),
+        (*commands, *lookers_on, *EDGE, *OPERATING_SYSTEM),
         "the core does no I/O and knows neither an edge nor who looks on",
     )
 
@@ -85,6 +85,8 @@ def test_everyone_keeps_to_the_import_rule():
         ("emu.timeline", "import timeit", 0),
         ("emu.hca", "if TYPE_CHECKING:\n  from emu.trace import Recorder", 1),
         ("emu.hca", "from emu.tracer import Tracer", 0),
+        ("emu.engine.eq", "from emu.faults.injector import Injector", 1),
+        ("emu.engine.eq", "from emu.points import FaultPoint", 0),
         ("emu.faults.events", "from emu.trace.decode import event_layout", 0),
     ],
 )

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import firmware_cmds  # noqa: F401  # the commands whose fields rules name
 from emu.faults.decision import RuleState, percent
-from emu.faults.event import Event
+from emu.faults.names import agrees
 from emu.faults.plan import Plan
+from emu.faults.points.device import RuleLoaded
 from emu.faults.text import PlanError, dump, from_table, load, rule_from_table
-from emu.faults.vocabulary import MEANINGS, PARAMETERS, Action, Point
+from emu.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
 
 GOOD = """
 seed = 7
@@ -40,7 +41,7 @@ def mistakes_in(make):
 def test_a_good_plan():
     plan = load(GOOD)
     (rule,) = plan.rule
-    assert (plan.seed, rule.name, rule.point, rule.index) == (7, "third-key", Point.CMD, [3])
+    assert (plan.seed, rule.name, rule.point, rule.index) == (7, "third-key", "cmd", [3])
     assert rule.match == {"op": "CREATE_MKEY", "memory_key_mkey_entry.lr": 1}
     assert load(dump(plan)) == plan
 
@@ -125,7 +126,7 @@ def test_any_text_is_a_plan_or_a_plan_error(text):
 KEYS = ["point", "action", "match", "index", "probability", "interval", "times", "space", "name"]
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=True), st.text(max_size=8),
-    st.sampled_from([*map(str, Point), *map(str, Action), "CREATE_CQ", "4..7", "beef"]),
+    st.sampled_from([*POINTS, *ACTIONS, "CREATE_CQ", "4..7", "beef"]),
     st.lists(st.integers(0, 9), max_size=3),
     st.dictionaries(st.sampled_from(["op", "qpn", "a.b", "type"]), st.integers(), max_size=2),
 )  # fmt: skip
@@ -135,7 +136,7 @@ VALUES = st.one_of(
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"point": st.sampled_from([*map(str, Point)])},
+            {"point": st.sampled_from([*POINTS])},
             optional=dict.fromkeys([*KEYS[1:], *sorted(PARAMETERS), "odd"], VALUES),
         ),
         max_size=3,
@@ -164,16 +165,16 @@ PARAMETER_VALUES = {
 
 
 def test_every_parameter_can_be_drawn():
-    assert PARAMETER_VALUES.keys() == PARAMETERS
+    assert PARAMETER_VALUES.keys() == PARAMETERS.keys()
 
 
 @st.composite
 def rules(draw):
     """A rule that is right but for what its fields are called."""
-    action = draw(st.sampled_from(list(Action)))
-    meaning = MEANINGS[action]
-    names = [*meaning.needs, *draw(st.lists(st.sampled_from(meaning.takes or ("",)), max_size=2))]
-    table = {"point": str(draw(st.sampled_from(meaning.points))), "action": str(action)}
+    action = ACTIONS[draw(st.sampled_from(list(ACTIONS)))]
+    takes = sorted(action.takes) or [""]
+    names = [*action.needs, *draw(st.lists(st.sampled_from(takes), max_size=2))]
+    table = {"point": draw(st.sampled_from(list(action.uses))), "action": action.name}
     return table | {name: draw(PARAMETER_VALUES[name]) for name in names if name}
 
 
@@ -193,7 +194,7 @@ def test_dice_are_fair_and_fixed():
 
 def test_another_rule_has_settled_it():
     state = RuleState(load(GOOD).rule[0].model_copy(update={"match": {}, "index": None}), 0)
-    event = Event(Point.CMD, {})
+    event = RuleLoaded(None)
     assert not state.fires(event, is_settled=True)
     assert (state.met, state.fired) == (1, 0)
     assert state.fires(event)
@@ -208,7 +209,7 @@ def test_another_rule_has_settled_it():
     ],
 )  # fmt: skip
 def test_values_that_agree(wanted, value, result):
-    assert Event(Point.CMD, {"op": value}).agrees({"op": wanted}) is result
+    assert agrees(wanted, value) is result
 
 
 def test_an_empty_plan_is_one():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.packets.link import link_of
 from emu.engine.qp_state import RECEIVING
+from emu.points import FaultPoint
 from emu.port.ib import partitions
 from emu.port.packet import SERVICES, Packet
 from layouts.bth import RESPONSES, Service
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
+
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
     """A packet of a connected service, ``length`` bytes in all, arrives for this function's LID."""
     try:
         if hca.faults is not None and hca.faults.wants_packets:
-            hca.faults.packets.arrive(packet, length)
+            hca.faults.show(PKT_RX_POINT, packet, length)
         else:
             take(hca, packet, length)
     except Exception:

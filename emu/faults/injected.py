@@ -1,0 +1,26 @@
+"""The refusal of a command that a rule wants."""
+
+from __future__ import annotations
+
+from emu.errors import CmdError
+from emu.faults.names import number_of
+from emu.faults.parameters import number, one_of
+from emu.faults.rule import Rule
+from layouts.enums import Status
+
+STATUS = one_of("status", Status)
+SYNDROME = number("syndrome", 32, "a command's syndrome")
+
+
+class InjectedError(CmdError):
+    """The rule's status (INT_ERR), and a syndrome of its own or that of the reason."""
+
+    def __init__(self, rule: Rule) -> None:
+        status = Status(number_of(rule["status"] or "INT_ERR", Status))
+        super().__init__(status, "fault injected", rule.name)
+        self._syndrome: int | None = rule["syndrome"]
+
+    @property
+    def syndrome(self) -> int:
+        """The rule's own, or that of the reason."""
+        return super().syndrome if self._syndrome is None else self._syndrome

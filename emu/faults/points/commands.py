@@ -1,0 +1,277 @@
+"""The points of the command interface: before a command runs, after it, and its completion."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from emu.cmdif import COMMAND_POINT, CommandInterface, Request
+from emu.errors import CmdError
+from emu.faults.declare import Parameter, Problem, action, point
+from emu.faults.event import Event, Faults, Field, Opened, Result, set_fields
+from emu.faults.injected import STATUS, SYNDROME, InjectedError
+from emu.faults.moves import Delayable, Losable
+from emu.faults.names import number_of
+from emu.faults.parameters import COUNT, DATA, MS, has_field, names_in, near, one_of
+from emu.faults.rule import Assignments, Rule
+from emu.points import FaultPoint
+from emu.ports import DmaError
+from emu.registry import COMMANDS, Command
+from emu.turns import Turns
+from layouts.codec import View
+from layouts.enums import Delivery, Op, Status
+from layouts.prm import Prm
+
+log = logging.getLogger(__name__)
+
+DONE_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd.done")
+COMPLETION_POINT: FaultPoint[[CommandInterface, Request], bool] = FaultPoint("cmd.completion")
+
+_STARVED = "CREATE_"
+_FIELDS = (Field("op", Op, is_told=True), Field("op_mod", int, is_told=True), Field("slot", int))
+
+
+def _named(rule: Mapping[str, Any]) -> Command | None:
+    """The command that a rule names; None when it is about many."""
+    op = rule.get("op")
+    return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
+
+
+def _layout_in(match: Mapping[str, Any]) -> Prm | None:
+    command = _named(match)
+    return command.layout_in if command is not None else None
+
+
+def _new_fields(*, is_out: bool) -> Parameter:
+    """New values for fields of the command that the rule names; of many they are not known."""
+
+    def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
+        command = _named(rule.get("match", {}))
+        if command is None:
+            return
+        layout = command.layout_out if is_out else command.layout_in
+        for name in values:
+            if not has_field(layout, name):
+                why = f"no field of {layout.prm_name}{near(name, names_in(layout))}"
+                yield f"set.{name}", why
+
+    return Parameter("set", Assignments, check)
+
+
+_INPUT = Opened("those of the command's input", _layout_in)
+_DELIVERY = one_of("delivery", Delivery, 127)
+
+
+class _OfCommand(Event[Result]):
+    """Tells whether the command is done, and its completion may be reported now."""
+
+    __slots__ = ("cmdif", "request")
+
+    def __init__(self, faults: Faults, cmdif: CommandInterface, request: Request) -> None:
+        super().__init__(faults)
+        self.cmdif = cmdif
+        self.request = request
+
+    @property
+    def op(self) -> int:
+        """Its opcode."""
+        op = self.request.opcode
+        return Op(op) if op in Op._value2member_map_ else op
+
+    @property
+    def op_mod(self) -> int:
+        """Its op_mod."""
+        return self.request.op_mod
+
+    @property
+    def slot(self) -> int:
+        """Its slot of the command queue."""
+        return self.request.slot
+
+    def views(self) -> Mapping[str, View]:
+        """Its input."""
+        return self._view(is_out=False)
+
+    def _view(self, *, is_out: bool) -> dict[str, View]:
+        """The declared structure of its input or output, where that is long enough for it."""
+        request = self.request
+        command = COMMANDS.get(request.opcode)
+        if command is None:
+            return {}
+        layout, data = (
+            (command.layout_out, request.out) if is_out else (command.layout_in, request.data)
+        )
+        return {"": layout.view(data)} if len(data) >= layout.size else {}
+
+    def _set(self, rule: Rule, *, is_out: bool) -> None:
+        for view in self._view(is_out=is_out).values():
+            set_fields(view, rule["set"])
+
+    def _finish(self) -> None:
+        self.cmdif.finish(self.request.slot)
+        self.cmdif.report()
+
+    def _begin_late(self, work: Turns[None]) -> None:
+        """Do what was put off; a slot that cannot be reached any more is nobody's loss."""
+
+        def guarded() -> Turns[None]:
+            try:
+                yield from work
+            except DmaError as error:
+                log.warning("%s: too late for it: %s", self.faults.function.model.name, error)
+
+        self.cmdif.begin(guarded())
+
+
+def _never() -> Turns[bool]:
+    """The command stays unanswered, for now."""
+    yield from ()
+    return False
+
+
+@point(COMMAND_POINT, "a command is about to run", *_FIELDS, opened=_INPUT)
+class CommandRuns(_OfCommand[Turns[bool]]):
+    """A delivered command."""
+
+    __slots__ = ()
+
+    def go_on(self) -> Turns[bool]:
+        """Run it and give its output to the driver."""
+        return self._followed(self._run(self._starved()))
+
+    @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
+    def fail(self, rule: Rule) -> Turns[bool]:
+        """Refuse it."""
+        return self._followed(self._run(InjectedError(rule)))
+
+    @action("the command does not run and is never answered")
+    def drop(self, _rule: Rule) -> Turns[bool]:
+        """Leave its slot the device's."""
+        return self._followed(_never())
+
+    @action("it comes so much later", needs=[MS])
+    def delay(self, rule: Rule) -> Turns[bool]:
+        """Run it after ``ms``."""
+        self.faults.later(rule, lambda: self._begin_late(self._late()))
+        return self._followed(_never())
+
+    @action("fields of the command's input get the values in set",
+            needs=[_new_fields(is_out=False)])  # fmt: skip
+    def corrupt(self, rule: Rule) -> Turns[bool]:
+        """Run it with another input."""
+        self._set(rule, is_out=False)
+        return self._followed(self._run(None))
+
+    def _starved(self) -> CmdError | None:
+        op = self.op
+        if not (self.faults.is_starving and isinstance(op, Op) and op.name.startswith(_STARVED)):
+            return None
+        return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
+
+    def _run(self, refusal: CmdError | None) -> Turns[bool]:
+        yield from self.cmdif.execute(self.request, refusal)
+        return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
+
+    def _followed(self, work: Turns[bool]) -> Turns[bool]:
+        """The command has run, or never will: rules may come or go now."""
+        is_done = yield from work
+        self.faults.follow()
+        return is_done
+
+    def _late(self) -> Turns[None]:
+        if (yield from self._run(None)):
+            self._finish()
+        self.faults.follow()
+
+
+@point(
+    DONE_POINT, "a command has run; its answer is not written yet", *_FIELDS,
+    Field("status", Status), opened=_INPUT,
+)  # fmt: skip
+class CommandHasRun(_OfCommand[Turns[bool]]):
+    """A command whose output is the device's still."""
+
+    __slots__ = ()
+
+    @property
+    def status(self) -> int:
+        """Its status."""
+        status = self.request.out[0]
+        return Status(status) if status in Status._value2member_map_ else status
+
+    def go_on(self) -> Turns[bool]:
+        """Give its output and its slot to the driver."""
+        return self._deliver(int(Delivery.OK))
+
+    @action("the command has run and gets status and syndrome instead of its output, or a delivery"
+            " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
+    def fail(self, rule: Rule) -> Turns[bool]:
+        """Replace its output by an error."""
+        if rule["delivery"] is not None:
+            return self._deliver(number_of(rule["delivery"], Delivery))
+        error, out = InjectedError(rule), self.request.out
+        out[:] = bytes(len(out))
+        out[0] = error.status
+        out[4:8] = error.syndrome.to_bytes(4, "big")
+        return self.go_on()
+
+    @action("the command has run and is never answered")
+    def drop(self, _rule: Rule) -> Turns[bool]:
+        """Leave its slot the device's."""
+        return _never()
+
+    @action("it comes so much later", needs=[MS])
+    def delay(self, rule: Rule) -> Turns[bool]:
+        """Answer after ``ms``."""
+        self.faults.later(rule, lambda: self._begin_late(self._late()))
+        return _never()
+
+    @action("fields of the command's output get the values in set",
+            needs=[_new_fields(is_out=True)])  # fmt: skip
+    def corrupt(self, rule: Rule) -> Turns[bool]:
+        """Answer with another output."""
+        self._set(rule, is_out=True)
+        return self.go_on()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> Turns[bool]:
+        """Answer with other bytes."""
+        out = self.request.out
+        data = bytes.fromhex(rule["data"])[: len(out)]
+        out[: len(data)] = data
+        return self.go_on()
+
+    def _deliver(self, delivery: int) -> Turns[bool]:
+        yield from self.cmdif.deliver(self.request, delivery)
+        return self.faults.show(COMPLETION_POINT, self.cmdif, self.request)
+
+    def _late(self) -> Turns[None]:
+        if (yield from self.go_on()):
+            self._finish()
+
+
+@point(
+    COMPLETION_POINT, "a command's slot is the driver's again; the event is not raised yet",
+    *_FIELDS, opened=_INPUT,
+)  # fmt: skip
+class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
+    """A command of which the driver is to be told."""
+
+    __slots__ = ()
+    instead = False
+
+    def go_on(self) -> bool:
+        """The next report may name its slot."""
+        return True
+
+    def go_on_late(self) -> None:
+        """Report its slot now."""
+        self._finish()
+
+    @action("it comes again, count times (1)", takes=[COUNT])
+    def duplicate(self, rule: Rule) -> bool:
+        """Report its slot, and again after the other commands of the round."""
+        for _ in range(rule["count"] or 1):
+            self.faults.later(rule, self._finish, ms=0)
+        return True

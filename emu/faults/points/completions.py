@@ -1,0 +1,206 @@
+"""The points of work requests and of their completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field as Bounds
+
+from emu.engine import cq as cq_engine
+from emu.engine import qp_life
+from emu.engine.cq import CQE_POINT
+from emu.engine.send_work import WQE_POINT, LocalError
+from emu.engine.sq import Wqe
+from emu.faults.declare import Parameter, action, point
+from emu.faults.event import MISSING, Event, Faults, Field, Opened, set_fields
+from emu.faults.moves import Delayable, Losable, Repeatable
+from emu.faults.names import number_of
+from emu.faults.parameters import DATA, one_of, set_in
+from emu.faults.rule import Rule
+from emu.objects import Cq, Qp
+from layouts.codec import View
+from layouts.cqe import OP_OWN, cqe64
+from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+
+_OPCODE_SHIFT = 4
+_WQE_OPCODE_SHIFT = 24
+
+_SYNDROME = one_of("syndrome", CqeSyndrome)
+_VENDOR = Parameter("vendor", Annotated[int, Bounds(strict=True, ge=0, le=255)])
+
+
+def _opcode(number: int) -> int:
+    """The opcode's name where it has one."""
+    return Opcode(number) if number in Opcode._value2member_map_ else number
+
+
+def _syndrome(rule: Rule) -> CqeSyndrome:
+    return CqeSyndrome(number_of(rule["syndrome"] or "REMOTE_ABORTED_ERR", CqeSyndrome))
+
+
+@point(
+    WQE_POINT, "a work request of a send queue is read",
+    Field("opcode", Opcode, is_told=True), Field("qpn", int), Field("service", QpType),
+    Field("index", int),
+)  # fmt: skip
+class WorkRequest(Event[None]):
+    """A work request that is about to be carried out, or is tried again."""
+
+    __slots__ = ("_qp", "_wqe")
+
+    def __init__(self, faults: Faults, qp: Qp, wqe: Wqe) -> None:
+        super().__init__(faults)
+        self._qp = qp
+        self._wqe = wqe
+
+    @property
+    def opcode(self) -> int:
+        """What it asks for."""
+        return _opcode(self._wqe.opcode)
+
+    @property
+    def qpn(self) -> int:
+        """Its queue pair's number."""
+        return self._qp.handle
+
+    @property
+    def service(self) -> QpType:
+        """Its queue pair's transport service."""
+        return self._qp.st
+
+    @property
+    def index(self) -> int:
+        """The number that the driver gave it."""
+        number: int = self._wqe.index
+        return number
+
+    def go_on(self) -> None:
+        """Nothing: its reader goes on."""
+
+    @action("the work request gets an error syndrome and its queue pair stops", takes=[_SYNDROME])
+    def fail(self, rule: Rule) -> None:
+        """Raises LocalError."""
+        raise LocalError(_syndrome(rule), f"fault {rule.name}")
+
+
+@point(
+    CQE_POINT, "a completion is about to be written",
+    Field("opcode", CqeOpcode, is_told=True), Field("qpn", int), Field("cqn", int),
+    Field("wqe_counter", int), Field("wqe_opcode", Opcode), Field("byte_cnt", int),
+    Field("service", QpType),
+    opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
+)  # fmt: skip
+class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
+    """An entry for a completion queue; one that a rule loses counts as written."""
+
+    __slots__ = ("_cq", "_entry", "_op_own", "_qp", "_solicited", "_whole", "opcode")
+    instead = True
+
+    def __init__(
+        self, faults: Faults, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool
+    ) -> None:
+        super().__init__(faults)
+        self._cq = cq
+        self._qp = qp
+        self._entry = entry
+        self._op_own = op_own
+        self._solicited = solicited
+        self._whole = bytearray((*entry, op_own))
+        self.opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
+        """What it reports."""
+
+    @property
+    def qpn(self) -> int:
+        """Its queue pair's number."""
+        return self._qp.handle
+
+    @property
+    def cqn(self) -> int:
+        """Its queue's number."""
+        return self._cq.handle
+
+    @property
+    def service(self) -> QpType:
+        """Its queue pair's transport service."""
+        return self._qp.st
+
+    @property
+    def wqe_counter(self) -> Any:
+        """The number of its work request; a report of a signature has none of these three."""
+        return self._view.wqe_counter if self._is_of_request else MISSING
+
+    @property
+    def wqe_opcode(self) -> Any:
+        """The opcode of its work request."""
+        return _opcode(self._wqe_opcode) if self._is_of_request else MISSING
+
+    @property
+    def byte_cnt(self) -> Any:
+        """How much has been received."""
+        return self._view.byte_cnt if self._is_of_request else MISSING
+
+    @property
+    def _view(self) -> Any:
+        return cqe64.view(self._whole)
+
+    @property
+    def _wqe_opcode(self) -> int:
+        number: int = self._view.sop_drop_qpn >> _WQE_OPCODE_SHIFT
+        return number
+
+    @property
+    def _is_of_request(self) -> bool:
+        return self.opcode is not CqeOpcode.SIG_ERR
+
+    def views(self) -> Mapping[str, View]:
+        """The entry, with and without its prefix."""
+        return {"cqe.": self._view, "": self._view}
+
+    def go_on(self) -> bool:
+        """As :func:`emu.engine.cq.write`."""
+        return self._write(self._entry, self._op_own, solicited=self._solicited)
+
+    @action(
+        "the completion gets an error syndrome and its queue pair stops; a report of a signature"
+        " is about no request that could fail",
+        takes=[_SYNDROME, _VENDOR],
+    )
+    def fail(self, rule: Rule) -> bool:
+        """Complete its request in error instead."""
+        if not self._is_of_request:
+            return self.go_on()
+        is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
+        view = self._view
+        entry = cq_engine.error_entry(
+            self._qp, _syndrome(rule), wqe_counter=view.wqe_counter, vendor=rule["vendor"] or 0,
+            wqe_opcode=self._wqe_opcode, srqn=view.srqn,
+        )  # fmt: skip
+        kind = CqeOpcode.REQ_ERR if is_send else CqeOpcode.RESP_ERR
+        self._write(entry, kind << _OPCODE_SHIFT, solicited=True)
+        qp_life.to_error(self.faults.hca, self._qp)
+        return True
+
+    @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
+    def corrupt(self, rule: Rule) -> bool:
+        """Write other fields."""
+        set_fields(self._view, rule["set"])
+        return self._write_whole()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> bool:
+        """Write other bytes; op_own stays."""
+        new = bytes.fromhex(rule["data"])[:OP_OWN]
+        self._whole[: len(new)] = new
+        return self._write_whole()
+
+    def _write_whole(self) -> bool:
+        whole = self._whole
+        return self._write(bytes(whole[:OP_OWN]), whole[OP_OWN] & ~1, solicited=self._solicited)
+
+    def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
+        """Append an entry, unless its queue or its queue pair has gone meanwhile."""
+        hca, cq, qp = self.faults.hca, self._cq, self._qp
+        if hca.cqs.get(cq.handle) is not cq or hca.qps.get(qp.handle) is not qp:
+            return True
+        return cq_engine.write(hca, cq, entry, op_own, solicited)

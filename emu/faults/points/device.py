@@ -1,0 +1,245 @@
+"""The points of a function as a whole, and what a rule does to it: health, link, bus, pages, ...
+
+An effect is possible at every point, unless it says otherwise: the event that sets it off goes on.
+Each function begins one and returns what ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field as Bounds
+from pydantic import StrictBool, StrictStr
+
+from emu.faults.declare import Parameter, Problem, effect, point
+from emu.faults.effects import Effects, Ending
+from emu.faults.event import Event, Faults, Field, field_of, set_fields
+from emu.faults.names import number_of
+from emu.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
+from emu.faults.rule import Rule
+from emu.pci import Correctable, Uncorrectable
+from emu.points import FaultPoint
+from emu.trace.decode import event_layout
+from layouts.caps import cmd_hca_cap
+from layouts.enums import EventType
+from layouts.eqe import eqe_page_req
+from layouts.iseg import init_seg
+
+log = logging.getLogger(__name__)
+
+LOAD_POINT: FaultPoint[[], None] = FaultPoint("load")
+POWER_ON_POINT: FaultPoint[[str], None] = FaultPoint("power_on")
+
+_EVENT_BYTES = 28
+_SEVERITY_VALID = 1
+
+
+@point(LOAD_POINT, "the rule is loaded, once")
+class RuleLoaded(Event[None]):
+    """A rule is armed."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """Nothing."""
+
+
+@point(
+    POWER_ON_POINT, "the function starts afresh",
+    Field("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
+)  # fmt: skip
+class PowerOn(Event[None]):
+    """The function is in its power-on state."""
+
+    __slots__ = ("cause",)
+
+    def __init__(self, faults: Faults, cause: str) -> None:
+        super().__init__(faults)
+        self.cause = cause
+
+    def go_on(self) -> None:
+        """Nothing: it is on."""
+
+
+def _small(name: str, most: int) -> Parameter:
+    return Parameter(name, Annotated[int, Bounds(strict=True, ge=0, le=most)])
+
+
+def _flag(name: str) -> Parameter:
+    return Parameter(name, StrictBool)
+
+
+def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+    names = [*Correctable.__members__, *Uncorrectable.__members__]
+    if value not in names:
+        yield "error", f"no error {value!r}; there are {', '.join(names)}"
+
+
+@effect(
+    "the health buffer shows a syndrome, with fatal a request for reset; with stalled the health"
+    " counter stands still",
+    takes=[
+        number("syndrome", 8, "a syndrome of the health buffer"), _flag("fatal"),
+        _small("severity", 7), _flag("stalled"), MS,
+    ],
+)  # fmt: skip
+def health(effects: Effects, rule: Rule) -> Ending:
+    """The firmware is not well."""
+    bar0 = effects.faults.function.bar0
+    values: dict[str, Any] = {}
+    if rule["syndrome"] is not None:
+        values["health.synd"] = int(rule["syndrome"])
+    if rule["fatal"] is not None:
+        values["health.rfr_severity.rfr"] = int(rule["fatal"])
+    if rule["severity"] is not None:
+        values["health.rfr_severity.severity"] = rule["severity"]
+        values["health.rfr_severity.valid"] = _SEVERITY_VALID
+    restore = _assign(bar0.segment, values)
+    was_stalled = bar0.is_stalled
+    bar0.is_stalled = bool(rule["stalled"]) or was_stalled
+
+    def end() -> None:
+        restore()
+        bar0.is_stalled = was_stalled
+
+    return end
+
+
+@effect(
+    "fields of the initialization segment get the values in set",
+    needs=[set_in(init_seg)], takes=[MS],
+)  # fmt: skip
+def registers(effects: Effects, rule: Rule) -> Ending:
+    """Registers show something else."""
+    return _assign(effects.faults.function.bar0.segment, rule["set"])
+
+
+def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
+    before = {name: field_of(segment, name) for name in values}
+    for name in set_fields(segment, values):
+        log.warning("register %s does not take %r", name, values[name])
+
+    def restore() -> None:
+        set_fields(segment, before)
+
+    return restore
+
+
+@effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
+def link(effects: Effects, rule: Rule) -> Ending:
+    """The cable is pulled out, or plugged in."""
+    faults, up = effects.faults, bool(rule["up"])
+    hca = faults.hca
+    hca.set_link(up=up)
+
+    def end() -> None:
+        if faults.hca is hca:
+            hca.set_link(up=not up)
+
+    return end
+
+
+@effect(
+    "the function is off the bus: all reads are ones, writes and doorbells are lost", takes=[MS]
+)
+def gone(effects: Effects, _rule: Rule) -> Ending:
+    """Nobody answers at its address."""
+    effects.is_gone = True
+
+    def back() -> None:
+        """The firmware has started anew; the bus's settings are as they were."""
+        effects.is_gone = False
+        effects.faults.function.restart("bus")
+        effects.faults.attach()
+
+    return back
+
+
+@effect(
+    "the firmware starts anew, after ms: nothing is left but configuration space, and the"
+    " interface is disabled until the driver comes",
+    takes=[MS],
+)
+def restart(effects: Effects, rule: Rule) -> Ending:
+    """The firmware restarts by itself."""
+    faults = effects.faults
+    hca, function = faults.hca, faults.function
+
+    def go() -> None:
+        if faults.hca is hca:
+            faults.guarded(lambda: function.restart("firmware"))
+
+    return hca.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go).cancel
+
+
+@effect(
+    "an event that nothing has caused: its type, and its data by set or data",
+    needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
+)  # fmt: skip
+def event(effects: Effects, rule: Rule) -> None:
+    """The driver is told of something that has not happened."""
+    kind = EventType(number_of(rule["event"], EventType))
+    sub_type = rule["sub_type"] or 0
+    given = bytes.fromhex(rule["data"] or "")
+    data = bytearray(given.ljust(_EVENT_BYTES, b"\0")[:_EVENT_BYTES])
+    layout = event_layout(kind, sub_type)
+    if layout is not None:
+        names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
+        set_fields(layout.view(data), names)
+    for _ in range(max(rule["count"] or 1, 0)):
+        if not effects.faults.hca.raise_event(kind, data, sub_type):
+            log.warning("fault %s: no EQ takes %s", rule.name, kind.name)
+            return
+
+
+@effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
+def interrupt(effects: Effects, rule: Rule) -> None:
+    """The driver is woken for nothing."""
+    for _ in range(max(rule["count"] or 1, 0)):
+        effects.faults.function.interrupts.trigger(rule["vector"])
+
+
+@effect(
+    "the firmware asks for count pages (negative: gives back); with starve no object is created"
+    " until the driver has given them",
+    needs=[COUNT], takes=[_flag("starve")],
+)  # fmt: skip
+def pages(effects: Effects, rule: Rule) -> Ending:
+    """The firmware's memory runs out, or is left over."""
+    hca, count = effects.faults.hca, rule["count"]
+    if rule["starve"]:
+        effects.wanted_pages = len(hca.fwpages) + max(count, 0)
+    data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
+    hca.raise_event(EventType.PAGE_REQUEST, bytes(data))
+
+    def end() -> None:
+        effects.wanted_pages = None
+
+    return end
+
+
+@effect(
+    "capabilities are lowered to the values in set; the driver reads them as it loads",
+    needs=[set_in(cmd_hca_cap)], at=[LOAD_POINT, POWER_ON_POINT],
+)  # fmt: skip
+def capabilities(effects: Effects, rule: Rule) -> Ending:
+    """The function can do less."""
+    caps = effects.faults.hca.caps
+    before = caps.lower(rule["set"])
+    return lambda: caps.restore(before)
+
+
+@effect(
+    "an error is recorded in the advanced error reporting capability; QEMU passes no message of it"
+    " on to the guest",
+    needs=[Parameter("error", StrictStr, _error)],
+)
+def aer(effects: Effects, rule: Rule) -> None:
+    """The bus has seen an error."""
+    name = rule["error"]
+    is_correctable = name in Correctable.__members__
+    bit = Correctable[name] if is_correctable else Uncorrectable[name]
+    config = effects.faults.function.config
+    config.report_error(correctable=is_correctable, status_bit=bit)

@@ -1,0 +1,47 @@
+"""The point of doorbells: of commands, and of the UAR pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.bars import CMD_DBELL, DOORBELL_POINT, PAGE, UAR_CQ_ARM, UAR_SEND
+from emu.faults.declare import point
+from emu.faults.event import Faults, Field
+from emu.faults.moves import Delayable, Losable, Repeatable
+
+_QPN = slice(4, 7)
+_CQN = slice(5, 8)
+
+
+@point(
+    DOORBELL_POINT,
+    "a doorbell rings; `number` is the queue's, for commands the vector of slots",
+    Field("kind", ("cmd", "send", "cq", "eq"), is_told=True), Field("number", int),
+)  # fmt: skip
+class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
+    """A write of a doorbell register."""
+
+    __slots__ = ("_ring", "kind", "number")
+
+    def __init__(
+        self, faults: Faults, offset: int, data: bytes, ring: Callable[[], object]
+    ) -> None:
+        super().__init__(faults)
+        self._ring = ring
+        self.kind, self.number = _decoded(offset, data)
+
+    def go_on(self) -> None:
+        """Ring it."""
+        self._ring()
+
+
+def _decoded(offset: int, data: bytes) -> tuple[str, int]:
+    """Which doorbell lies at an offset of BAR 0, and the number of the queue in its data."""
+    if offset == CMD_DBELL:
+        return "cmd", int.from_bytes(data, "big")
+    within = offset & PAGE - 1
+    if within >= UAR_SEND:
+        return "send", int.from_bytes(data[_QPN], "big")
+    if within == UAR_CQ_ARM:
+        return "cq", int.from_bytes(data[_CQN], "big")
+    return "eq", data[0] if data else 0

@@ -1,0 +1,135 @@
+"""The points of page faults: before the driver is told of one, and when it resumes one.
+
+They are of both schemes, and know the page fault itself: a rule can name the queue pair, the side
+that waits and the key. The bytes of the event are the point ``eqe``'s.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from emu.engine import eq as eq_engine
+from emu.engine import page_faults
+from emu.engine.odp import Fault as PageFault
+from emu.engine.odp import Kind, Side
+from emu.engine.page_faults import PAGE_FAULT_POINT, RESUME_POINT
+from emu.faults.declare import action, point
+from emu.faults.event import Event, Faults, Field
+from emu.faults.injected import STATUS, SYNDROME, InjectedError
+from emu.faults.moves import Delayable, Losable
+from emu.faults.parameters import COUNT, set_of
+from emu.faults.rule import Rule
+from layouts.enums import EventType
+
+_FIELDS = (
+    Field("kind", Kind, is_told=True), Field("side", Side, is_told=True), Field("qpn", int),
+    Field("key", int), Field("length", int),
+)  # fmt: skip
+
+
+class _OfPageFault(Event[None]):
+    __slots__ = ("_page_fault",)
+
+    def __init__(self, faults: Faults, page_fault: PageFault) -> None:
+        super().__init__(faults)
+        self._page_fault = page_fault
+
+    @property
+    def kind(self) -> Kind:
+        """What was going on."""
+        return self._page_fault.access.kind
+
+    @property
+    def side(self) -> Side:
+        """Which half of the queue pair waits."""
+        return self._page_fault.side
+
+    @property
+    def qpn(self) -> int:
+        """The queue pair that waits."""
+        return self._page_fault.qp.handle
+
+    @property
+    def key(self) -> int:
+        """The memory key whose page is absent."""
+        return self._page_fault.page.key
+
+    @property
+    def length(self) -> int:
+        """How much is absent, in bytes."""
+        return self._page_fault.page.length
+
+    def _end(self, *, refused: bool) -> None:
+        """End the waiting, unless something has ended it meanwhile."""
+        if self._page_fault.is_open:
+            page_faults.end(self.faults.hca, self._page_fault, refused=refused)
+
+
+@point(PAGE_FAULT_POINT, "the driver is about to be told of a page fault", *_FIELDS)
+class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
+    """A page fault of which the driver knows nothing yet."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """As :func:`emu.engine.page_faults.announce`, if it still waits."""
+        if self._page_fault.is_open:
+            page_faults.announce(self.faults.hca, self._page_fault)
+
+    @action("the page fault fails, and the driver is not told")
+    def fail(self, rule: Rule) -> None:
+        """End the waiting in error, as soon as whoever has faulted has seen that it waits."""
+        self.faults.later(rule, partial(self._end, refused=True), ms=0)
+
+    @action("it comes again, count times (1)", takes=[COUNT])
+    def duplicate(self, rule: Rule) -> None:
+        """Tell the driver, and again with the same token."""
+        self.go_on()
+        for _ in range(rule["count"] or 1):
+            self._post(self._page_fault.token)
+
+    @action("its event has the token in set", needs=[set_of(["token"])])
+    def corrupt(self, rule: Rule) -> None:
+        """Tell the driver of another one."""
+        self._post(int(rule["set"].get("token", self._page_fault.token)))
+
+    def _post(self, token: int) -> None:
+        """An event beside the ordinary ones; it is lost when the queue has no room."""
+        hca = self.faults.hca
+        eq = hca.event_eq(EventType.PAGE_FAULT)
+        if eq is not None:
+            eq_engine.post(hca, eq, EventType.PAGE_FAULT, *self._page_fault.event(token))
+
+
+@point(
+    RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not help",
+    *_FIELDS, Field("error", int, is_told=True),
+)  # fmt: skip
+class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
+    """A page fault about which the driver has decided."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, faults: Faults, page_fault: PageFault, error: bool) -> None:
+        super().__init__(faults, page_fault)
+        self.error = int(error)
+
+    def go_on(self) -> None:
+        """As :func:`emu.engine.page_faults.end`, unless something has ended it meanwhile."""
+        self._end(refused=bool(self.error))
+
+    @action("the command gets status and syndrome, and the page fault stays open",
+            takes=[STATUS, SYNDROME])  # fmt: skip
+    def fail(self, rule: Rule) -> None:
+        """Raises CmdError."""
+        raise InjectedError(rule)
+
+    @action("the command is answered, but nothing goes on")
+    def drop(self, _rule: Rule) -> None:
+        """The queue pair waits on."""
+
+    @action("it is taken for an error, or for none, as error in set says",
+            needs=[set_of(["error"])])  # fmt: skip
+    def corrupt(self, rule: Rule) -> None:
+        """End the waiting otherwise."""
+        self._end(refused=bool(rule["set"].get("error", self.error)))

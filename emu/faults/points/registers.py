@@ -1,0 +1,84 @@
+"""The points of BAR 0: registers read and written."""
+
+from __future__ import annotations
+
+from emu.faults.declare import action, point
+from emu.faults.event import Event, Faults, Field
+from emu.faults.parameters import DATA, set_of
+from emu.faults.rule import Rule
+from emu.function import MMIO_READ_POINT, MMIO_WRITE_POINT
+from emu.ports import Buffer
+
+_FIELDS = (Field("offset", int), Field("length", int), Field("register", str, is_told=True))
+
+
+class _Access:
+    """The fields of an access."""
+
+    __slots__ = ()
+    data: Buffer
+    offset: int
+
+    @property
+    def length(self) -> int:
+        """Its size in bytes."""
+        return len(self.data)
+
+    @property
+    def register(self) -> str:
+        """The name that the trace has for what is there, or nothing."""
+        from emu.trace.mmio import describe  # it builds a table of all registers
+
+        return str(describe(self.offset, self.data).get("register", ""))
+
+
+@point(
+    MMIO_READ_POINT, "the driver reads BAR 0; `register` is the name that the trace has for it",
+    *_FIELDS,
+)  # fmt: skip
+class RegisterRead(_Access, Event[bytes]):
+    """What the driver is about to see."""
+
+    __slots__ = ("data", "offset")
+
+    def __init__(self, faults: Faults, offset: int, data: bytes) -> None:
+        super().__init__(faults)
+        self.offset = offset
+        self.data = data
+
+    def go_on(self) -> bytes:
+        """It sees what is there."""
+        return bytes(self.data)
+
+    @action("it reads value in set", needs=[set_of(["value"])])
+    def corrupt(self, rule: Rule) -> bytes:
+        """It sees a number."""
+        size = len(self.data)
+        value = int(rule["set"].get("value", 0))
+        return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> bytes:
+        """It sees other bytes."""
+        return (bytes.fromhex(rule["data"]) + bytes(self.data))[: len(self.data)]
+
+
+@point(MMIO_WRITE_POINT, "the driver writes BAR 0", *_FIELDS)
+class RegisterWritten(_Access, Event[bool]):
+    """What the driver has written; whether it arrives."""
+
+    __slots__ = ("data", "offset")
+
+    def __init__(self, faults: Faults, offset: int, data: Buffer) -> None:
+        super().__init__(faults)
+        self.offset = offset
+        self.data = data
+
+    def go_on(self) -> bool:
+        """It arrives."""
+        return True
+
+    @action("it is lost")
+    def drop(self, _rule: Rule) -> bool:
+        """It does not."""
+        return False
