@@ -97,6 +97,8 @@ class Table(Generic[T]):
         self.first = first
         self.limit = limit
         self._objects: dict[int, T] = {}
+        self.added = 0
+        """How many objects there have been. Handles are used again, this number is not."""
         self._next = first
         self._freed: deque[int] = deque()
 
@@ -136,6 +138,7 @@ class Table(Generic[T]):
             self._next += 1
         else:
             handle = self._freed.popleft()
+        self.added += 1
         item.handle = handle
         item.uid = self._caller.uid
         self._objects[handle] = item

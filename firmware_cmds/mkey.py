@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.engine.memory import bind_to_owner
 from emu.engine.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.errors import CmdError
 from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem, room_bytes
@@ -61,6 +62,7 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
             yield from _fill(xlt, umem, cmd.mkey_umem_offset, ctx)
     mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
+    bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
 

@@ -43,6 +43,7 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         rings = yield from _rings(hca, cmd, ctx, parts)
     qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
     out.qpn = hca.qps.add(qp)
+    qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:
         hca.special_qps[datagram.WELL_KNOWN[qp.st]] = qp
 

@@ -62,7 +62,8 @@ def access(
         return special_keys.views(hca, qpn, key, va, length, need, depth)
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
-    if (mkey.pd is not pd or mkey.qpn not in (ANY_QPN, qpn)) and not is_type_2a(hca, mkey, qpn):
+    is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
+    if not is_own and not is_type_2a(hca, mkey, qpn):
         raise AccessError(Refusal.DOMAIN, key, va, length)
     if need & ~mkey.rights:
         raise AccessError(Refusal.RIGHTS, key, va, length)
@@ -91,7 +92,25 @@ def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
     Of the two flavours of type 2, ConnectX has 2B; a function can be told to have 2A instead.
     """
-    return hca.options.windows_2a and mkey.qpn == qpn != ANY_QPN
+    return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
+
+
+def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether a queue pair may use the key: any may, or only the one that it was bound to.
+
+    Its number is not enough: when it is destroyed another one may get the number, and a window of
+    type 2 must not open again (IBTA 10.6.7).
+    """
+    if mkey.qpn == ANY_QPN:
+        return True
+    qp = hca.qps.get(qpn)
+    return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial
+
+
+def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
+    """The key's context names a queue pair from now on: the one that has this number now."""
+    owner = hca.qps.get(mkey.qpn)
+    mkey.qp_serial = owner.serial if owner is not None else 0
 
 
 def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.memory import access, is_type_2a
+from emu.engine.memory import access, is_for, is_type_2a
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
@@ -185,7 +185,7 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
         why = "no such key"
     elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
         why = "key of another domain"
-    elif mkey.free or not mkey.en_rinval or not mkey.bound_to(qp.handle):
+    elif mkey.free or not mkey.en_rinval or not is_for(hca, mkey, qp.handle):
         why = "key is not open to invalidation from here"
     else:
         mkey.invalidate()

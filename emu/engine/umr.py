@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
-from emu.engine.memory import access
+from emu.engine.memory import access, bind_to_owner, is_for
 from emu.engine.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.engine.rights import LOCAL_READ
 from emu.engine.signature import Signature
@@ -43,6 +43,7 @@ _INLINE = int(UmrFlag.INLINE)
 _LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
 _PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
 _ANY_PAGE_SIZE = _PAGE_SIZE | _PAGE_SIZE_5
+_QPN = int(MkeyMask.QPN)
 _FREE, _EN_SIGERR, _BSF_EN = int(MkeyMask.FREE), int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT)
 _KNOWN_MASK = sum(map(int, MkeyMask))
@@ -93,6 +94,8 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     mkey.signature = signature
     hca.has_signatures |= signature is not None
     _apply(mkey, given, mask, pd)
+    if mask & _QPN:
+        bind_to_owner(hca, mkey)
     if signature is not None and mask & _EN_SIGERR:
         signature.is_reported = False
     if xlt:
@@ -115,7 +118,7 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
         raise BindError(f"{mkey!r} is not free")
     if flags & _MUST_NOT_BE_FREE and mkey.free:
         raise BindError(f"{mkey!r} is free")
-    if flags & _CHECK_QPN and not mkey.bound_to(qp.handle):
+    if flags & _CHECK_QPN and not is_for(hca, mkey, qp.handle):
         raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
     return mkey
 

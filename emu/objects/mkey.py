@@ -45,8 +45,8 @@ class Mkey(Object):
 
     __slots__ = (
         "_entries", "_ranges", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd",
-        "pg_access", "qpn", "rights", "signature", "start", "umem", "umr_en", "variant", "views",
-        "xlt", "xlt_room",
+        "pg_access", "qp_serial", "qpn", "rights", "signature", "start", "umem", "umr_en",
+        "variant", "views", "xlt", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     BASE_BYTES = 1024
@@ -72,6 +72,8 @@ class Mkey(Object):
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
+        self.qp_serial = 0
+        """Which of the queue pairs with the number ``qpn`` it is for; 0 is none."""
         self.signature: Signature | None = None
         """Block signatures, where a UMR has described some."""
         self.decode()
@@ -146,10 +148,6 @@ class Mkey(Object):
     def key(self) -> int:
         """The 32-bit lkey and rkey."""
         return self.handle << 8 | self.variant
-
-    def bound_to(self, qpn: int) -> bool:
-        """Whether this queue pair may use the key (a type 2 window belongs to one)."""
-        return self.qpn in (ANY_QPN, qpn)
 
     def invalidate(self) -> None:
         """The key is free from now on: no access until it is registered again."""

@@ -57,7 +57,7 @@ class Qp(Object):
         "is_ready", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
         "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "refaults",
         "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry", "rq", "rre",
-        "rwe", "scq", "sq", "srq", "st", "state", "timer", "xrcd",
+        "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -84,6 +84,8 @@ class Qp(Object):
         self.counter = parts.counter
         self.sq = sq
         self.rq = rq
+        self.serial = 0
+        """Tells it from all other queue pairs that have, or have had, its number; from 1 on."""
         self.mcgs: set[bytes] = set()
         """Multicast GIDs that it is attached to."""
         self.is_ready = False

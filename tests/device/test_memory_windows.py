@@ -1,12 +1,13 @@
 """Memory windows, sentence by sentence of the kernel commit that brought type 2 to the verbs."""
 
 import pytest
-from helpers.keys import Window
+from helpers.keys import Window, indirect_key, umr
 from helpers.outcomes import failure, good, settle
 from helpers.verbs import connect
 
-from layouts.enums import CqeSyndrome, Op, QpState
+from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpState
 
+KLM = AccessMode.KLMS
 DATA = bytes(range(256)) * 8
 
 
@@ -223,3 +224,60 @@ def test_bound_window_can_be_freed(node, qps, window, region):
     settle(node)
     window.free()
     assert node.hca.mkeys.get(window.index) is None
+
+
+class TestNumberUsedAgain:
+    """A window of type 2 ends with its queue pair, whoever gets the number then."""
+
+    @pytest.fixture
+    def limits(self):
+        return {"log_max_qp": 7}
+
+    @pytest.fixture
+    def reborn(self, node, qps, region):
+        """Two windows, and a connection whose target has the number of the one that they are for.
+
+        The first window was bound, the second made for the number.
+        """
+        old = qps[1]
+        bound = Window(node, 2)
+        bound.bind(old, region, 0, 64)
+        settle(node)
+        made = indirect_key(node, KLM, [(64, region.key, region.va)], 64, qpn=old.qpn)
+        old.destroy()
+        cq = node.completion_queue()
+        for _ in range(1 << 7):
+            new = node.queue_pair(cq=cq)
+            if new.qpn == old.qpn:
+                break
+            new.destroy()
+        assert new.qpn == old.qpn
+        left = node.queue_pair()
+        connect(left, new)
+        return left, new, bound, made
+
+    @pytest.mark.parametrize("number", [0, 1], ids=["bound", "made for it"])
+    def test_window_stays_shut(self, node, reborn, region, source, number):
+        left, _, bound, made = reborn
+        key, va = ((bound.key, region.va), (made, 0))[number]
+        left.write((key, va), source.sge(0, 8))
+        assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
+        assert not any(region.read())
+
+    def test_peer_cannot_invalidate_it(self, node, reborn):
+        left, right, bound, _ = reborn
+        right.post_recv()
+        left.send(b"", inv_rkey=bound.key)
+        settle(node)
+        assert left.cq.drain()[0].syndrome == CqeSyndrome.REMOTE_ACCESS_ERR
+        assert not node.hca.mkeys.get(bound.index).free
+
+    def test_window_can_be_bound_again(self, node, reborn, region, source):
+        """Once its owner has invalidated it by hand, it opens for the new queue pair."""
+        left, right, bound, _ = reborn
+        umr(right, bound.key, flags=0, mask=int(MkeyMask.FREE), free=1)
+        bound.bind(right, region, 0, 64)
+        left.write((bound.key, region.va), source.sge(0, 8))
+        settle(node)
+        assert good(left)
+        assert region.read(0, 8) == DATA[:8]
