@@ -1,0 +1,190 @@
+"""Where the headers of an Ethernet frame are: VLAN tags, IPv4 or IPv6, and the transport's header.
+
+A frame is taken as it comes from the wire, without the frame check sequence. What does not make
+sense ends the walk: behind a malformed IP header there is no IP packet, behind a malformed or
+fragmented transport header no ports. A TIR's hash, a flow group's fields and the checksums are
+then as for a packet without them.
+
+Sources: IEEE 802.1Q 9 (tags), RFC 791, RFC 8200 4 (extension headers), RFC 9293, RFC 768.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+ETHERNET_BYTES = 14
+TAG_BYTES = 4
+MAX_TAGS = 2
+"""Tags that a flow group can name; a third one is what the packet is of."""
+
+MAX_EXTENSIONS = 16
+"""IPv6 extension headers that are walked; behind more of them no transport header is found."""
+
+ETH_IPV4 = 0x0800
+ETH_ARP = 0x0806
+ETH_CTAG = 0x8100
+ETH_IPV6 = 0x86DD
+ETH_STAG = 0x88A8
+
+ICMP = 1
+TCP = 6
+UDP = 17
+GRE = 47
+ESP = 50
+AH = 51
+ICMPV6 = 58
+
+VXLAN_PORT = 4789
+ROCE_PORT = 4791
+
+_TPIDS = frozenset({ETH_CTAG, ETH_STAG})
+_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION = 0, 43, 44, 60
+_EXTENSIONS = frozenset({_HOP_BY_HOP, _ROUTING, _FRAGMENT, _DESTINATION})
+_PORTS = frozenset({TCP, UDP})
+_IPV4_BYTES, _IPV6_BYTES, _EXTENSION_BYTES = 20, 40, 8
+_L4_BYTES = {TCP: 20, UDP: 8, ICMP: 8, ICMPV6: 8, GRE: 4, ESP: 8, AH: 12}
+_IPV4_FRAGMENT = 0x3FFF  # more fragments, and the offset
+_IPV6_FRAGMENT = 0xFFF9  # the offset, and more fragments
+
+_u16 = Struct(">H").unpack_from
+_ipv4 = Struct(">BxHxxHxB").unpack_from
+_ipv6 = Struct(">BxxxHB").unpack_from
+_fragment = Struct(">BxH").unpack_from
+
+
+class FrameError(ValueError):
+    """The bytes are no Ethernet frame, or not one of the kind that the operation works on."""
+
+
+class Headers:
+    """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
+
+    __slots__ = ("end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "version")
+
+    def __init__(
+        self,
+        frame: bytes,
+        ethertype: int,
+        l3: int,
+        version: int = 0,
+        protocol: int = 0,
+        l4: int = 0,
+        end: int = 0,
+        fragment: bool = False,
+    ) -> None:
+        self.frame = frame
+        self.ethertype = ethertype
+        """The last one, behind the tags."""
+        self.l3 = l3
+        """Where the Ethernet header with its tags ends."""
+        self.version = version
+        """4 or 6; 0 when there is no well-formed IP header."""
+        self.protocol = protocol
+        """IP protocol behind the extension headers; 0 without an IP header."""
+        self.l4 = l4
+        """Where a complete transport header begins; 0 when there is none, as in a fragment."""
+        self.end = end
+        """Where the IP packet ends, before the frame's padding; 0 without an IP header."""
+        self.fragment = fragment
+        """Whether the IP packet is a part of a larger one, the first part included."""
+
+    @property
+    def tags(self) -> int:
+        """VLAN tags that were found, MAX_TAGS at most."""
+        return (self.l3 - ETHERNET_BYTES) // TAG_BYTES
+
+    @property
+    def addresses(self) -> bytes:
+        """Source and destination address, one behind the other; needs an IP header."""
+        if self.version == 4:
+            return self.frame[self.l3 + 12 : self.l3 + 20]
+        return self.frame[self.l3 + 8 : self.l3 + 40]
+
+    @property
+    def ports(self) -> bytes:
+        """Source and destination port of TCP or UDP, one behind the other; empty for others."""
+        if self.l4 and self.protocol in _PORTS:
+            return self.frame[self.l4 : self.l4 + 4]
+        return b""
+
+
+def parse(frame: bytes, whole: bool = True) -> Headers:
+    """Find the headers of ``frame``.
+
+    With ``whole`` false the bytes are only the frame's beginning: the lengths that the IP header
+    states are not held against them, and ``end`` is where the bytes end. Raises
+    :class:`FrameError` for less than an Ethernet header.
+    """
+    size = len(frame)
+    if size < ETHERNET_BYTES:
+        raise FrameError("frame ends inside its Ethernet header")
+    ethertype, l3 = _u16(frame, 12)[0], ETHERNET_BYTES
+    while ethertype in _TPIDS:
+        if l3 == ETHERNET_BYTES + MAX_TAGS * TAG_BYTES or l3 + TAG_BYTES > size:
+            break
+        ethertype = _u16(frame, l3 + 2)[0]
+        l3 += TAG_BYTES
+    if ethertype == ETH_IPV4:
+        return _parse_ipv4(frame, l3, size, whole)
+    if ethertype == ETH_IPV6:
+        return _parse_ipv6(frame, l3, size, whole)
+    return Headers(frame, ethertype, l3)
+
+
+def _parse_ipv4(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
+    if l3 + _IPV4_BYTES > size:
+        return Headers(frame, ETH_IPV4, l3)
+    version_ihl, length, fragment, protocol = _ipv4(frame, l3)
+    l4 = l3 + (version_ihl & 0xF) * 4
+    end = l3 + length if whole else size
+    if not 0x45 <= version_ihl <= 0x4F or not l4 <= end <= size:
+        return Headers(frame, ETH_IPV4, l3)
+    if fragment & _IPV4_FRAGMENT:
+        return Headers(frame, ETH_IPV4, l3, 4, protocol, 0, end, True)
+    if not _has_transport(frame, protocol, l4, end):
+        l4 = 0
+    return Headers(frame, ETH_IPV4, l3, 4, protocol, l4, end)
+
+
+def _parse_ipv6(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
+    l4 = l3 + _IPV6_BYTES
+    if l4 > size:
+        return Headers(frame, ETH_IPV6, l3)
+    version, length, protocol = _ipv6(frame, l3)
+    end = l4 + length if whole else size
+    if version >> 4 != 6 or end > size:
+        return Headers(frame, ETH_IPV6, l3)
+    if protocol in _EXTENSIONS:
+        protocol, l4, fragment = _extensions(frame, protocol, l4, end)
+        if fragment:
+            return Headers(frame, ETH_IPV6, l3, 6, protocol, 0, end, True)
+    if not l4 or not _has_transport(frame, protocol, l4, end):
+        l4 = 0
+    return Headers(frame, ETH_IPV6, l3, 6, protocol, l4, end)
+
+
+def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, int, bool]:
+    """Walk the chain: the protocol behind it, where that begins (0: nowhere), whether a fragment.
+
+    AH is a protocol of its own here, as flow tables match it.
+    """
+    for _ in range(MAX_EXTENSIONS):
+        if protocol not in _EXTENSIONS:
+            return protocol, at, False
+        if at + _EXTENSION_BYTES > end:
+            return protocol, 0, False
+        if protocol == _FRAGMENT:
+            protocol, offset = _fragment(frame, at)
+            if offset & _IPV6_FRAGMENT:
+                return protocol, 0, True
+            at += _EXTENSION_BYTES
+        else:
+            protocol, at = frame[at], at + (frame[at + 1] + 1) * 8
+    return protocol, 0, False
+
+
+def _has_transport(frame: bytes, protocol: int, l4: int, end: int) -> bool:
+    """Whether the transport's header is there as a whole, and says so itself."""
+    if l4 + _L4_BYTES.get(protocol, 0) > end:
+        return False
+    return protocol != TCP or 20 <= (frame[l4 + 12] >> 4) * 4 <= end - l4
