@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif import LOG_SLOTS, LOG_STRIDE
+from emu.cmdif import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.engine import cq as cq_engine
 from emu.engine import eq as eq_engine
+from emu.engine import lifecycle
 from emu.points import FaultPoint
 from emu.ports import Buffer
 from layouts.enums import HealthSyndrome, NicInterface
@@ -51,8 +52,9 @@ UAR_SEND = 0x800
 class Bar0:
     """What lies behind BAR 0."""
 
-    def __init__(self, hca: Hca) -> None:
+    def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
         self._hca = hca
+        self._cmdif = cmdif
         self._seg = init_seg.new(
             cmdif_rev_fw_sub={
                 "cmd_interface_rev": CMD_INTERFACE_REV,
@@ -115,9 +117,9 @@ class Bar0:
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:
             if self._hca.faults is None:
-                self._hca.cmdif.doorbell(value)
+                self._cmdif.doorbell(value)
             else:
-                ring = partial(self._hca.cmdif.doorbell, value)
+                ring = partial(self._cmdif.doorbell, value)
                 self._hca.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
             return
         low = self._seg.cmdq_addr_l_sz
@@ -127,10 +129,10 @@ class Bar0:
             low.cmdq_phy_addr_l = value >> 12
             low.nic_interface = self._nic_interface(value >> 8 & 7)
             if low.nic_interface == NicInterface.DISABLED:
-                self._hca.shut_down()
-                self._hca.cmdif.forget()
+                lifecycle.shut_down(self._hca)
+                self._cmdif.forget()
                 return
-        self._hca.cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
+        self._cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
 
     @staticmethod
     def _nic_interface(value: int) -> int:

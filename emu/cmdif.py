@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu import mailbox
+from emu.engine import eq as eq_engine
 from emu.errors import CmdError
 from emu.mailbox import DeliveryError
 from emu.points import FaultPoint, FaultPoints
@@ -351,7 +352,7 @@ class CommandInterface:
         """One CMD event for all slots finished since the last one, if the driver wants events."""
         finished, self._finished = self._finished, 0
         if finished:
-            self._hca.raise_event(EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
+            eq_engine.raise_event(self._hca, EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
 
 
 def _check_lengths(request: Request, command: Command) -> None:

@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.bars import HEALTH_SYNDROME, Bar0
+from emu.cmdif import CommandInterface
 from emu.containment import Recovery
+from emu.engine import lifecycle
 from emu.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.missing import Missing
 from emu.pci import ConfigSpace
@@ -52,8 +54,9 @@ class Function:
         self.wire = wire
         self._injector: FaultInjector | None = None
         self.missing = Missing()
+        self._commands = commands
         self._make_hca = partial(
-            Hca, model, options, commands, memory, interrupts, clock, wire, tracer, self.missing,
+            Hca, model, options, memory, interrupts, clock, wire, tracer, self.missing,
             self._on_failure,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)
@@ -86,13 +89,14 @@ class Function:
     @property
     def commands(self) -> int:
         """How many commands it has run since it was made, across all resets."""
-        return self._commands_before + self.hca.cmdif.executed
+        return self._commands_before + self.cmdif.executed
 
     def _power_on(self, cause: str) -> None:
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
-        self.bar0 = Bar0(self.hca)
+        self.cmdif = CommandInterface(self.hca, self._commands)
+        self.bar0 = Bar0(self.hca, self.cmdif)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
         self.interrupts.clear_pending()
         self._follow_command_register()
@@ -195,8 +199,8 @@ class Function:
     def restart(self, cause: str) -> None:
         """A new HCA; configuration space stays as it is."""
         if not self.hca.has_failed:
-            self.hca.quiesce()
-            self.hca.cmdif.forget()
+            lifecycle.quiesce(self.hca)
+            self.cmdif.forget()
         self._recovery.end()
         self._commands_before = self.commands
         self._power_on(cause)
@@ -210,7 +214,9 @@ class Function:
         if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
             return False
         try:
-            return hca.run()
+            if self.cmdif.busy:
+                self.cmdif.run()
+            return lifecycle.run(hca) or self.cmdif.busy
         except Exception:
             hca.fail()
             return False
@@ -218,7 +224,18 @@ class Function:
     # -- mistakes of our own
 
     def _on_failure(self) -> None:
-        """The firmware has asserted: its driver finds that in the health buffer, and recovers."""
+        """The firmware has asserted: its driver finds that in the health buffer, and recovers.
+
+        The cable goes down, too: peers that wait for this function get no answer.
+        """
+        hca = self.hca
+        try:
+            lifecycle.quiesce(hca)
+            self.cmdif.forget()
+            hca.port.set_link(up=False)
+            self.wire.port_changed(hca)
+        except Exception:
+            log.exception("%s: it does not stop cleanly", self.model.name)
         self.bar0.report_fatal()
         self._recovery.begin()
 

@@ -1,23 +1,21 @@
-"""The device: ports to the world, capabilities, objects, and the work that waits.
+"""The state of one function between two resets: ports to the world, capabilities, objects.
 
-One ``Hca`` is the whole state of one function between two resets; a reset is a new one on the same
-ports. It does no I/O: BAR accesses come in by method call, and everything that takes longer than a
-note is done in ``run``, which whoever owns the function calls until it says that nothing is left.
+A reset is a new ``Hca`` on the same ports. It does no I/O and does nothing by itself: firmware
+commands (``emu.cmdif``) and the engine (``emu.engine``) act on it, and ``emu.engine.lifecycle``
+stops it and gives its queues their turns.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from emu.caps import Caps
-from emu.cmdif import CommandInterface
 from emu.containment import ContainedClock
-from emu.engine import eq as eq_engine
-from emu.engine import page_faults, requester
 from emu.engine.odp import FaultTable
 from emu.engine.packets.held import HeldRoom
 from emu.fwpages import FirmwarePages
@@ -40,11 +38,9 @@ from emu.objects import (
 )
 from emu.points import FaultPoints
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
-from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
-from emu.registry import Command, HcaState
+from emu.ports import Clock, GuestMemory, Interrupts, Wire
 from emu.resources import Caller, Object, Table
-from layouts.enums import EventType, PortChange, QpState
-from layouts.eqe import eqe_port_state
+from layouts.enums import EventType
 
 if TYPE_CHECKING:
     from emu.models import Model
@@ -53,7 +49,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MSIX_VECTORS = 64
-QPS_PER_ROUND = 8
 
 FIRST_UAR = 8
 """Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
@@ -69,6 +64,14 @@ MULTICAST = "multicast"
 
 FIRST_QPN = 0x40
 """Numbers 0 and 1 belong to the SMI and the GSI on the wire."""
+
+
+class HcaState(IntEnum):
+    """How far the driver has brought the function up; each state allows more commands."""
+
+    DISABLED = 0
+    ENABLED = 1
+    INITIALIZED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,6 @@ class Hca:
         self,
         model: Model,
         options: HcaOptions,
-        commands: Mapping[int, Command],
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
@@ -118,7 +120,6 @@ class Hca:
             lid=options.lid,
             node_description=_described(model),
         )
-        self.cmdif = CommandInterface(self, commands)
         self.ledger = Ledger(model.host_bytes)
         """What the host holds for the guest."""
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
@@ -138,7 +139,8 @@ class Hca:
         """Indices of the keys that keep some, and of keys that did and are gone."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
-        self._ready: deque[Qp] = deque()
+        self.ready: deque[Qp] = deque()
+        """Queue pairs that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.held_room: HeldRoom = HeldRoom()
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
@@ -181,25 +183,6 @@ class Hca:
         self._make_tables()
         self.state = HcaState.INITIALIZED
 
-    def teardown(self) -> None:
-        """TEARDOWN_HCA: back to ENABLED. What the driver left behind is named and freed."""
-        for table in self.tables:
-            if table:
-                log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
-        self._drop_objects()
-        self.state = HcaState.ENABLED
-
-    def shut_down(self) -> None:
-        """Stop at once: objects and lent pages are forgotten, none is named.
-
-        What a driver wants that has no time to take things apart, its machine going down. Only
-        commands are still answered.
-        """
-        log.info("%s: shut down", self.model.name)
-        self._drop_objects()
-        self.fwpages.forget()
-        self.state = HcaState.DISABLED
-
     def forget_views(self) -> None:
         """Make every key forget its translations; at a cost that their making has had before."""
         for index in self.keys_with_views:
@@ -208,43 +191,25 @@ class Hca:
         self.keys_with_views.clear()
         self.kept_views = 0
 
-    def _drop_objects(self) -> None:
+    def drop_objects(self) -> None:
+        """Forget all objects at once. Whoever calls this has stopped all work on them before."""
         self.teardowns += 1
-        self.quiesce()
         self._event_eqs.clear()
         for kind in (*(table.kind for table in self.tables), MULTICAST):
             self.ledger.close(kind)
         self._make_tables()
 
     def fail(self) -> None:
-        """Stop for good over the exception that is being handled; the cable goes down, too.
+        """Stop for good over the exception that is being handled.
 
-        Peers that wait for this function get no answer. Whatever cannot be stopped any more
-        does nothing, as no timer, packet or turn reaches it.
+        No timer, packet or turn reaches a function that has failed.
         """
         if self.has_failed:
             return
         self.has_failed = True
         self.internal_errors += 1
         log.exception("%s: internal error: the function stops", self.model.name)
-        try:
-            self.quiesce()
-            self.cmdif.forget()
-            self.port.set_link(up=False)
-            self.wire.port_changed(self)
-        except Exception:
-            log.exception("%s: it does not stop cleanly", self.model.name)
         self._on_failure()
-
-    def quiesce(self) -> None:
-        """Nothing of this HCA touches the guest any more, whatever doorbell or timer waits."""
-        for qp in self.qps:
-            qp.state = QpState.RST
-            qp.stop_waiting()
-            page_faults.cancel(self, qp)
-        for cq in self.cqs:
-            cq.stop_waiting()
-        self._ready.clear()
 
     def subscribe(self, eq: Eq) -> None:
         """The EQ takes the asynchronous event types of its mask from now on."""
@@ -257,59 +222,18 @@ class Hca:
         self._event_eqs = {
             kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
         }
-        if EventType.PAGE_FAULT not in self._event_eqs:
-            page_faults.give_up(self)
 
     def event_eq(self, event: EventType) -> Eq | None:
         """The EQ that has asked for an asynchronous event type."""
         return self._event_eqs.get(event)
 
-    def raise_event(self, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
-        """Report an asynchronous event to the EQ that asked for its type; False if none did."""
-        eq = self._event_eqs.get(event)
-        return eq is not None and eq_engine.post(self, eq, event, sub_type, data)
-
-    def set_link(self, *, up: bool) -> None:
-        """Plug the cable in or pull it: the driver gets its event, the subnet takes note."""
-        if up == self.port.is_up:
-            return
-        self.port.set_link(up=up)
-        change = PortChange.ACTIVE if up else PortChange.DOWN
-        log.info("%s: link %s", self.model.name, "up" if up else "down")
-        self._raise_port_change(change)
-        self.wire.port_changed(self)
-
-    def reregister(self) -> None:
-        """The subnet has a new manager, which knows nothing of what the guest told the old one."""
-        self._raise_port_change(PortChange.CLIENT_REREG)
-
-    def _raise_port_change(self, change: PortChange) -> None:
-        data = eqe_port_state.new(port={"port_num": 1})
-        self.raise_event(EventType.PORT_CHANGE, bytes(data), change)
-
     def schedule(self, qp: Qp) -> None:
         """The queue pair has work, or may have."""
         if not qp.is_ready:
             qp.is_ready = True
-            self._ready.append(qp)
-
-    def run(self) -> bool:
-        """Do a bounded share of the pending work; True when there is more."""
-        if self.cmdif.busy:
-            self.cmdif.run()
-        for _ in range(min(len(self._ready), QPS_PER_ROUND)):
-            qp = self._ready.popleft()
-            qp.is_ready = False
-            if requester.turn(self, qp):
-                self.schedule(qp)
-        return self.cmdif.busy or bool(self._ready)
+            self.ready.append(qp)
 
 
 def _described(model: Model) -> bytes:
     """What the node calls itself until the guest says otherwise (rdma-ndd does)."""
     return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")
-
-
-def _few(table: Table[Object], most: int = 8) -> str:
-    names = [f"{item.handle:#x}" for item, _ in zip(table, range(most))]
-    return ", ".join(names) + (", ..." if len(table) > most else "")

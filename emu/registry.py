@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from emu.hca import Hca, HcaState
 from emu.turns import Turns
 from layouts.cmd import INLINE_BYTES
 from layouts.enums import Op, op_name
 from layouts.prm import Prm
 
-if TYPE_CHECKING:
-    from emu.hca import Hca
-
-Handler = Callable[["Hca", Any, Any], Turns[None] | None]
+Handler = Callable[[Hca, Any, Any], Turns[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output.
 
 A handler checks everything first and changes state last; it refuses by raising
@@ -27,14 +24,6 @@ A handler checks everything first and changes state last; it refuses by raising
 do than a few milliseconds' work yields between its shares. Other commands run meanwhile: what it
 has looked up may be gone, unless it holds it (:func:`emu.resources.holding`).
 """
-
-
-class HcaState(IntEnum):
-    """How far the driver has brought the function up; each state allows more commands."""
-
-    DISABLED = 0
-    ENABLED = 1
-    INITIALIZED = 2
 
 
 @dataclass(frozen=True, slots=True)

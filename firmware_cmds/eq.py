@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.engine import lifecycle
 from emu.engine.pages import queue_buffer
 from emu.errors import CmdError
 from emu.hca import MSIX_VECTORS
@@ -46,7 +47,7 @@ def _event_mask(words: Any) -> int:
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
 def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while a CQ reports here."""
-    hca.unsubscribe(hca.eqs.remove(cmd.eq_number))
+    lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.caps import GROUPS
+from emu.engine import lifecycle
 from emu.errors import CmdError
-from emu.registry import HcaState, OpenField, command
+from emu.hca import HcaState
+from emu.registry import OpenField, command
 from layouts import caps
 from layouts import hca as layout
 from layouts.enums import CapMode, Op, Status, TeardownProfile
@@ -74,9 +76,9 @@ def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
     function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
     """
     if cmd.profile == TeardownProfile.GRACEFUL_CLOSE:
-        hca.teardown()
+        lifecycle.teardown(hca)
     elif cmd.profile == TeardownProfile.FORCE_CLOSE:
-        hca.shut_down()
+        lifecycle.shut_down(hca)
     elif cmd.profile != TeardownProfile.PREPARE_FAST_TEARDOWN:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown teardown profile", f"{cmd.profile}")
 

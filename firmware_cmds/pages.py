@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from emu.engine.pages import check_pages
 from emu.errors import CmdError
 from emu.fwpages import MOST_PAGES
-from emu.registry import HcaState, command
+from emu.hca import HcaState
+from emu.registry import command
 from emu.turns import Turns
 from firmware_cmds.hca import check_own
 from layouts import pages as layout

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
+from emu.hca import HcaState
 from emu.port.ib.port import SETTABLE_CAPS
-from emu.registry import HcaState, OpenField, command
+from emu.registry import OpenField, command
 from layouts import reg as layout
 from layouts.enums import Op, RegId, Status
 from layouts.prm import Prm

@@ -210,7 +210,7 @@ def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """The queue takes nothing any more and the driver is told."""
     log.warning("%r: %s: no more completions", cq, why)
     cq.status = _STATUSES[syndrome]
-    hca.raise_event(EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # Whoever reports here is in the middle of something: its queue pair stops after it.
     hca.clock.call_later(0, lambda: _stop_users(hca, cq))
 
@@ -222,7 +222,7 @@ def _stop_users(hca: Hca, cq: Cq) -> None:
             qp.state = QpState.ERR
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
-            hca.raise_event(EventType.WQ_CATAS_ERROR, _QP_EVENT_DATA.pack(qp.handle))
+            eq_engine.raise_event(hca, EventType.WQ_CATAS_ERROR, _QP_EVENT_DATA.pack(qp.handle))
             hca.schedule(qp)
 
 

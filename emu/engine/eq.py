@@ -28,6 +28,12 @@ INDEX_MASK = 0xFFFFFF
 _OWNER = EQE_BYTES - 1
 
 
+def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
+    """Report an asynchronous event to the EQ that asked for its type; False if none did."""
+    eq = hca.event_eq(event)
+    return eq is not None and post(hca, eq, event, sub_type, data)
+
+
 def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Write one EQE and, when the queue is armed, raise its vector.
 

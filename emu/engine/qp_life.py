@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
+from emu.engine import eq as eq_engine
 from emu.engine import page_faults
 from emu.engine.counters import count_event
 from emu.engine.odp import Side
@@ -35,12 +36,12 @@ _QP_SRQ_DATA = Struct(">20xB3xI")
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
     """An affiliated asynchronous event of a queue pair."""
     count_event(qp, event)
-    hca.raise_event(event, _QP_SRQ_DATA.pack(0, qp.handle))
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 
 def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
     """An affiliated asynchronous event of a shared receive queue."""
-    hca.raise_event(event, _QP_SRQ_DATA.pack(0, srqn))
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
 
 
 def check_srq_limit(hca: Hca, srqn: int) -> None:

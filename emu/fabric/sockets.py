@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emu.engine import lifecycle
 from emu.engine.packets import intake
 from emu.fabric.address import parse as parse_address
 from emu.fabric.connection import Connection
@@ -91,10 +92,10 @@ class SocketFabric(LocalFabric):
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
             if lid in unplugged:
-                hca.set_link(up=True)
+                lifecycle.set_link(hca, up=True)
             self._announce(hca)
             if again:
-                hca.reregister()
+                lifecycle.reregister(hca)
 
     def unseated(self) -> None:
         """No fabric, no link: the guests hear of it, and of its return."""
@@ -104,7 +105,7 @@ class SocketFabric(LocalFabric):
     def _unplug(self, hca: Hca) -> None:
         if hca.port.is_up:
             self._unplugged.add(hca.port.lid)
-            hca.set_link(up=False)
+            lifecycle.set_link(hca, up=False)
 
     # -- the subnet
 

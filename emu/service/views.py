@@ -33,7 +33,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "in_force": faults.in_force if faults is not None else 0,
         "page_faults": len(hca.page_faults),
         "counts": {
-            "commands": hca.cmdif.executed,
+            "commands": function.cmdif.executed,
             "completions": sum(cq.pi for cq in hca.cqs),
             "events": sum(eq.pi for eq in hca.eqs),
             "sent_packets": sum(cast.packets for cast in port.transmitted),

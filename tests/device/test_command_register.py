@@ -7,6 +7,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.driver import BUS_MASTER, MEMORY_SPACE, enable
 
+from emu.engine import eq as eq_engine
 from emu.function import MSIX_PBA, MSIX_TABLE
 from layouts.enums import CqeSyndrome, EventType, Op, QpType
 
@@ -22,7 +23,9 @@ VECTOR = 5
 def port_events(driver, function):
     """An EQ for port events, and a function that raises one."""
     queue = driver.eqs[driver.create_eq(events=[EventType.PORT_CHANGE], vector=VECTOR)]
-    queue.raise_one = lambda: function.hca.raise_event(EventType.PORT_CHANGE, bytes(8) + b"\x10")
+    queue.raise_one = lambda: eq_engine.raise_event(
+        function.hca, EventType.PORT_CHANGE, bytes(8) + b"\x10"
+    )
     return queue
 
 

@@ -6,7 +6,7 @@ from helpers.paging import PagedRegion, Pager
 
 from emu.bars import HEALTH_SYNDROME
 from emu.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
-from emu.engine import datagram, requester, responder
+from emu.engine import datagram, lifecycle, requester, responder
 from emu.engine.packets import intake
 from emu.faults.injector import Injector
 from emu.faults.text import load
@@ -212,7 +212,7 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
     def mistaken(*_):
         raise Mistake
 
-    monkeypatch.setattr(left.hca, "quiesce", mistaken)
+    monkeypatch.setattr(lifecycle, "quiesce", mistaken)
     monkeypatch.setattr(requester, "turn", mistaken)
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
     qp.post(0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.engine import eq as eq_engine
 from layouts.enums import EventType, Op, Status
 
 
@@ -56,7 +57,7 @@ def test_diagnostics_tell_overruns_of_both_kinds(driver, function):
     asynchronous = driver.create_eq(log_size=2, events=[EventType.PORT_CHANGE])
     completion = function.hca.eqs.get(driver.create_eq(log_size=2))
     for _ in range(6):
-        function.hca.raise_event(EventType.PORT_CHANGE, bytes(8))
+        eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
     completion.overruns = 7
     assert function.hca.eqs.get(asynchronous).overruns == 2
     env = driver.must(Op.QUERY_VNIC_ENV).vport_env

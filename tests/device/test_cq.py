@@ -3,6 +3,7 @@
 import pytest
 from helpers.driver import pack64
 
+from emu.engine import eq as eq_engine
 from layouts.enums import EventType, Op, Status
 
 
@@ -61,7 +62,7 @@ def test_refused_eq_keeps_its_events(driver, function, refused):
     eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
     driver.create_cq(eqn)
     refused(Status.RES_BUSY, Op.DESTROY_EQ, eq_number=eqn)
-    assert function.hca.raise_event(EventType.PORT_CHANGE, bytes(8))
+    assert eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
 
 
 @pytest.mark.parametrize(

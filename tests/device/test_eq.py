@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.engine import eq as eq_engine
 from layouts.enums import EventType, Op, Status
 
 
@@ -10,7 +11,9 @@ def port_events(driver, function):
     """An armed EQ for port events, and a function that raises one."""
     queue = driver.eqs[driver.create_eq(log_size=2, events=[EventType.PORT_CHANGE], vector=5)]
     queue.arm()
-    queue.raise_one = lambda: function.hca.raise_event(EventType.PORT_CHANGE, bytes(8) + b"\x10")
+    queue.raise_one = lambda: eq_engine.raise_event(
+        function.hca, EventType.PORT_CHANGE, bytes(8) + b"\x10"
+    )
     return queue
 
 
@@ -78,7 +81,7 @@ def test_doorbell_for_no_eq_and_in_no_uar(driver, caplog):
 
 
 def test_nobody_asked_for_the_event(driver, function):
-    assert not function.hca.raise_event(EventType.PAGE_REQUEST, bytes(8))
+    assert not eq_engine.raise_event(function.hca, EventType.PAGE_REQUEST, bytes(8))
 
 
 def test_query_shows_mask_and_counters(port_events, driver):
@@ -107,7 +110,7 @@ def test_refused_eq_leaves_no_trace(driver, function, field, value, status):
     )
     assert answer.status == status
     assert not function.hca.eqs
-    assert not function.hca.raise_event(EventType.PORT_CHANGE, b"")
+    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, b"")
 
 
 @pytest.mark.parametrize("page", [0, 0x1_0000_0800, 1 << 63])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.verbs import connect
 
+from emu.engine import lifecycle
 from emu.faults.injector import Injector
 from emu.faults.text import load
 from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, Status
@@ -139,7 +140,7 @@ def test_late_command_of_a_reset_function_stays_away(driver, plan, clock, functi
 
 def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
     def link(up):
-        function.hca.set_link(up=up)
+        lifecycle.set_link(function.hca, up=up)
 
     eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
     eq = node.driver.eqs[eqn]
@@ -163,8 +164,8 @@ def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
 def test_events_reordered(node, plan, function):
     eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
     plan('point="eqe"\naction="reorder"\nindex=1')
-    function.hca.set_link(up=False)
-    function.hca.set_link(up=True)
+    lifecycle.set_link(function.hca, up=False)
+    lifecycle.set_link(function.hca, up=True)
     assert [entry.sub_type for entry in node.driver.eqs[eqn].drain()] == [4, 1]
 
 

@@ -6,10 +6,10 @@ import pytest
 from helpers.driver import MEMORY_SPACE, enable
 from helpers.parts import Parts
 
+from emu.engine import eq as eq_engine
 from emu.function import MSIX_TABLE
-from emu.hca import HcaOptions
+from emu.hca import HcaOptions, HcaState
 from emu.pci import Correctable
-from emu.registry import HcaState
 from layouts import reg
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
 from layouts.iseg import init_seg
@@ -67,7 +67,7 @@ def test_no_object_survives(driver, function, reset):
     assert not any(function.hca.tables)
     assert len(function.hca.fwpages) == 0
     assert function.hca.state is HcaState.DISABLED
-    assert not function.hca.raise_event(EventType.PORT_CHANGE, bytes(8))
+    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
 
 
 def test_flushing_queue_pair_stops(driver, function, reset, clock):

@@ -4,8 +4,9 @@ import pytest
 from helpers.parts import Parts
 from helpers.snapshot import snapshot
 
-from emu.hca import HcaOptions
-from emu.registry import COMMANDS, HcaState
+from emu.engine import eq as eq_engine
+from emu.hca import HcaOptions, HcaState
+from emu.registry import COMMANDS
 from layouts import caps
 from layouts.enums import (
     CapMode,
@@ -166,7 +167,7 @@ def test_after_a_hurried_teardown_nothing_is_touched(
     before = bytes(driver.memory.ram)
     queue.arm()
     driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
-    assert not function.hca.raise_event(EventType.PORT_CHANGE, bytes(8))
+    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
     clock.advance(1_000_000_000)
     driver.bar.settle()
     assert driver.memory.ram == before

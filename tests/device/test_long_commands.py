@@ -165,8 +165,8 @@ class TestMeanwhile:
         return sent
 
     def up_to_the_handler(self, function):
-        executed = function.hca.cmdif.executed
-        while function.hca.cmdif.executed == executed:
+        executed = function.cmdif.executed
+        while function.cmdif.executed == executed:
             assert function.run()
         assert function.run()
 
@@ -191,10 +191,10 @@ class TestMeanwhile:
         assert (sent.answer().umem_id, second.answer().umem_id) == (1, 2)
 
     def test_a_second_doorbell_does_not_run_it_again(self, driver, function, sent):
-        before = function.hca.cmdif.executed
+        before = function.cmdif.executed
         doorbell(driver, 3)
         driver.bar.settle()
-        assert function.hca.cmdif.executed == before
+        assert function.cmdif.executed == before
         assert sent.status == Status.OK
         assert len(function.hca.umems) == 1
 
@@ -284,4 +284,4 @@ class TestMeanwhile:
         memory.revoke(driver.queue)
         driver.bar.settle()
         assert "command slot 3" in caplog.text
-        assert not function.hca.cmdif.busy
+        assert not function.cmdif.busy

@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.engine import lifecycle
 from emu.hca import HcaOptions
 from layouts.enums import CapMask1, Op, Status
 from layouts.mads import (
@@ -53,7 +54,7 @@ def test_port_info(driver, function):
     data = ask(driver, SmpAttr.PORT_INFO, 1).data
     assert int.from_bytes(data[16:18], "big") == 0x21
     assert data[32] & 0xF == 4
-    function.hca.set_link(up=False)
+    lifecycle.set_link(function.hca, up=False)
     assert ask(driver, SmpAttr.PORT_INFO).data[32] & 0xF == 1
 
 

@@ -10,8 +10,8 @@ from helpers.channels import Channel
 from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
 from helpers.verbs import connect
 
+from emu.engine.lifecycle import QUEUES_PER_ROUND
 from emu.engine.page_faults import MOST_RESUMES
-from emu.hca import QPS_PER_ROUND
 from layouts.enums import Op, QpType, Status
 
 RC = QpType.RC
@@ -93,7 +93,7 @@ class TestDriverThatNeverMaps:
 class TestFairness:
     def test_others_go_on(self, node, pager, source, room):
         """Between two rounds of resumes, every request of others and every command is done."""
-        stuck = [Channel(RC, node, node) for _ in range(3 * QPS_PER_ROUND)]
+        stuck = [Channel(RC, node, node) for _ in range(3 * QUEUES_PER_ROUND)]
         for channel in stuck:
             channel.write((source.key, source.va), room.sge(0, 64))
         other = Channel(RC, node, node)

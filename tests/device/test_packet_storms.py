@@ -15,6 +15,7 @@ from helpers.world import HandClock, Memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.engine import lifecycle
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.port.ib.framing import parse
 from emu.port.packet import BadPacketError
@@ -176,7 +177,7 @@ def test_noise_changes_nothing(packet_pair, packet_wire, frames):
     for frame in frames:
         with contextlib.suppress(BadPacketError):
             packet_wire.arrive(frame)
-        node.hca.run()
+        lifecycle.run(node.hca)
     assert bytes(node.memory.ram) == before
 
 
@@ -286,7 +287,7 @@ def test_lies_touch_only_what_is_granted(model, made_up):
         body += length.to_bytes(4, "big") + ends + payload
         with contextlib.suppress(BadPacketError):
             world.wire.arrive(framed(channel, code, psn, body))
-        node.hca.run()
+        lifecycle.run(node.hca)
         assert qp.state in (QpState.RTS, QpState.ERR)
     check_untouched(
         node, before, {*granted.pages, *channel.recv_cq.pages, *channel.receiver.cq.pages}

@@ -10,6 +10,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
+from emu.engine import lifecycle
 from emu.engine.packets.requester import WINDOW_PACKETS
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.port.ib.framing import Route, build, parse
@@ -274,7 +275,7 @@ def test_reads_and_atomics_that_may_be_open(channel, wire, source, target):
     for number in range(5):
         channel.read((target.key, target.va), source.sge(64 * number, 64))
         channel.fetch_add((target.key, target.va + 256), source.sge(512 + 8 * number, 8), 1)
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     assert len(kinds(wire.frames)) == 2
     channel.settle()
     assert len(channel.sent()) == 10
@@ -296,7 +297,7 @@ def test_fence_waits_for_the_data_of_a_read(channel, wire, source, target):
     spare = channel.right.region(4096)
     channel.read((target.key, target.va), source.sge(0, 800))
     channel.write((spare.key, spare.va), source.sge(0, 800), flags=SIGNALED | FENCE)
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     assert kinds(wire.frames) == ["RC READ ONLY reth"]
     channel.settle()
     assert len(channel.sent()) == 2
@@ -306,14 +307,14 @@ def test_fence_waits_for_the_data_of_a_read(channel, wire, source, target):
 def test_without_a_fence_nothing_waits(channel, wire, source, target):
     channel.read((target.key, target.va), source.sge(0, 8))
     channel.write((target.key, target.va), source.sge(0, 8))
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     assert len(wire.frames) == 2
 
 
 def test_strong_fence_waits_for_everything(channel, wire, source, target):
     channel.write((target.key, target.va), source.sge(0, 8))
     channel.write((target.key, target.va), source.sge(0, 8), flags=SIGNALED | 3 << 5)
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     assert len(wire.frames) == 1
     channel.settle()
     assert len(channel.sent()) == 2
@@ -335,7 +336,7 @@ def test_acknowledgements_that_meet_become_one(channel, wire, source, target):
     tap = Tap(wire)
     for _ in range(20):
         channel.write((target.key, target.va), source.sge(0, 8))
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     assert len(wire.frames) == 20
     channel.settle()
     assert len(tap.packets(Kind.ACKNOWLEDGE)) < 20
@@ -360,7 +361,7 @@ def test_congested_wire_makes_senders_wait(nodes, wire, service):
     wire.room = 5
     channel.write((target.key, target.va), source.sge())
     for _ in range(20):
-        channel.left.hca.run()
+        lifecycle.run(channel.left.hca)
         assert len(wire.frames) <= 5
     channel.settle()
     assert len(channel.sent()) == 1
@@ -471,7 +472,7 @@ def test_receiver_that_is_not_ready_in_the_middle(channel, wire, clock, source, 
 def test_key_that_goes_while_a_message_is_under_way(channel, wire, source, target):
     """Revoked between two packets: what was placed stays, nothing more arrives, both are told."""
     channel.write((target.key, target.va), source.sge(0, 2000))
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     for _ in range(4):
         wire.deliver()
     channel.right.driver.must(Op.DESTROY_MKEY, mkey_index=target.index)
@@ -483,7 +484,7 @@ def test_key_that_goes_while_a_message_is_under_way(channel, wire, source, targe
 def test_own_key_that_goes_while_a_message_is_under_way(channel, wire, source, target):
     wire.room = 3
     channel.write((target.key, target.va), source.sge(0, 2000))
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     channel.left.hca.mkeys.get(source.index).free = True
     assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
     assert channel.sender.state == QpState.ERR
@@ -519,7 +520,7 @@ def test_stopping_flushes_a_receive_request_that_was_begun(nodes, wire, service)
     for _ in range(2):
         channel.post_recv(target.sge())
     channel.send(source.sge(0, 1000))
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     wire.deliver()
     channel.receiver.to_error()
     channel.settle()
@@ -756,7 +757,7 @@ def test_packet_for_nobody(channel, wire, source, target, change):
 
 
 def test_link_that_is_down(channel, wire, clock, source, target):
-    channel.right.hca.set_link(up=False)
+    lifecycle.set_link(channel.right.hca, up=False)
     channel.write((target.key, target.va), source.sge(0, 8))
     for _ in range(9):
         channel.settle()
@@ -770,7 +771,7 @@ def test_requester_that_never_reads_is_not_listened_to(channel, wire, target):
     target.write(TEXT)
     wire.room = 0
     channel.fetch_add((target.key, target.va + 256), channel.left.region(8).sge(), 1)
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     atomic = wire.frames.popleft()
     for _ in range(5000):
         wire.arrive(atomic)

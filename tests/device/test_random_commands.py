@@ -18,12 +18,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from emu.engine import eq as eq_engine
 from emu.fabric.local import LocalFabric
 from emu.function import Function
-from emu.hca import HcaOptions
+from emu.hca import HcaOptions, HcaState
 from emu.models import MODELS
 from emu.pci.capabilities import D0
-from emu.registry import HcaState
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
 from layouts.eqe import EQE_BYTES
@@ -181,7 +181,7 @@ class AnyDriver(RuleBasedStateMachine):
     @rule(event=st.sampled_from(EventType), count=st.integers(1, 3))
     def event(self, event, count):
         for _ in range(count):
-            self.hca.raise_event(event, bytes(28))
+            eq_engine.raise_event(self.hca, event, bytes(28))
 
     @rule(ms=st.integers(1, 300))
     def wait(self, ms):

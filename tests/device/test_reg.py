@@ -2,6 +2,7 @@
 
 import pytest
 
+from emu.engine import lifecycle
 from emu.models import MODELS
 from firmware_cmds.reg import IB_PORT_COUNTERS, READ, REGISTERS, WRITE
 from layouts import reg
@@ -73,11 +74,11 @@ def link_downed(driver, **fields):
 def test_failures_of_the_link_are_counted_until_they_are_cleared(driver, function):
     assert link_downed(driver) == 0
     for up in (False, False, True, False):
-        function.hca.set_link(up=up)
+        lifecycle.set_link(function.hca, up=up)
     assert link_downed(driver, clr=1) == 2
     assert link_downed(driver) == 0
-    function.hca.set_link(up=True)
-    function.hca.set_link(up=False)
+    lifecycle.set_link(function.hca, up=True)
+    lifecycle.set_link(function.hca, up=False)
     assert link_downed(driver) == 1
 
 

@@ -20,7 +20,7 @@ from helpers.signatures import (
 )
 from helpers.verbs import FENCE, connect
 
-from emu.engine import guards
+from emu.engine import guards, lifecycle
 from emu.faults.injector import Injector
 from emu.faults.text import load
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
@@ -533,7 +533,7 @@ def test_signatures_turned_off_under_a_message(packet_pair, packet_wire):
     packet_wire.room = 1
     # Three segments fill the request's 64 bytes to the end.
     left.send(store.sge(0, 1), store.sge(0, 1), (len(DATA), key.key, 0))
-    ends[0].hca.run()
+    lifecycle.run(ends[0].hca)
     assert packet_wire.sent == 1
     umr(updater, key.key, flags=0, mask=BSF_EN, bsf_en=0)
     run(ends)

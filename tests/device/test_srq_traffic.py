@@ -4,6 +4,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import QueuePair, connect
 
+from emu.engine import lifecycle
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
 
 RC, UC, UD = QpType.RC, QpType.UC, QpType.UD
@@ -328,7 +329,7 @@ def test_doorbell_record_gone_when_the_limit_is_checked(packet_pair, packet_wire
     srq.post(target.sge())
     packet_wire.room = 1
     sender.send(source.sge(0, 1000))
-    left.hca.run()
+    lifecycle.run(left.hca)
     packet_wire.deliver()
     receiver.to_reset()
     sender.to_reset()

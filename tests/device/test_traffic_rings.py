@@ -6,6 +6,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import SIGNALED, connect
 
+from emu.engine import lifecycle
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.wqe import CTRL, DATA
 
@@ -338,6 +339,6 @@ def test_everybody_gets_a_turn(pair):
         busy.sender.post(Opcode.NOP, ring=False)
     busy.sender.ring()
     quick.sender.post(Opcode.NOP)
-    busy.left.hca.run()
+    lifecycle.run(busy.left.hca)
     assert len(quick.sent()) == 1
     assert 0 < len(busy.sent()) < 60

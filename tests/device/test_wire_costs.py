@@ -9,7 +9,7 @@ from helpers.driver import pack64
 from helpers.paging import PagedRegion, Pager
 from helpers.verbs import RIGHTS
 
-from emu.engine import memory, page_faults
+from emu.engine import lifecycle, memory, page_faults
 from emu.engine.packets import answers, held, responder
 from emu.engine.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
 from emu.engine.remote import LOOK_AHEAD
@@ -73,7 +73,7 @@ def asked(channel, packet_wire):
     """The request packet of a long READ, on its way; and the key that it reads."""
     target = LongKey(channel.right)
     channel.read((target.key, VA), LongKey(channel.left).sge())
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     (frame,) = packet_wire.frames
     return frame
 
@@ -82,7 +82,7 @@ def test_read_is_translated_as_it_is_sent(channel, packet_wire, asked, translate
     translated()
     packet_wire.deliver()
     assert translated() <= LOOK_AHEAD // PAGE
-    channel.right.hca.run()
+    lifecycle.run(channel.right.hca)
     assert len(packet_wire.frames) == answers.PACKETS_PER_TURN
     assert translated() <= answers.PACKETS_PER_TURN + LOOK_AHEAD // PAGE
 
@@ -101,7 +101,7 @@ def test_write_is_translated_as_it_comes(packet_pair, packet_wire, translated, s
     channel = Channel(service, *packet_pair, mtu=5, log_msg_max=30)
     target = LongKey(channel.right)
     channel.write((target.key, VA), LongKey(channel.left).sge())
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     translated()
     packet_wire.deliver()
     assert translated() <= LOOK_AHEAD // PAGE + 1
@@ -112,9 +112,9 @@ def test_write_is_translated_as_it_comes(packet_pair, packet_wire, translated, s
 def test_range_of_a_long_request_is_checked_before_anything_is_moved(channel, packet_wire):
     target = LongKey(channel.right)
     channel.read((target.key, VA + PAGE), LongKey(channel.left).sge())
-    channel.left.hca.run()
+    lifecycle.run(channel.left.hca)
     packet_wire.deliver()
-    channel.right.hca.run()
+    lifecycle.run(channel.right.hca)
     assert len(packet_wire.frames) == 1
     assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
 
@@ -174,7 +174,7 @@ def test_what_waited_is_taken_in_turns(packet_pair, packet_wire, monkeypatch):
     page_faults.resume(hca, event.token, error=False)
     assert kept([channel]) == 64
     for left in (54, 44, 34):
-        hca.run()
+        lifecycle.run(hca)
         assert kept([channel]) == left
     packet_wire.settle()
     assert target.read() == source.read()
@@ -211,7 +211,7 @@ def test_ack_timer_of_a_requester_that_waits(packet_pair, packet_wire, clock, mo
     packet_wire.tap = lambda frame: []
     source.bring_in(1, 2)
     channel.write((target.key, target.va), source.sge(0, 3 * PAGE))
-    left.hca.run()
+    lifecycle.run(left.hca)
     source.take_away(0, 1, 2)
     timeout = 4 * (ACK_TIMEOUT_UNIT_NS << 10)
     calls = []
@@ -225,6 +225,6 @@ def test_ack_timer_of_a_requester_that_waits(packet_pair, packet_wire, clock, mo
     monkeypatch.setattr(left.hca.clock, "_call_later", counted)
     for _ in range(10):
         clock.advance(timeout)
-        left.hca.run()
+        lifecycle.run(left.hca)
     assert channel.sender.state == QpState.RTS
     assert left.hca.qps.get(channel.sender.qpn).link.requester.is_stuck

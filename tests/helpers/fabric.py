@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 
+from emu.engine import lifecycle
 from emu.fabric import protocol
 from emu.fabric.protocol import HEADER, Kind
 from emu.fabric.sockets import SocketFabric
@@ -59,7 +60,7 @@ class Fabric:
 
     def step(self):
         """Run every function, then wait a little for sockets and timers if none had work."""
-        busy = [node.hca.run() for member in self.members for node in member.nodes]
+        busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
         self.loop.step(0 if any(busy) else STEP_NS)
 
     def until(self, condition):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from emu.engine import arrivals
+from emu.engine import arrivals, lifecycle
 from emu.engine.packets.intake import receive
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.framing import parse
@@ -82,7 +82,7 @@ class PacketWire:
     def settle(self, most=100_000):
         """Run functions and deliver frames until nothing moves any more."""
         for _ in range(most):
-            busy = [hca.run() for hca in list(self.nodes.values())]
+            busy = [lifecycle.run(hca) for hca in list(self.nodes.values())]
             if not self.deliver() and not any(busy):
                 return
         raise AssertionError("the wire never falls silent")

@@ -7,6 +7,7 @@ import pytest
 from helpers.fabric import Fabric, port_events
 from helpers.verbs import connect
 
+from emu.engine import lifecycle
 from emu.fabric.address import FabricError
 from emu.fabric.protocol import Identity
 from emu.fabric.seat import JOIN_TIMEOUT_NS, PATIENCE_NS
@@ -165,7 +166,7 @@ def test_port_goes_down_with_the_fabric_and_comes_back(fabric, caplog):
 
 def test_port_that_was_down_before_stays_down(fabric):
     hub, member = fabric.join(), fabric.join()
-    member.node.hca.set_link(up=False)
+    lifecycle.set_link(member.node.hca, up=False)
     hub.leave()
     fabric.until(lambda: member.wire.is_hub)
     assert port_events(member.node) == [PortChange.DOWN, PortChange.CLIENT_REREG]
@@ -239,12 +240,12 @@ def test_cable_is_pulled_and_plugged_in_again(fabric, mine):
     one, two = fabric.join(), fabric.join()
     qp, _, region = linked(one, two, retry_count=1)
     pulled = one.node if mine else two.node
-    pulled.hca.set_link(up=False)
+    lifecycle.set_link(pulled.hca, up=False)
     qp.write((region.key, region.va), TEXT)
     (done,) = fabric.completions(qp)
     assert done.syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
     assert not any(region.read())
-    pulled.hca.set_link(up=True)
+    lifecycle.set_link(pulled.hca, up=True)
     assert port_events(pulled) == [PortChange.DOWN, PortChange.ACTIVE]
     assert passes(fabric, one, two)
 

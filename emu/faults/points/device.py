@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field as Bounds
 from pydantic import StrictBool, StrictStr
 
+from emu.engine import eq as eq_engine
+from emu.engine import lifecycle
 from emu.faults.declare import Parameter, Problem, effect, point
 from emu.faults.effects import Effects, Ending
 from emu.faults.event import Event, Faults, Field, field_of, set_fields
@@ -132,11 +134,11 @@ def link(effects: Effects, rule: Rule) -> Ending:
     """The cable is pulled out, or plugged in."""
     faults, up = effects.faults, bool(rule["up"])
     hca = faults.hca
-    hca.set_link(up=up)
+    lifecycle.set_link(hca, up=up)
 
     def end() -> None:
         if faults.hca is hca:
-            hca.set_link(up=not up)
+            lifecycle.set_link(hca, up=not up)
 
     return end
 
@@ -189,7 +191,7 @@ def event(effects: Effects, rule: Rule) -> None:
         names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
         set_fields(layout.view(data), names)
     for _ in range(max(rule["count"] or 1, 0)):
-        if not effects.faults.hca.raise_event(kind, data, sub_type):
+        if not eq_engine.raise_event(effects.faults.hca, kind, data, sub_type):
             log.warning("fault %s: no EQ takes %s", rule.name, kind.name)
             return
 
@@ -212,7 +214,7 @@ def pages(effects: Effects, rule: Rule) -> Ending:
     if rule["starve"]:
         effects.wanted_pages = len(hca.fwpages) + max(count, 0)
     data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
-    hca.raise_event(EventType.PAGE_REQUEST, bytes(data))
+    eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
 
     def end() -> None:
         effects.wanted_pages = None

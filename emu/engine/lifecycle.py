@@ -1,0 +1,97 @@
+"""The life of a function as a whole: turns for its queues, its link, and how all of it stops.
+
+``emu.hca`` is the state; this is what acts on all of it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from emu.engine import eq as eq_engine
+from emu.engine import page_faults, requester
+from emu.hca import Hca, HcaState
+from emu.objects import Eq
+from emu.resources import Object, Table
+from layouts.enums import EventType, PortChange, QpState
+from layouts.eqe import eqe_port_state
+
+log = logging.getLogger(__name__)
+
+QUEUES_PER_ROUND = 8
+
+
+def run(hca: Hca) -> bool:
+    """Give some of the queues that wait a turn; True when more wait."""
+    ready = hca.ready
+    for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+        qp = ready.popleft()
+        qp.is_ready = False
+        if requester.turn(hca, qp):
+            hca.schedule(qp)
+    return bool(ready)
+
+
+def teardown(hca: Hca) -> None:
+    """TEARDOWN_HCA: back to ENABLED. What the driver left behind is named and freed."""
+    for table in hca.tables:
+        if table:
+            log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
+    quiesce(hca)
+    hca.drop_objects()
+    hca.state = HcaState.ENABLED
+
+
+def shut_down(hca: Hca) -> None:
+    """Stop at once: objects and lent pages are forgotten, none is named.
+
+    What a driver wants that has no time to take things apart, its machine going down. Only commands
+    are still answered.
+    """
+    log.info("%s: shut down", hca.model.name)
+    quiesce(hca)
+    hca.drop_objects()
+    hca.fwpages.forget()
+    hca.state = HcaState.DISABLED
+
+
+def quiesce(hca: Hca) -> None:
+    """Nothing of the function touches the guest any more, whatever doorbell or timer waits."""
+    for qp in hca.qps:
+        qp.state = QpState.RST
+        qp.stop_waiting()
+        page_faults.cancel(hca, qp)
+    for cq in hca.cqs:
+        cq.stop_waiting()
+    hca.ready.clear()
+
+
+def unsubscribe(hca: Hca, eq: Eq) -> None:
+    """An EQ is going away. Page faults that nobody will hear of fail."""
+    hca.unsubscribe(eq)
+    if hca.event_eq(EventType.PAGE_FAULT) is None:
+        page_faults.give_up(hca)
+
+
+def set_link(hca: Hca, *, up: bool) -> None:
+    """Plug the cable in or pull it: the driver gets its event, the subnet takes note."""
+    if up == hca.port.is_up:
+        return
+    hca.port.set_link(up=up)
+    log.info("%s: link %s", hca.model.name, "up" if up else "down")
+    _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+    hca.wire.port_changed(hca)
+
+
+def reregister(hca: Hca) -> None:
+    """The subnet has a new manager, which knows nothing of what the guest told the old one."""
+    _raise_port_change(hca, PortChange.CLIENT_REREG)
+
+
+def _raise_port_change(hca: Hca, change: PortChange) -> None:
+    data = eqe_port_state.new(port={"port_num": 1})
+    eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
+
+
+def _few(table: Table[Object], most: int = 8) -> str:
+    names = [f"{item.handle:#x}" for item, _ in zip(table, range(most))]
+    return ", ".join(names) + (", ..." if len(table) > most else "")
