@@ -452,4 +452,4 @@ def test_an_error_without_detail(tracer, driver, events):
 def _request():
     from emu.cmdif import Request
 
-    return Request(0, None, bytearray(16), bytearray(16), [], [])
+    return Request(0, 0, None, bytearray(16), bytearray(16), [], [])
