@@ -141,6 +141,8 @@ class Hca:
         self._event_eqs: dict[EventType, Eq] = {}
         self.ready: deque[Qp] = deque()
         """Queue pairs that wait for a turn (``emu.engine.lifecycle.run``)."""
+        self.broken_cqs: list[Cq] = []
+        """CQs that have just failed, whose queue pairs are to be stopped."""
         self.held_room: HeldRoom = HeldRoom()
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""

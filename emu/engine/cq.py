@@ -17,7 +17,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine import eq as eq_engine
-from emu.engine import page_faults
 from emu.engine.counters import count_error
 from emu.engine.pages import PageList
 from emu.errors import CmdError
@@ -32,7 +31,6 @@ from layouts.enums import (
     CqNotification,
     CqStatus,
     EventType,
-    QpState,
     Status,
 )
 
@@ -55,7 +53,6 @@ ARM_SOLICITED = 1 << 24
 _SOLICITED = 1 << 1
 _EVENT_DATA = Struct(">24xI")
 _ERROR_DATA = Struct(">I7xB")
-_QP_EVENT_DATA = Struct(">24xI")
 _CONSUMER = Struct(">I")
 _BYTES = [bytes((value,)) for value in range(256)]
 _ARMED, _SOLICITED_ARMED = CqNotification.ARMED, CqNotification.SOLICITED_ARMED
@@ -212,18 +209,7 @@ def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     cq.status = _STATUSES[syndrome]
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # Whoever reports here is in the middle of something: its queue pair stops after it.
-    hca.clock.call_later(0, lambda: _stop_users(hca, cq))
-
-
-def _stop_users(hca: Hca, cq: Cq) -> None:
-    for qp in hca.qps:
-        if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
-            log.warning("%r: to ERR: %r takes no completions", qp, cq)
-            qp.state = QpState.ERR
-            qp.stop_waiting()
-            page_faults.cancel(hca, qp)
-            eq_engine.raise_event(hca, EventType.WQ_CATAS_ERROR, _QP_EVENT_DATA.pack(qp.handle))
-            hca.schedule(qp)
+    hca.broken_cqs.append(cq)
 
 
 def arm(hca: Hca, cqn: int, command: int) -> None:

@@ -15,8 +15,8 @@ from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
 from emu.engine.memory import access
 from emu.engine.odp import Access, Kind, Side
+from emu.engine.qp_life import stop_over
 from emu.engine.qp_state import RECEIVING
-from emu.engine.receive import stop_over
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import Arrival, ListBrokenError, RecvWqe
 from emu.engine.sq import BadWqeError, Wqe

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 
 from emu.engine import eq as eq_engine
-from emu.engine import page_faults, requester
+from emu.engine import page_faults, qp_life
+from emu.engine.turn import turn
 from emu.hca import Hca, HcaState
 from emu.objects import Eq
 from emu.resources import Object, Table
@@ -22,13 +23,21 @@ QUEUES_PER_ROUND = 8
 
 def run(hca: Hca) -> bool:
     """Give some of the queues that wait a turn; True when more wait."""
+    if hca.broken_cqs:
+        _stop_users_of_broken_cqs(hca)
     ready = hca.ready
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
         qp = ready.popleft()
         qp.is_ready = False
-        if requester.turn(hca, qp):
+        if turn(hca, qp):
             hca.schedule(qp)
-    return bool(ready)
+    return bool(ready) or bool(hca.broken_cqs)
+
+
+def _stop_users_of_broken_cqs(hca: Hca) -> None:
+    broken, hca.broken_cqs = hca.broken_cqs, []
+    for cq in broken:
+        qp_life.stop_users(hca, cq)
 
 
 def teardown(hca: Hca) -> None:
@@ -63,6 +72,7 @@ def quiesce(hca: Hca) -> None:
     for cq in hca.cqs:
         cq.stop_waiting()
     hca.ready.clear()
+    hca.broken_cqs.clear()
 
 
 def unsubscribe(hca: Hca, eq: Eq) -> None:

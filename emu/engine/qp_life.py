@@ -17,8 +17,8 @@ from emu.engine import eq as eq_engine
 from emu.engine import page_faults
 from emu.engine.counters import count_event
 from emu.engine.odp import Side
-from emu.engine.rq import fail_receive
-from emu.objects import Qp, Srq
+from emu.engine.rq import Arrival
+from emu.objects import Cq, Qp, Srq
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
@@ -126,7 +126,7 @@ def drained(hca: Hca, qp: Qp) -> None:
 def stop_paging(hca: Hca, qp: Qp) -> None:
     """The queue pair forgets everything: a shared queue gets back what no message has filled."""
     page_faults.cancel(hca, qp)
-    unfinished = [qp.kept, *(qp.link.responder.unfinished() if qp.link is not None else ())]
+    unfinished = [qp.kept, *(qp.link.unfinished() if qp.link is not None else ())]
     qp.kept = None
     for arrival in unfinished:
         if arrival is None or arrival.wqe is None:
@@ -204,3 +204,33 @@ def _flush_receives(hca: Hca, qp: Qp) -> bool:
     except DmaError as error:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
     return found
+
+
+def stop_users(hca: Hca, cq: Cq) -> None:
+    """A CQ takes no completions any more: the queue pairs that report there go to ERR."""
+    for qp in hca.qps:
+        if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
+            log.warning("%r: to ERR: %r takes no completions", qp, cq)
+            qp.state = QpState.ERR
+            qp.stop_waiting()
+            page_faults.cancel(hca, qp)
+            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+            hca.schedule(qp)
+
+
+def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
+    """Complete a message's receive request in error, if it has one."""
+    wqe, arrival.wqe = arrival.wqe, None
+    if wqe is not None:
+        cq_engine.fail(
+            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
+            wqe_counter=wqe.index, srqn=arrival.srqn,
+        )  # fmt: skip
+
+
+def stop_over(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
+    """Complete a receive request in error, and stop the queue pair."""
+    index = arrival.wqe.index if arrival.wqe is not None else -1
+    log.warning("%r: receive request %d fails: %s", qp, index, why)
+    fail_receive(hca, qp, arrival, syndrome)
+    to_error(hca, qp)

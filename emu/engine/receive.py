@@ -17,7 +17,7 @@ from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
-from emu.engine.rq import Arrival, ListBrokenError, fail_receive
+from emu.engine.rq import Arrival, ListBrokenError
 from emu.engine.signature import on_wire
 from emu.engine.views import Views
 from emu.objects import Pd, Qp, Srq
@@ -197,18 +197,10 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
 
 def give_up(hca: Hca, qp: Qp, arrival: Arrival, error: ReceiveError) -> NoReturn:
     """As :func:`stop_over`, and raise the requester's answer."""
-    stop_over(hca, qp, arrival, error.syndrome, str(error))
+    qp_life.stop_over(hca, qp, arrival, error.syndrome, str(error))
     if qp.st is QpType.UC:
         raise Dropped("UC has no NAK")
     raise Nak(error.code, str(error))
-
-
-def stop_over(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
-    """Complete a receive request in error, and stop the queue pair."""
-    index = arrival.wqe.index if arrival.wqe is not None else -1
-    log.warning("%r: receive request %d fails: %s", qp, index, why)
-    fail_receive(hca, qp, arrival, syndrome)
-    qp_life.to_error(hca, qp)
 
 
 def complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:

@@ -1,10 +1,9 @@
-"""The requester: gives queue pairs their turns, and hands messages to queue pairs in this process.
+"""The requester: hands messages to queue pairs in this process, and sends datagrams.
 
-Every queue pair whose doorbell rang stands in the device's ready list; a turn does a bounded number
-of its WQEs and puts it back. To a queue pair in the same process a message goes directly: one call,
-answered at once by acknowledgement or refusal. What a refusal means - wait and try again, give up,
-fail - is decided here, by the counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For one in
-another process ``emu.engine.packets.requester`` does the same with packets.
+To a queue pair in the same process a message goes directly: one call, answered at once by
+acknowledgement or NAK. What a NAK means - wait and try again, give up, fail - is decided here, by
+the counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For one in another process
+``emu.engine.packets.requester`` does the same with packets.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.engine import arrivals, page_faults, qp_life, responder, send_work
+from emu.engine import arrivals, page_faults, responder, send_work
 from emu.engine import datagram as ud
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
-from emu.engine.packets.link import link_of
 from emu.engine.packets.window import ANSWERED
 from emu.engine.qp_state import RECEIVING
 from emu.engine.rights import PageFault
 from emu.engine.send_work import LocalError
-from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.sq import Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.objects import Qp
 from emu.port.ib.datagram import Datagram
-from emu.ports import DmaError
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -43,35 +40,10 @@ _RTS = QpState.RTS
 
 
 def turn(hca: Hca, qp: Qp) -> bool:
-    """Do a share of a queue pair's waiting work; True when it wants another turn."""
-    more = False
-    if qp.link is not None:
-        # What was asked is answered, even when the queue pair has failed over it.
-        more = qp.link.responder.turn()
-    if qp.sq is None:
-        return more
-    if qp.state is not _RTS:
-        qp_life.flush(hca, qp)
-        return more
-    if qp.is_draining and (qp.link is None or not qp.link.completer.window.requests):
-        qp_life.drained(hca, qp)
-        return more
-    try:
-        if qp.link is not None or hca.wire.reaches(qp.rlid):
-            return link_of(hca, qp).requester.turn() or more
-        return qp.timer is None and not _waits_for_page(qp) and _direct(hca, qp)
-    except (BadWqeError, DmaError) as error:
-        send_work.break_queue(hca, qp, error)
-        return more
+    """Do a share of the requests that need no packets; True when there are more.
 
-
-def _waits_for_page(qp: Qp) -> bool:
-    """Whether requests stand still until a driver has brought a page in: ours, or the peer's."""
-    return qp.held_by is not None or (bool(qp.faults) and Side.REQUESTER in qp.faults)
-
-
-def _direct(hca: Hca, qp: Qp) -> bool:
-    """Requests that need no packets. Raises BadWqeError or DmaError when the ring is broken."""
+    Raises BadWqeError or DmaError when the ring is broken.
+    """
     sq = qp.sq
     assert sq is not None
     budget = BYTES_PER_TURN

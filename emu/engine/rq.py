@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from emu.engine import cq as cq_engine
 from emu.engine.pages import PageList
 from emu.engine.views import Views
 from emu.ports import GuestMemory
-from layouts.enums import CqeOpcode, CqeSyndrome
 from layouts.wqe import DATA, DS, NEXT
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
-    from emu.objects import Cq, Pd, Qp, RqGeometry
+    from emu.objects.cq import Cq
+    from emu.objects.domains import Pd
+    from emu.objects.srq import RqGeometry
 
 END_OF_LIST_LKEY = 0x100
 _COUNTER = Struct(">I")
@@ -193,13 +192,3 @@ class Arrival:
         arrival = cls()
         arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
         return arrival
-
-
-def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
-    """Complete a message's receive request in error, if it has one."""
-    wqe, arrival.wqe = arrival.wqe, None
-    if wqe is not None:
-        cq_engine.fail(
-            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
-            wqe_counter=wqe.index, srqn=arrival.srqn,
-        )  # fmt: skip

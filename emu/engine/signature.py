@@ -41,6 +41,15 @@ class Signature:
         self._arriving = bytearray(8)
         """The wire's signature of a block, as far as it has come."""
 
+    def rearm(self) -> None:
+        """Report the next error, even if one has been reported."""
+        self.is_reported = False
+
+    @property
+    def is_on_wire(self) -> bool:
+        """Whether the wire's domain has signatures."""
+        return self.blocks.wire is not None
+
     def wire_length(self, length: int) -> int:
         """Bytes on the wire for ``length`` bytes of the memory domain."""
         return _to_stream(self.blocks.wire, _to_data(self.blocks.mem, length))
@@ -238,7 +247,7 @@ def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
     wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
     """
     mkey = hca.mkeys.get(key >> 8)
-    if mkey is None or mkey.signature is None or mkey.signature.blocks.wire is None:
+    if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
         return address, length
     at = address - mkey.start
     if at < 0:

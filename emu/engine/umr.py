@@ -19,7 +19,7 @@ from emu.engine.rights import LOCAL_READ
 from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.wqe_ops import Work, wqe_op
-from emu.objects import OCTWORD, Mkey, Pd, Psv, Qp
+from emu.objects import OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL
@@ -97,7 +97,7 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     if mask & _QPN:
         bind_to_owner(hca, mkey)
     if signature is not None and mask & _EN_SIGERR:
-        signature.is_reported = False
+        signature.rearm()
     if xlt:
         mkey.write_translations(offset * OCTWORD, xlt)
     return None
@@ -152,7 +152,7 @@ def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
 
 def _signature(
     hca: Hca, mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
-) -> Signature | None:
+) -> KeySignature | None:
     """The block signatures that the request describes behind its translations; none turns them off.
 
     Without a description a key that had one keeps it.

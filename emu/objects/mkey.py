@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from emu.objects.domains import Pd
 from emu.objects.ranges import Ranges
 from emu.objects.users import Umem
 from emu.resources import Object
 from layouts.enums import AccessMode
-
-if TYPE_CHECKING:
-    from emu.engine.signature import Signature
 
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its domain may use."""
@@ -34,6 +31,28 @@ SIGNATURE_BYTES = 2048
 def room_bytes(mode: int, octwords: int) -> int:
     """What the room for a key's translations costs the host: Python allots a sixteenth more."""
     return _COPIES.get(AccessMode(mode), 1) * octwords * (OCTWORD + OCTWORD // 16)
+
+
+class KeySignature(Protocol):
+    """Block signatures of a key's data, as whoever translates the key sees them.
+
+    ``emu.engine.signature`` implements it.
+    """
+
+    def wire_length(self, length: int) -> int:
+        """Bytes on the wire for ``length`` bytes of the memory domain."""
+
+    @property
+    def is_on_wire(self) -> bool:
+        """Whether the wire's domain has signatures, so that lengths differ there."""
+
+    def rearm(self) -> None:
+        """Report the next error, even if one has been reported."""
+
+    def views(
+        self, hca: Any, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
+    ) -> Sequence[memoryview]:
+        """``length`` bytes of the wire's stream, for the access that ``need`` names."""
 
 
 class Mkey(Object):
@@ -74,7 +93,7 @@ class Mkey(Object):
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
         self.qp_serial = 0
         """Which of the queue pairs with the number ``qpn`` it is for; 0 is none."""
-        self.signature: Signature | None = None
+        self.signature: KeySignature | None = None
         """Block signatures, where a UMR has described some."""
         self.decode()
 

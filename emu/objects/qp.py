@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.engine.pages import PageList
 from emu.objects.cq import Cq
@@ -16,7 +17,6 @@ from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.engine.odp import Fault, Page, Side
-    from emu.engine.packets.link import Link
     from emu.engine.rq import Arrival, RecvRing
     from emu.engine.sq import SendRing
 
@@ -24,6 +24,29 @@ _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
 
 _SMALLEST_MTU = 256
+
+
+class Connection(Protocol):
+    """What only packets need of a connected queue pair (``emu.engine.packets.link``)."""
+
+    def reload(self) -> None:
+        """A command has changed the context."""
+
+    def pause(self) -> None:
+        """The queue pair changes its state, or it is destroyed: no timer runs."""
+
+    def stop(self) -> None:
+        """SQER or ERR: requests that are under way will be flushed from the ring."""
+
+    def unfinished(self) -> Sequence[Arrival]:
+        """Receive requests that no message has filled yet."""
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether requests are under way that no response has completed."""
+
+    def respond(self) -> bool:
+        """Take and answer a share of the requests that have come; True when there is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +118,7 @@ class Qp(Object):
         self.timer: Timer | None = None
         """What it waits for: a retry, or the next look at its receive queue."""
         self.retries = self.rnr_retries = 0
-        self.link: Link | None = None
+        self.link: Connection | None = None
         """What only packets need; None while the peer is in this process."""
         self.faults: dict[Side, Fault] = {}
         """What its sides wait for."""

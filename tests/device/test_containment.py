@@ -6,7 +6,7 @@ from helpers.paging import PagedRegion, Pager
 
 from emu.bars import HEALTH_SYNDROME
 from emu.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
-from emu.engine import datagram, lifecycle, requester, responder
+from emu.engine import datagram, lifecycle, responder
 from emu.engine.packets import intake
 from emu.faults.injector import Injector
 from emu.faults.text import load
@@ -84,7 +84,7 @@ def traffic(left, right):
 def test_turn(pair, blunder, told, clock):
     left, right = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(requester, "turn", left.function)
+    blunder(lifecycle, "turn", left.function)
     qp.post(0)
     left.settle()
     told()
@@ -95,8 +95,8 @@ def test_turn(pair, blunder, told, clock):
 
 def test_timer(pair, blunder, told, clock):
     left, right = pair
-    left.hca.clock.call_later(SECOND, lambda: requester.turn(left.hca, None))
-    blunder(requester, "turn", left.function)
+    left.hca.clock.call_later(SECOND, lambda: lifecycle.turn(left.hca, None))
+    blunder(lifecycle, "turn", left.function)
     clock.advance(SECOND)
     told()
     assert_down(left)
@@ -148,8 +148,8 @@ def test_held_up_by_a_peer_that_fails(pair, blunder, told, clock):
     target = PagedRegion(Pager(right), 4096)
     channel.write((target.key, target.va), left.region(64).sge())
     channel.settle()
-    right.hca.clock.call_later(0, lambda: requester.turn(right.hca, None))
-    blunder(requester, "turn", right.function)
+    right.hca.clock.call_later(0, lambda: lifecycle.turn(right.hca, None))
+    blunder(lifecycle, "turn", right.function)
     clock.advance(0)
     told()
     for _ in range(4):
@@ -163,7 +163,7 @@ def failed(pair, blunder, told):
     """A function that has failed, and has a peer."""
     left, _ = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(requester, "turn", left.function)
+    blunder(lifecycle, "turn", left.function)
     qp.post(0)
     left.settle()
     told()
@@ -213,7 +213,7 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
         raise Mistake
 
     monkeypatch.setattr(lifecycle, "quiesce", mistaken)
-    monkeypatch.setattr(requester, "turn", mistaken)
+    monkeypatch.setattr(lifecycle, "turn", mistaken)
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
     qp.post(0)
     left.settle()
@@ -237,9 +237,9 @@ def test_faults_strike_a_function_that_has_started_anew(failed, clock):
 def test_timers_of_a_function_that_has_failed(pair, blunder, told, clock):
     left, _ = pair
     calls = []
-    left.hca.clock.call_later(1, lambda: requester.turn(left.hca, None))
+    left.hca.clock.call_later(1, lambda: lifecycle.turn(left.hca, None))
     left.hca.clock.call_later(1, lambda: calls.append(1))
-    blunder(requester, "turn", left.function)
+    blunder(lifecycle, "turn", left.function)
     clock.advance(1)
     told()
     assert calls == []

@@ -13,6 +13,7 @@ from emu.engine.packets.requester import PacketRequester
 from emu.engine.packets.responder import PacketResponder
 from emu.engine.packets.window import SendWindow
 from emu.engine.qp_state import RECEIVING
+from emu.engine.rq import Arrival
 from emu.engine.views import Views
 from emu.port.ib.framing import Route, build
 from emu.port.packet import Packet
@@ -63,6 +64,19 @@ class Link:
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
 
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether requests are under way that no response has completed."""
+        return bool(self.completer.window.requests)
+
+    def respond(self) -> bool:
+        """Take and answer a share of the requests that have come; True when there is more."""
+        return self.responder.turn()
+
+    def unfinished(self) -> list[Arrival]:
+        """Receive requests that no message has filled yet."""
+        return self.responder.unfinished()
+
     def stop(self) -> None:
         """SQER or ERR: requests that are under way will be flushed from the ring.
 
@@ -75,6 +89,8 @@ class Link:
 
 def link_of(hca: Hca, qp: Qp) -> Link:
     """The queue pair's link, made when it has none."""
-    if qp.link is None:
-        qp.link = Link(hca, qp)
-    return qp.link
+    link = qp.link
+    if link is None:
+        link = qp.link = Link(hca, qp)
+    assert isinstance(link, Link)  # nobody else makes one
+    return link

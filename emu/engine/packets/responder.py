@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine import responder
+from emu.engine import qp_life, responder
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
 from emu.engine.packets.answers import AnswerQueue, packets_of
@@ -20,7 +20,7 @@ from emu.engine.packets.held import HeldPackets
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.receive import keep
 from emu.engine.refusals import invalid_request
-from emu.engine.rq import Arrival, fail_receive
+from emu.engine.rq import Arrival
 from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
@@ -70,7 +70,7 @@ class PacketResponder:
         """The queue pair stops in the middle of a message: its receive request is flushed."""
         hca, qp = self._link.hca, self._link.qp
         for arrival in self.unfinished():
-            fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
+            qp_life.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
 
     def unfinished(self) -> list[Arrival]:
