@@ -55,10 +55,9 @@ class Effects:
         if ending is None:
             return
         self._endings.setdefault(rule.name, []).append(ending)
-        ms = getattr(rule, "ms", None)
-        if ms is not None:
+        if rule["ms"] is not None:
             self.faults.hca.clock.call_later(
-                int(ms * 1_000_000), lambda: self._over(rule.name, ending)
+                int(rule["ms"] * 1_000_000), lambda: self._over(rule.name, ending)
             )
 
     def end(self, rule: Rule) -> None:

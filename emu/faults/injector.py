@@ -269,5 +269,5 @@ class Injector:
         except DmaError as error:
             log.warning("%s: too late for it: %s", self.function.model.name, error)
         except Exception:
-            log.exception("%s: a fault of our own", self.function.model.name)
+            log.exception("%s: an error of the emulator", self.function.model.name)
             self.hca.internal_errors += 1
