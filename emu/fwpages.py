@@ -6,12 +6,10 @@ all the same, so that the driver's giving, taking back and page-request paths ar
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from emu.ledger import Ledger
 
-MOST_PAGES = 1 << 18
-"""1 GiB: more than any firmware asks for."""
+MOST_PAGES = 1 << 17
+"""512 MiB: more than any firmware asks for."""
 
 _KIND = "firmware page"
 _BYTES = 128
@@ -30,14 +28,14 @@ class FirmwarePages:
     def __len__(self) -> int:
         return len(self._given)
 
-    def holds_any(self, pages: Collection[int]) -> bool:
+    def holds_any(self, pages: dict[int, None]) -> bool:
         """Whether one of the pages was given and not taken back."""
-        return any(map(self._given.__contains__, pages))
+        return not self._given.keys().isdisjoint(pages)
 
-    def give(self, pages: Collection[int]) -> None:
+    def give(self, pages: dict[int, None]) -> None:
         """Take over pages (IOVAs of 4 KiB), none of which is held. Raises LIM_ERR."""
         self._ledger.take(_KIND, len(pages) * _BYTES)
-        self._given.update(dict.fromkeys(pages))
+        self._given.update(pages)
 
     def take(self, count: int) -> list[int]:
         """Return up to ``count`` pages, the newest first."""

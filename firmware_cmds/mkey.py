@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
 from emu.engine.memory import bind_to_owner
@@ -57,11 +58,12 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     pd = hca.pds.need(ctx.pd)
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
-    xlt = _translations(hca, cmd, ctx, mode)
+    xlt, entries = _translations(hca, cmd, ctx, mode), None
     if umem is not None:
+        entries = array("Q")
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
-            yield from _fill(xlt, umem, cmd.mkey_umem_offset, ctx)
-    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem)
+            yield from _fill(xlt, entries, umem, cmd.mkey_umem_offset, ctx)
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, entries=entries)
     bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
@@ -102,7 +104,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     return bytearray(given[:actual])
 
 
-def _fill(xlt: bytearray, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
+def _fill(xlt: bytearray, entries: array[int], umem: Umem, offset: int, ctx: Any) -> Turns[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
@@ -118,6 +120,7 @@ def _fill(xlt: bytearray, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
         )
     for share in memory.split(offset - within, count, shift):
         low_bytes(share)[:] = bytes((rights,)) * len(share)
+        entries.extend(share)
         share.byteswap()
         xlt += share.tobytes()
         yield

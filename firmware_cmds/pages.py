@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import check_pages
+from emu.engine.pages import PAGES_PER_TURN, check_pages
 from emu.errors import CmdError
 from emu.fwpages import MOST_PAGES
 from emu.hca import HcaState
@@ -63,9 +63,12 @@ def _give(hca: Hca, cmd: Any) -> Turns[None]:
         raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
     pages = cmd.pas.words(count)
     yield from check_pages(hca.memory, pages, PAGE, count * PAGE)
-    if len(set(pages)) != count:
+    different: dict[int, None] = {}
+    for first in range(0, count, PAGES_PER_TURN):
+        different.update(dict.fromkeys(pages[first : first + PAGES_PER_TURN]))
+        yield
+    if len(different) != count:
         raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
-    yield
-    if hca.fwpages.holds_any(pages):
+    if hca.fwpages.holds_any(different):
         raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
-    hca.fwpages.give(pages)
+    hca.fwpages.give(different)

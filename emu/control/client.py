@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -139,11 +138,9 @@ def sockets() -> list[Path]:
     mine = []
     for path in found:
         try:
-            about, around = path.lstat(), path.parent.lstat()
+            about = path.stat()
         except OSError:
             continue
-        # In a directory of another user's, or behind a symbolic link, it may be anybody's.
-        is_socket = stat.S_ISSOCK(about.st_mode) and stat.S_ISDIR(around.st_mode)
-        if is_socket and {about.st_uid, around.st_uid} == {os.getuid()}:
+        if about.st_uid == os.getuid():
             mine.append((about.st_mtime, path))
     return [path for _, path in sorted(mine)]

@@ -9,6 +9,7 @@ drains posts its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 FIRST_FLUSH_LOOK_NS = 1_000_000
 LAST_FLUSH_LOOK_NS = 1_000_000_000
+FLUSHED_AT_ONCE = 256
+"""Requests of a queue that complete with WR_FLUSH_ERR in one go; a ring may have 32,768."""
 
 _QP_SRQ_DATA = Struct(">20xB3xI")
 
@@ -137,7 +140,10 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
 
 
 def flush(hca: Hca, qp: Qp) -> None:
-    """Complete with WR_FLUSH_ERR what is posted now to the queues that do not work any more."""
+    """Complete with WR_FLUSH_ERR what is posted to the queues that do not work any more.
+
+    What is too much for one go is left for the queue pair's next turn.
+    """
     if qp.state in (QpState.ERR, QpState.SQER):
         _flush_sends(hca, qp)
     if qp.state is QpState.ERR:
@@ -162,11 +168,15 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
     if sq is None or cq is None:
         return
     try:
-        for ctrl in sq.drain():
+        left = FLUSHED_AT_ONCE
+        for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
+            left -= 1
             cq_engine.fail(
                 hca, cq, qp, CqeOpcode.REQ_ERR, CqeSyndrome.WR_FLUSH_ERR,
                 wqe_counter=ctrl >> 8 & 0xFFFF, wqe_opcode=ctrl & 0xFF,
             )  # fmt: skip
+        if not left:
+            hca.schedule(qp)
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", qp, error)
 
@@ -187,13 +197,13 @@ def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> bool:
-    """Flush what is in the receive ring now, one ring at most; True when there was something."""
+    """Flush some of what is in the receive ring now; True when there was something."""
     ring, cq = qp.rq, qp.rcq
     if ring is None or cq is None:
         return False
     found = False
     try:
-        for _ in range(ring.posted()):
+        for _ in range(min(ring.posted(), FLUSHED_AT_ONCE)):
             wqe = ring.take()
             if wqe is None:
                 break

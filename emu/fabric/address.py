@@ -13,14 +13,14 @@ import os
 import socket
 import stat
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from emu.listening import MAX_PATH, OWNER_ONLY, Acceptor, bind
 from emu.user_error import UserError
 
 _BACKLOG = 64
+_MAX_PATH = 107
+"""sizeof(struct sockaddr_un.sun_path) without the NUL."""
 
 
 class FabricError(UserError):
@@ -32,8 +32,6 @@ class UnixAddress:
     """A socket in the file system of one host."""
 
     path: Path
-    mode: int = OWNER_ONLY
-    """The path's: who may write there may connect."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
@@ -58,7 +56,7 @@ class UnixAddress:
                 lock.release()
                 return None
             self.path.unlink(missing_ok=True)
-            bind(sock, self.path, self.mode)
+            sock.bind(os.fspath(self.path))
             sock.listen(_BACKLOG)
         except OSError:
             sock.close()
@@ -92,14 +90,14 @@ class TcpAddress:
 
     def connect(self) -> socket.socket:
         """Begin to connect, without waiting. Raises OSError when nobody can be asked."""
-        family, where = _resolved(self.host, self.port)
+        family, where = self._resolve()
         sock = socket.socket(family, socket.SOCK_STREAM)
-        _tune(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return _started(sock, where)
 
     def listen(self) -> Listener | None:
         """Become the listener; None when another process is, or when the host is not this one."""
-        family, where = _resolved(self.host, self.port)
+        family, where = self._resolve()
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             # A listener that has just ended leaves connections behind, which do not matter.
@@ -114,48 +112,24 @@ class TcpAddress:
         sock.setblocking(False)
         return Listener(sock)
 
-
-@cache
-def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Family and address of a name. It is looked up once, as the fabric is joined.
-
-    Later a look-up would hold up the guests, and of all times when the network is in trouble.
-    """
-    family, _, _, _, where = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
-    )[0]
-    return family, where
-
-
-_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
-"""A host that goes without a word is noticed within half a minute (tcp(7))."""
-_USER_TIMEOUT_MS = 30_000
-"""The same while data wait to be acknowledged, when no keepalive is sent."""
-
-
-def _tune(sock: socket.socket) -> None:
-    """Send at once, and notice when the other side has vanished."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE.items():
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+    def _resolve(self) -> tuple[int, tuple[Any, ...]]:
+        family, _, _, _, where = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
+        )[0]
+        return family, where
 
 
 Address = UnixAddress | TcpAddress
 
 
-def parse(name: str, mode: int = OWNER_ONLY) -> Address:
-    """The address that a fabric's name gives; a Unix socket that we make there gets this mode.
-
-    Raises :class:`FabricError`.
-    """
+def parse(name: str) -> Address:
+    """The address that a fabric's name gives. Raises :class:`FabricError`."""
     kind, _, rest = name.partition(":")
     if kind == "unix" and rest:
         path = Path(rest).absolute()
-        if len(os.fsencode(path)) > MAX_PATH:
-            raise FabricError(f"{path}: a socket's path has {MAX_PATH} bytes at most")
-        return UnixAddress(path, mode)
+        if len(os.fsencode(path)) > _MAX_PATH:
+            raise FabricError(f"{path}: a socket's path has {_MAX_PATH} bytes at most")
+        return UnixAddress(path)
     host, _, port = rest.rpartition(":")
     if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
         return TcpAddress(host.strip("[]"), int(port))
@@ -169,23 +143,22 @@ class Listener:
         self, sock: socket.socket, path: Path | None = None, lock: _Lock | None = None
     ) -> None:
         self.sock = sock
-        self._acceptor = Acceptor(sock, "fabric")
         self._path = path
         self._lock = lock
 
     def accept(self) -> socket.socket | None:
         """The next client's socket, which does not block; None when there is none."""
-        client = self._acceptor.accept()
-        if client is None:
+        try:
+            client, _ = self.sock.accept()
+        except OSError:
             return None
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
-            _tune(client)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
     def close(self) -> None:
         """Listen no longer. The lock goes last: a successor finds nothing of ours."""
-        self._acceptor.close()
         self.sock.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -207,11 +180,8 @@ class _Lock:
 
 
 def _lock(path: Path) -> _Lock | None:
-    """Take the lock; None when somebody has it. A file that its holder has removed is none.
-
-    Raises OSError for a symbolic link, which leads where somebody else wants.
-    """
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Take the lock; None when somebody has it. A file that its holder has removed is none."""
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if path.stat().st_ino == os.fstat(fd).st_ino:

@@ -22,7 +22,6 @@ from emu.fabric.member import Membership
 from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
 from emu.fabric.seat import Seat
-from emu.listening import OWNER_ONLY
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.endport import EndPort, end_port
@@ -43,19 +42,13 @@ _DLID = slice(2, 4)
 class SocketFabric(LocalFabric):
     """Implements :class:`emu.ports.Wire` where other processes have functions as well."""
 
-    def __init__(
-        self,
-        name: str,
-        loop: Reactor,
-        wanted: Sequence[Identity],
-        socket_mode: int = OWNER_ONLY,
-    ) -> None:
+    def __init__(self, name: str, loop: Reactor, wanted: Sequence[Identity]) -> None:
         """``wanted`` are the numbers that our functions shall have, 0 for any.
 
         Raises :class:`FabricError` for a name that is none.
         """
         super().__init__(loop)
-        address = parse_address(name, socket_mode)
+        address = parse_address(name)
         self._loop = loop
         self._poller = Poller(loop)
         self.seat = Seat(self, address, loop, self._poller, wanted)
@@ -89,7 +82,7 @@ class SocketFabric(LocalFabric):
         self._poller.close()
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Serve a connection when these epoll events come, from now on."""
+        """Call ``connection.ready`` for these epoll events from now on."""
         self._poller.watch(connection, events)
 
     # -- our place
@@ -196,22 +189,12 @@ class SocketFabric(LocalFabric):
         except BadPacketError as error:
             raise ProtocolError(f"bad packet: {error}") from None
 
-    def deliver(self, packet: Packet, length: int) -> int:
-        """Take a packet for our own functions, if it is for them; how many receivers it had."""
+    def deliver(self, packet: Packet, length: int) -> None:
+        """Take a packet for our own functions, if it is for them."""
         if packet.op.service is Service.UD:
-            datagram, origin = datagram_of(packet)
-            self._carry_here(datagram, origin)
-            return self._receivers(datagram)
-        if (node := self.node(packet.dlid)) is not None:
+            self._carry_here(*datagram_of(packet))
+        elif (node := self.node(packet.dlid)) is not None:
             intake.receive(node, packet, length)
-        return 1
-
-    def _receivers(self, datagram: Datagram) -> int:
-        """How many queue pairs of this process a datagram goes to, at least 1."""
-        if not datagram.is_multicast:
-            return 1
-        gid = datagram.to.gid or b""
-        return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
         """A datagram for our functions, or for our administrator when it is the fabric's."""

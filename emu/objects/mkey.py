@@ -22,6 +22,9 @@ MTT_READ, MTT_WRITE = 1, 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
 
+_WITH_ALL_RIGHTS = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
+"""The lowest byte of an entry; there may be a million, so all of them are changed at once."""
+
 _COPIES = {AccessMode.MTT: 2, AccessMode.KLMS: 3, AccessMode.KSM: 1}
 """How often the host holds a list: as given, and as what is derived from it at the first use."""
 
@@ -78,7 +81,9 @@ class Mkey(Object):
         *,
         pg_access: bool = False,
         umem: Umem | None = None,
+        entries: array[int] | None = None,
     ) -> None:
+        """``entries`` are those of ``xlt`` as numbers, where the caller has them at hand."""
         super().__init__()
         self.umem = umem
         self.ctx = ctx
@@ -87,7 +92,7 @@ class Mkey(Object):
         """Translation entries as the driver gave them: 8 bytes (MTT) or 16 (KLM, KSM) each."""
         self.pg_access = pg_access
         """Whether the low bits of MTT entries are rights (bit 0 read, bit 1 write)."""
-        self._entries: array[int] | None = None
+        self._entries = entries
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
@@ -179,9 +184,9 @@ class Mkey(Object):
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool) -> array[int]:
     """Page entries as numbers; without ``pg_access`` all of them allow everything."""
+    if not pg_access:
+        xlt = bytearray(xlt)
+        xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
     entries = array("Q", bytes(xlt))
     entries.byteswap()
-    if not pg_access:
-        for index, entry in enumerate(entries):
-            entries[index] = entry | MTT_READ | MTT_WRITE
     return entries

@@ -4,7 +4,9 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import SIGNALED, connect
 
+from emu.engine import qp_life
 from emu.engine.qp_life import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
+from emu.registry import COMMANDS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR
@@ -34,6 +36,27 @@ def test_everything_posted_is_flushed_in_order(node, qps, target):
     sends = [index for opcode, index in found if opcode == CqeOpcode.REQ_ERR]
     receives = [index for opcode, index in found if opcode == CqeOpcode.RESP_ERR]
     assert (sends, receives) == (indices, [0, 1, 2])
+
+
+@pytest.mark.hostile
+def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatch):
+    monkeypatch.setattr(qp_life, "FLUSHED_AT_ONCE", 4)
+    left, _ = qps
+    for _ in range(40):
+        left.post_recv(target.sge())
+        left.post(Opcode.NOP, ring=False)
+    cq = node.hca.cqs.need(left.cq.cqn)
+    entry = COMMANDS[Op._2ERR_QP]
+    node.driver.submit(entry.layout_in.new(opcode=Op._2ERR_QP, qpn=left.qpn).buf, 16)
+    node.driver.write32(0x018, 1)
+    most = before = 0
+    while node.function.run():
+        most, before = max(most, cq.pi - before), cq.pi
+    assert 0 < most <= 16
+    clock.advance(10 * FIRST_FLUSH_LOOK_NS)
+    found = flushed(left.cq)
+    assert [index for opcode, index in found if opcode == CqeOpcode.REQ_ERR] == [*range(40)]
+    assert [index for opcode, index in found if opcode == CqeOpcode.RESP_ERR] == [*range(40)]
 
 
 def test_requests_are_flushed_whether_signalled_or_not(node, qps):
