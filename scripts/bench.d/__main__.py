@@ -31,7 +31,7 @@ IN_GUESTS: dict[str, Part] = {
     "verbs": verbs.measure,
     "keys": keys.measure,
 }
-IN_PROCESS = ("commands", "engine", "fabric", "objects", "points", "transport")
+IN_PROCESS = ("commands", "engine", "fabric", "hostile", "objects", "points", "transport")
 """Programs of their own beside this file; each prints a report of one run with --json."""
 
 PARTS = (*IN_GUESTS, *IN_PROCESS)

@@ -256,6 +256,7 @@ SMALL = {
     "commands": ["--keys", "10", "--traced", "100"],
     "engine": ["--count", "4"],
     "fabric": ["--count", "4"],
+    "hostile": ["--only", "QUERY_CQ"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
     "points": ["--count", "1"],
     "transport": ["--rounds", "1", "--count", "10"],

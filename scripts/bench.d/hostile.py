@@ -1,0 +1,84 @@
+"""What somebody hostile can cost the host: a fixed set of patterns, from guest, wire and client.
+
+Each pattern runs in a process of its own. Told are the longest single round of the loop in it, as
+processor time, and how much memory the process took at its most, beyond what the function's ledger
+says that it holds for its guest. Prints a table, and JSON with --json.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+
+import click
+import hostile_client
+import hostile_guest
+import hostile_keys
+import hostile_wire
+from figures import Goal, Row, Section
+from hostile_watch import PATTERNS, Seen, observe
+from own_run import json_option, show
+
+MOST_MS = 50.0
+MOST_MIB = 256.0
+PATIENCE_S = 180.0
+
+_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_client)
+"""Each fills the table when it is imported."""
+
+
+def _in_child(title: str, result: Connection) -> None:
+    logging.disable(logging.CRITICAL)
+    result.send(observe(PATTERNS[title]))
+
+
+def run(title: str) -> Seen | None:
+    """A pattern in a process of its own; None when it fails or does not end."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_in_child, args=(title, there))
+    child.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(PATIENCE_S) else None
+    except EOFError:
+        return None
+    finally:
+        child.kill()
+        child.join()
+
+
+def measure(titles: Sequence[str], repeat: int) -> list[Section]:
+    """Both tables: rounds and memory."""
+    rounds, memory = [], []
+    for title in titles:
+        click.echo(f"hostile: {title}", err=True)
+        seen = [one for one in (run(title) for _ in range(repeat)) if one is not None]
+        longest = [one.longest_ms for one in seen]
+        rounds.append(Row(title, "ms", longest, goal=Goal(MOST_MS)))
+        memory.append(Row(title, "MiB", [one.above_mib for one in seen], goal=Goal(MOST_MIB)))
+    return [
+        Section("hostile rounds", "Hostile patterns: the longest round", rounds),
+        Section("hostile memory", "Hostile patterns: memory above the ledger", memory),
+    ]
+
+
+@click.command(help=__doc__)
+@click.option("--only", default="", help="Patterns whose title has these words.")
+@click.option("--repeat", default=1, show_default=True, help="Runs of each pattern.")
+@click.option("--list", "listed", is_flag=True, help="Print the titles.")
+@json_option
+def main(only: str, repeat: int, listed: bool, as_json: bool) -> None:
+    """Measure."""
+    titles = [title for title in PATTERNS if only.lower() in title.lower()]
+    if listed:
+        click.echo("\n".join(titles))
+        sys.exit()
+    show(measure(titles, repeat), as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Hostile guests: keys and work requests whose translation or signature costs much."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hostile_guest import MIB, MILLION, Guest
+from hostile_watch import Watch, pattern
+
+from emu.objects import MTT_READ, MTT_WRITE
+from layouts.enums import AccessMode, Op, Opcode
+from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.keys import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, dma_key, indirect_key, umr
+from helpers.signatures import CRC64, Crc, SignatureKey
+from helpers.verbs import QueuePair, connect
+
+GIB = 1 << 30
+RIGHTS = MTT_READ | MTT_WRITE
+WQES = 16
+LIST = 1 << 16
+"""Entries of the longest list of ranges."""
+
+
+def _pair(guest: Guest, **options: int) -> tuple[QueuePair, QueuePair]:
+    one, two = guest.node.queue_pair(**options), guest.node.queue_pair()
+    connect(one, two)
+    return one, two
+
+
+def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
+    """A key over scattered pages."""
+    fields = guest.key_fields(pages, log_page_size=log_page_size, len=pages << log_page_size)
+    fields["translations_octword_actual_size"] = pages // 2
+    sent = guest.submit(Op.CREATE_MKEY, guest.scattered(pages), **fields)
+    guest.ring()
+    return int(guest.collect(sent).mkey_index) << 8
+
+
+def _post_all(guest: Guest, one: QueuePair, segments: list[bytes], opcode: Opcode) -> None:
+    for _ in range(WQES):
+        one.post(opcode, *segments, ring=False)
+    one.ring()
+    guest.node.settle()
+
+
+@pattern("SEND of 16 segments of 2 GiB, over a million scattered pages")
+def long_segments(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, two = _pair(guest, log_sq_size=10)
+    key = _long_key(guest, MILLION - 64)
+    for _ in range(WQES):
+        two.post_recv((64, key, 0))
+    yield
+    _post_all(guest, one, [DATA.pack(0, key, 0)] * 16, Opcode.SEND)
+
+
+@pattern("RDMA WRITE of 1 GiB from scattered pages")
+def long_write(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    key, target = _long_key(guest, GIB >> 12), guest.large_key()
+    yield
+    one.write((target, 0), (GIB, key, 0))
+    guest.node.settle()
+    _good(one)
+
+
+@pattern("RDMA WRITE of 1 GiB between large pages")
+def plain_write(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    source, target = guest.large_key(), guest.large_key()
+    yield
+    one.write((target, 0), (GIB, source, 0))
+    guest.node.settle()
+    _good(one)
+
+
+@pattern("repeat blocks of empty entries")
+def empty_entries(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    region = guest.node.region(4096)
+    block = REPEAT.pack(1, REPEAT_BLOCK, 0xFFFFFFFF, 30)
+    entries = [REPEAT_ENTRY.pack(0, 0, region.key, region.va)] * 29
+    entries.append(REPEAT_ENTRY.pack(0, 1, region.key, region.va))
+    raw = block + b"".join(entries)
+    key = _list_key(guest, AccessMode.KLMS, raw, (1 << 32) - 1)
+    yield
+    _post_all(guest, one, [RADDR.pack(0, key), DATA.pack(1 << 30, key, 0)], Opcode.RDMA_WRITE)
+
+
+@pattern("a list of 65,536 ranges of one byte, four deep")
+def deep_lists(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    region = guest.node.region(MIB)
+    key, size = region.key, 1
+    va = region.va
+    for _ in range(3):
+        key = _list_key(guest, AccessMode.KLMS, KLM.pack(size, key, va) * LIST, size * LIST)
+        va, size = 0, min(size * LIST, 1 << 30)
+    yield
+    _post_all(guest, one, [RADDR.pack(0, key), DATA.pack(1 << 20, key, 0)], Opcode.RDMA_WRITE)
+
+
+@pattern("a list of 65,536 repeat blocks")
+def many_blocks(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    region = guest.node.region(4096)
+    block = REPEAT.pack(16, REPEAT_BLOCK, 4, 1)
+    raw = (block + REPEAT_ENTRY.pack(16, 16, region.key, region.va)) * (LIST // 2)
+    key = _list_key(guest, AccessMode.KLMS, raw, 64 * (LIST // 2))
+    yield
+    _post_all(guest, one, [RADDR.pack(0, key), DATA.pack(1 << 20, key, 0)], Opcode.RDMA_WRITE)
+
+
+def _list_key(guest: Guest, mode: AccessMode, raw: bytes, length: int) -> int:
+    entry = {
+        "pd": guest.node.pdn, "qpn": ANY_QPN, "access_mode_1_0": mode & 3,
+        "access_mode_4_2": mode >> 2, "len": length, "lr": 1, "lw": 1, "rr": 1, "rw": 1,
+        "translations_octword_size": len(raw) // 16,
+    }  # fmt: skip
+    answer = guest.driver.must(
+        Op.CREATE_MKEY, memory_key_mkey_entry=entry, extra=raw,
+        translations_octword_actual_size=len(raw) // 16,
+    )  # fmt: skip
+    return int(answer.mkey_index) << 8
+
+
+@pattern("CRC64 over 15 MiB, in blocks of 512 bytes")
+def signatures(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 128 * MIB)
+    one, two = _pair(guest)
+    size = 15 * MIB
+    region, target = guest.node.region(size), guest.node.region(2 * size)
+    key = SignatureKey(guest.node)
+    key.configure(one, [(size, region.key, region.va)], wire=Crc(bfs=CRC64))
+    two.post_recv(target.sge())
+    yield
+    one.send((size, key.key, 0))
+    guest.node.settle()
+    _good(one)
+
+
+def _good(qp: QueuePair) -> None:
+    """Who means to cost something sees to it that it works."""
+    done = qp.cq.drain()
+    if not done or any(entry.syndrome for entry in done):
+        raise RuntimeError(f"not all good: {done}")
+
+
+@pattern("UMRs that write the last entry of keys with room for 67 million")
+def last_entry(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    qp = guest.node.queue_pair(log_sq_size=10)
+    connect(qp, guest.node.queue_pair())
+    octwords = 1 << 25
+    context = {"free": 1, "umr_en": 1, "len": 0, "translations_octword_size": octwords}
+    key = guest.driver.must(Op.CREATE_MKEY, **guest.key_fields(0, **context)).mkey_index << 8
+    xlt = (guest.driver.queue | RIGHTS).to_bytes(8, "big") * 8
+    context = {"len": 1 << 38, "log_page_size": 12, "lr": 1, "lw": 1, "rr": 1, "rw": 1}
+    yield
+    umr(qp, key, flags=OFFSET, mask=FAST_REG_MASK, xlt=xlt, offset=octwords - 4, umr_en=1,
+        qpn=ANY_QPN, **context)  # fmt: skip
+    guest.node.settle()
+    qp.write((key, (1 << 38) - 64), (64, key, (1 << 38) - 64))
+    guest.node.settle()
+
+
+@pattern("UMRs of the largest list, by pointer, to the key of the driver")
+def long_umrs(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    qp = guest.node.queue_pair(log_sq_size=10)
+    connect(qp, guest.node.queue_pair())
+    octwords = (1 << 16) - 4
+    context = {"free": 1, "umr_en": 1, "translations_octword_size": octwords}
+    key = guest.driver.must(Op.CREATE_MKEY, **guest.key_fields(0, **context)).mkey_index << 8
+    address = guest.memory.alloc(octwords * 16, 4096)
+    pointer = (octwords * 16, dma_key(guest.node), address)
+    yield
+    for number in range(WQES):
+        umr(qp, key, flags=OFFSET, mask=PAGE_SIZE, pointer=pointer, octwords=octwords,
+            log_page_size=12 + number % 2, ring=False)  # fmt: skip
+    qp.ring()
+    guest.node.settle()
+
+
+@pattern("KSM over KLM over scattered pages, 64 MiB in one request")
+def nested(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    pages = _long_key(guest, (64 * MIB) >> 12)
+    klm = indirect_key(
+        guest.node, AccessMode.KLMS, [(4096, pages, at << 12) for at in range(1 << 14)], 64 * MIB
+    )
+    yield
+    _post_all(guest, one, [RADDR.pack(0, klm), DATA.pack(64 * MIB, klm, 0)], Opcode.RDMA_WRITE)
