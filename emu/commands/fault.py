@@ -24,6 +24,48 @@ def fault() -> None:
 
 
 @fault.command()
+@click.argument("name", default="", metavar="[POINT]")
+def points(name: str) -> None:
+    """List the points where a rule can strike, or what it can match and do at POINT."""
+    from emu.faults.vocabulary import POINTS
+
+    if not name:
+        table = _table("point", "an event")
+        for point in POINTS.values():
+            table.add_row(point.name, _plain(point.about))
+    elif name in POINTS:
+        table = _uses(name)
+    else:
+        raise UserError(f"no point {name!r}; there are {', '.join(POINTS)}")
+    console().print(table)
+
+
+def _uses(name: str) -> Table:
+    """The actions at a point, below the fields of its events."""
+    from emu.faults.table import fields_of
+    from emu.faults.vocabulary import ACTIONS, POINTS
+
+    table = _table("action", "what happens", "needs", "takes")
+    table.title, table.title_justify = f"match: {_plain(fields_of(POINTS[name])) or '-'}", "left"
+    for action in ACTIONS.values():
+        if (use := action.uses.get(name)) is not None:
+            parameters = (", ".join(one.name for one in part) for part in (use.needs, use.takes))
+            table.add_row(action.name, _plain(use.about), *parameters)
+    return table
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name)
+    return table
+
+
+@fault.command()
 @control_option
 @click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
 def add(words: tuple[str, ...], control: Path | None) -> None:
@@ -47,9 +89,7 @@ def list_(control: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rules, indent=1))
         return
-    table = Table(box=None, header_style="bold")
-    for name in ("rule", "point", "action", "matched", "fired", "held back", "now"):
-        table.add_column(name)
+    table = _table("rule", "point", "action", "matched", "fired", "held back", "now")
     for rule in rules:
         about = rule["rule"]
         sums = (str(_sum(rule, name)) for name in ("met", "fired", "held"))

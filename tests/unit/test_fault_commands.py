@@ -12,6 +12,7 @@ from emu.commands.fault import rule_of
 from emu.commands.objects import _tree
 from emu.commands.status import rates
 from emu.faults.table import markdown
+from emu.faults.vocabulary import POINTS
 from emu.service.fault_session import read_plans
 from emu.user_error import UserError
 
@@ -28,6 +29,17 @@ def test_every_plan_says_what_the_driver_does():
         assert plan.about, name
         assert plan.expect is not None, name
         assert plan.expect.dmesg or plan.expect.says or plan.expect.does, name
+
+
+def test_points_and_what_a_rule_can_do_at_each():
+    listed = CliRunner().invoke(main, ["fault", "points"], env={"COLUMNS": "200"})
+    assert not listed.exit_code
+    assert {line.split()[0] for line in listed.output.splitlines()[1:]} == POINTS.keys()
+    for name, point in POINTS.items():
+        shown = CliRunner().invoke(main, ["fault", "points", name], env={"COLUMNS": "200"}).output
+        assert all(field in shown for field in point.fields)
+        actions = {line.split()[0] for line in shown.splitlines()[2:] if line[1:2].strip()}
+        assert actions >= point.actions.keys(), shown
 
 
 def test_words_of_a_rule():
@@ -67,6 +79,7 @@ def test_keys_that_lead_in_a_circle_are_shown_once():
         (["status", "--control", "/nowhere"], "/nowhere: No such file"),
         (["fault", "remove", "--control", "/nowhere"], "the names of rules, or --all"),
         (["fault", "add", "--control", "/nowhere", "x"], "'x' is no KEY=VALUE"),
+        (["fault", "points", "cdm"], "no point 'cdm'; there are cmd, "),
         (["replay", "/dev/null", "--", "true"], "no record"),
         (["minimize", "/dev/null", "--", "true"], "no record"),
     ],
