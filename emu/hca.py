@@ -133,6 +133,8 @@ class Hca:
         self.caller = Caller()
         self.has_signatures = False
         """A key has or had block signatures: its segments may be longer on the wire."""
+        self.steps = 0
+        """Work that this round has done, as far as it is counted: see ``STEPS_PER_ROUND``."""
         self.kept_views = 0
         """Views that keys have kept of their translations, since they last had to forget them."""
         self.keys_with_views: set[int] = set()

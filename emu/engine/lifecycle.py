@@ -9,6 +9,7 @@ import logging
 
 from emu.engine import eq as eq_engine
 from emu.engine import page_faults, qp_life
+from emu.engine.rights import STEPS_PER_ROUND
 from emu.engine.turn import turn
 from emu.hca import Hca, HcaState
 from emu.objects import Eq
@@ -26,11 +27,14 @@ def run(hca: Hca) -> bool:
     if hca.broken_cqs:
         _stop_users_of_broken_cqs(hca)
     ready = hca.ready
+    hca.steps = 0
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
         qp = ready.popleft()
         qp.is_ready = False
         if turn(hca, qp):
             hca.schedule(qp)
+        if hca.steps > STEPS_PER_ROUND:
+            break
     return bool(ready) or bool(hca.broken_cqs)
 
 

@@ -3,7 +3,8 @@
 Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
 directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
-Nothing has been read or written when an access is refused.
+Nothing has been read or written when an access is refused. One that is too much for one go - it is
+long, or falls into many pieces - is told to come in pieces.
 
 A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
 bring it in (see ``emu.engine.odp``). The null key among the entries of a KSM key means the same;
@@ -13,10 +14,23 @@ by itself it reads as zeros and swallows what is written (``emu.engine.special_k
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emu.engine import special_keys
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, WRITES, AccessError, PageFault, Refusal
+from emu.engine.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    MOST_BYTES,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    WRITES,
+    AccessError,
+    InPieces,
+    PageFault,
+    Refusal,
+)
 from emu.engine.special_keys import NULL_MKEY
 from emu.engine.views import Views, length_of
 from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
@@ -29,14 +43,12 @@ if TYPE_CHECKING:
     from emu.hca import Hca
 
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
+_NO_LIMIT = 1 << 64
 _KEPT_RANGES = 64
 """Ranges of one key whose translation is at hand."""
 
 MOST_KEPT_VIEWS = 1 << 18
 """Views that translations of all keys may consist of, those that were dropped since included."""
-
-MOST_PIECES = 1 << 16
-"""Into how many pieces an access may fall: repeat blocks can ask for any number."""
 
 
 def access(
@@ -53,7 +65,7 @@ def access(
     """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
 
     ``need`` is a set of rights. Zero bytes are granted unseen (IBTA C10-60). Raises
-    :class:`AccessError`.
+    :class:`AccessError`, of which InPieces and PageFault are no refusals to those who can wait.
     """
     if not length:
         return ()
@@ -84,7 +96,8 @@ def access(
 
 def check(hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int) -> None:
     """As ``access``, as far as the key itself says: what lies behind it is not looked at."""
-    access(hca, pd, qpn, key, va, length, need, only_check=True)
+    with suppress(InPieces):
+        access(hca, pd, qpn, key, va, length, need, only_check=True)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
@@ -114,6 +127,8 @@ def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
 
 
 def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+    if length > MOST_BYTES:
+        raise InPieces(mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode == AccessMode.PA:
         return hca.memory.segments(va, length, writable=writable)
@@ -179,6 +194,7 @@ def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) 
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = _ksm_pieces if is_ksm else _klm_pieces
     views: list[memoryview] = []
+    most = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise PageFault(mkey.key, *_rest(va, length, views))
@@ -191,10 +207,13 @@ def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) 
             within = page.va - at if page.key == key else 0
             raise PageFault(mkey.key, start + within, left - within) from None
         if size == length:
+            hca.steps += 1
             return found
         views += found
-        if len(views) > MOST_PIECES:
-            raise AccessError(Refusal.TRANSLATION, mkey.key, va, length)
+        if len(views) + hca.steps > most:
+            hca.steps += len(views)
+            raise InPieces(mkey.key, va, length, PIECE_BYTES)
+    hca.steps += len(views)
     return views
 
 

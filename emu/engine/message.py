@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from emu.engine.views import Views
 
 if TYPE_CHECKING:
+    from emu.engine.rq import Arrival
+    from emu.engine.sq import Wqe
     from emu.hca import Hca
 
 _WORDS = Struct(">Q"), Struct("<Q")
@@ -54,6 +56,14 @@ class Message:
     solicited = False
     srqn = 0
     """Number of the shared receive queue, on XRC."""
+    most = 0
+    """Bytes that may move in one go, of a message that is too much for one (see ``shares``)."""
+    done = 0
+    """How many have moved, of such a message."""
+    wqe: Wqe | None = None
+    """The request that it was read from."""
+    arrival: Arrival | None = None
+    """What its responder has granted it."""
     swap_add = compare = 0
     swap_add_mask = compare_mask = (1 << 64) - 1
 

@@ -16,7 +16,15 @@ from emu.engine.memory import access, is_for, is_type_2a
 from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
-from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
+from emu.engine.rights import (
+    LOCAL_WRITE,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    AccessError,
+    InPieces,
+    PageFault,
+)
 from emu.engine.rq import Arrival, ListBrokenError
 from emu.engine.signature import on_wire
 from emu.engine.views import Views
@@ -114,10 +122,11 @@ def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
 def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> Views:
     """Where ``length`` bytes go, ``offset`` bytes into the receive request's scatter list.
 
-    Raises ReceiveError when they do not fit or may not be written, Held when a page is absent.
+    Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
+    InPieces when they are too much for one go.
     """
     views: list[memoryview] = []
-    wqe, skip, left = arrival.wqe, offset, length
+    wqe, skip, left, most = arrival.wqe, offset, length, hca.steps + MOST_STEPS
     assert wqe is not None
     for byte_count, lkey, address in wqe.segments:
         if not left:
@@ -133,12 +142,16 @@ def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> 
             views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
         except PageFault as page:
             raise _wait_for_room(hca, qp, arrival, offset, length, page) from None
+        except InPieces:
+            raise
         except AccessError as error:
             raise ReceiveError(
                 CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
             ) from None
         left -= size
         skip = 0
+        if hca.steps > most and length > PACKET_BYTES:
+            raise InPieces(lkey, address, length, PIECE_BYTES)
     if left:
         raise ReceiveError(
             CqeSyndrome.LOCAL_LENGTH_ERR,

@@ -6,6 +6,7 @@ Rights first, then the key (IBTA 9.7.4.1.4, 10.6.5.2); an absent page makes the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
@@ -15,7 +16,7 @@ from emu.engine.odp import Access, Fault, Held, Kind, Side
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import shared_queue
 from emu.engine.refusals import access_violation
-from emu.engine.rights import AccessError, PageFault
+from emu.engine.rights import AccessError, InPieces, PageFault
 from emu.engine.signature import on_wire
 from emu.engine.views import Views
 from emu.objects import Pd, Qp
@@ -61,28 +62,38 @@ def next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, nee
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int, need: int) -> None:
-    piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), need)
+    with suppress(InPieces):
+        piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), need)
 
 
 def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
-    """All of the range. A request that has to wait comes again, and is counted then."""
+    """All of the range; nothing, and ``message.most`` says so, when that is too much for one go.
+
+    A request that has to wait comes again, and is counted then.
+    """
     try:
         return piece(hca, qp, message, 0, message.length, need)
     except Held:
         qp.count(counter, -1)
         raise
+    except InPieces as more:
+        message.most = more.most
+        return ()
 
 
 def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
     """The views behind a piece of (va, rkey, length).
 
-    Raises Nak or Dropped when the request may not have them, Held when a page is absent.
+    Raises Nak or Dropped when the request may not have them, Held when a page is absent, InPieces
+    when it is too much for one go.
     """
     pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, va, length, need)
     except PageFault as page:
         raise _wait_for_page(hca, qp, message, offset, page) from None
+    except InPieces:
+        raise
     except AccessError as error:
         raise access_violation(hca, qp, str(error)) from None
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from emu.engine import arrivals, page_faults, responder, send_work
+from emu.engine import arrivals, page_faults, responder, send_work, shares
 from emu.engine import datagram as ud
 from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
 from emu.engine.packets.window import ANSWERED
 from emu.engine.qp_state import RECEIVING
-from emu.engine.rights import PageFault
+from emu.engine.rights import PIECE_BYTES, STEPS_PER_ROUND, PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
 from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 WQES_PER_TURN = 16
 BYTES_PER_TURN = 4 << 20
 
+_FEW_BYTES = 1 << 16
+"""A message up to this length is not counted among the steps of a round."""
+
 _RTS = QpState.RTS
 """Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
 
@@ -49,15 +52,18 @@ def turn(hca: Hca, qp: Qp) -> bool:
     budget = BYTES_PER_TURN
     waiting = sq.waiting()
     for _ in range(WQES_PER_TURN):
-        if not waiting:  # whatever was posted meanwhile rings its own doorbell
+        if waiting <= 0:  # whatever was posted meanwhile rings its own doorbell
             return False
-        wqe = sq.fetch(waiting)
+        moving = qp.moving
+        wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
         sent = _one(hca, qp, wqe)
         if sent is None:
             return False
         waiting -= wqe.blocks
         budget -= sent
-        if budget < 0:
+        if sent > _FEW_BYTES:
+            hca.steps += sent >> 12
+        if budget < 0 or hca.steps > STEPS_PER_ROUND:
             break
     return True
 
@@ -65,16 +71,18 @@ def turn(hca: Hca, qp: Qp) -> bool:
 def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     """One request. The bytes it moved, or None when the queue pair has to stop or wait."""
     try:
-        work = send_work.parse(hca, qp, wqe)
+        work = qp.moving or send_work.parse(hca, qp, wqe)
         length = 0
         if isinstance(work, Message):
             length = work.length
-            _exchange(hca, qp, work)
+            _exchange(hca, qp, wqe, work)
         elif work is not None:
             length = work.length
             _post(hca, qp, work)
     except LocalError as error:
         send_work.fail(hca, qp, wqe, error.syndrome, str(error))
+    except Unfinished:
+        hca.schedule(qp)
     except PageFault as page:
         _wait_for_page(hca, qp, wqe, page)
     except Held as held:
@@ -94,25 +102,44 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     return None
 
 
-def _exchange(hca: Hca, qp: Qp, message: Message) -> None:
-    """Hand a message to the responder and take its answer."""
+class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
+    """A message has moved, but not all of it."""
+
+
+def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand a message to the responder and take its answer. Raises Unfinished."""
     node = hca.wire.node(qp.rlid)
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
     if node is None or peer is None or not _are_partners(hca, node, qp, peer):
         raise Dropped("no such peer")
     packets = -(-message.length // qp.mtu_bytes) or 1
     if _is_expected(qp, peer):
-        try:
-            responder.respond(node, peer, message, hca.port.lid)
-        except (Nak, RnrNak, Dropped, Held):
-            raise
-        except Exception:  # a mistake over there is the peer's: nobody answers us
-            node.fail()
-            raise Dropped("the peer has failed") from None
+        if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+            message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+        if not message.most:
+            _hand_over(hca, node, peer, message)
+        if message.most:
+            qp.moving, message.wqe = message, wqe
+            if not shares.move(hca, qp, node, peer, message):
+                raise Unfinished
         peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
     _count(hca, node, message, packets)
+
+
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message, or tell by ``message.most`` that it is too much."""
+    try:
+        responder.respond(node, peer, message, hca.port.lid)
+    except (Nak, RnrNak, Dropped, Held):
+        raise
+    except Exception:  # a mistake over there is the peer's: nobody answers us
+        node.fail()
+        raise Dropped("the peer has failed") from None
+    if node is not hca and node.steps:
+        hca.steps += node.steps
+        node.steps = 0
 
 
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
@@ -171,7 +198,8 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
     def refuse() -> None:
         send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
 
-    access = page_faults.request_access(hca, qp, wqe)
+    done = 0 if qp.moving is None else qp.moving.done
+    access = page_faults.request_access(hca, qp, wqe, done)
     fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
     fault.go_on = lambda _: hca.schedule(qp)
 

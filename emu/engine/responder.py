@@ -36,7 +36,14 @@ from emu.engine.remote import (
     suspend_rdma,
     whole,
 )
-from emu.engine.rights import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, AccessError, PageFault
+from emu.engine.rights import (
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    AccessError,
+    InPieces,
+    PageFault,
+)
 from emu.engine.rq import Arrival
 from emu.engine.views import Views, copy
 from emu.objects import Qp
@@ -53,21 +60,30 @@ _SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """Take one whole message. Returns when it is acknowledged.
 
-    Raises Nak, RnrNak, Dropped when there is no answer at all, and Held when it waits for a page:
-    the message is to come again then.
+    Or when it has begun and ``message.most`` says that it is too much for one go: it is to come by
+    ``take_share`` then. Raises Nak, RnrNak, Dropped when there is no answer at all, and Held when
+    it waits for a page: the message is to come again.
     """
-    if qp.state not in RECEIVING:
-        raise Dropped(f"{qp!r} is in {qp.state.name}")
-    if qp.faults and Side.RESPONDER in qp.faults:
-        raise Held(qp.faults[Side.RESPONDER])
+    _check_ready(qp)
     op = message.op
     if op is _READ:
-        copy(message.reply, read(hca, qp, message))
+        data = read(hca, qp, message)
+        if message.most:
+            _keep(hca, qp, message, Arrival())
+        else:
+            copy(message.reply, data)
     elif op is _WRITE or op is _SEND:
         arrival = begin(hca, qp, message)
+        if message.most:
+            _keep(hca, qp, message, arrival)
+            return
         claim(hca, qp, message, arrival)
         try:
             place(hca, qp, message, arrival, 0, message.data, message.length)
+        except InPieces as more:
+            message.most = more.most
+            _keep(hca, qp, message, arrival)
+            return
         except Held:
             qp.kept = arrival
             keep(hca, qp, arrival)
@@ -75,6 +91,63 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         finish(hca, qp, message, arrival, slid)
     else:
         copy(message.reply, (memoryview(atomic_word(hca).pack(atomic(hca, qp, message))),))
+
+
+def _check_ready(qp: Qp) -> None:
+    if qp.state not in RECEIVING:
+        raise Dropped(f"{qp!r} is in {qp.state.name}")
+    if qp.faults and Side.RESPONDER in qp.faults:
+        raise Held(qp.faults[Side.RESPONDER])
+
+
+# A message that is too much for one go.
+
+
+def _keep(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
+    """The message has begun; its receive request is flushed when the queue pair stops."""
+    message.arrival = arrival
+    if arrival.wqe is not None:
+        qp.kept = arrival
+        keep(hca, qp, arrival)
+
+
+def is_begun(qp: Qp, message: Message) -> bool:
+    """Whether the message has begun here, and its receive request is still there."""
+    arrival = message.arrival
+    return arrival is not None and (message.op is not _SEND or arrival is qp.kept)
+
+
+def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int) -> None:
+    """Take the next ``length`` bytes of a message, or give them; ``local`` is the sender's side.
+
+    Raises as ``respond``, and InPieces when they are too much for one go.
+    """
+    _check_ready(qp)
+    if message.arrival is None:
+        _begin_shares(hca, qp, message)
+    arrival, offset = message.arrival, message.done
+    assert arrival is not None
+    if message.op is _SEND and arrival.wqe is None:
+        raise invalid_request(hca, qp, "the message's receive queue was destroyed")
+    is_last = offset + length == message.length
+    if message.op is _READ:
+        copy(local, read(hca, qp, message, offset, length))
+    else:
+        if is_last:
+            claim(hca, qp, message, arrival)
+            _keep(hca, qp, message, arrival)
+        place(hca, qp, message, arrival, offset, local, length)
+        if is_last:
+            qp.kept = None if qp.kept is arrival else qp.kept
+            finish(hca, qp, message, arrival, slid)
+
+
+def _begin_shares(hca: Hca, qp: Qp, message: Message) -> None:
+    if message.op is _READ:
+        begin_read(hca, qp, message)
+        _keep(hca, qp, message, Arrival())
+    else:
+        _keep(hca, qp, message, begin(hca, qp, message, in_pieces=True))
 
 
 # The steps.
@@ -115,7 +188,7 @@ def place(
             target = scatter_to(hca, qp, arrival, offset, length)
         except ReceiveError as error:
             give_up(hca, qp, arrival, error)
-    elif length == message.length:
+    elif length == message.length and arrival.views:
         target = arrival.views
     else:
         target = next_piece(hca, qp, message, offset, length, REMOTE_WRITE)
@@ -134,7 +207,7 @@ def finish(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> N
 
 
 def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None = None) -> Views:
-    """The bytes that a READ asks for, or some of them."""
+    """The bytes that a READ asks for, or some of them; all of them may be too much for one go."""
     if length is not None:
         need_right(hca, qp, qp.rre)
         return next_piece(hca, qp, message, offset, length, REMOTE_READ)

@@ -30,6 +30,33 @@ class AccessError(Exception):
         self.refusal = refusal
 
 
+MOST_BYTES = 4 << 20
+"""What is translated and moved in one go, at most."""
+
+PACKET_BYTES = 4096 + 64
+"""What can always be had in one go, however scattered it is: a packet with its headers."""
+
+PIECE_BYTES = 1024
+"""What is moved at a time of a range that falls into too many pieces for one go."""
+
+STEPS_PER_ROUND = 4096
+"""How much work a round of the loop begins: pieces and pages found by keys, some 10 ms."""
+
+MOST_STEPS = 4096
+"""How much of it an access may be; but each byte of a packet may take one for every key."""
+
+
+class InPieces(AccessError):  # noqa: N818  # not an error: more of it than one go may be
+    """Key and range are in order as far as they were looked at, but it is too much at once.
+
+    Whoever can asks again for ``most`` bytes at a time. Others are refused.
+    """
+
+    def __init__(self, key: int, va: int, length: int, most: int) -> None:
+        super().__init__(Refusal.TRANSLATION, key, va, length)
+        self.most = most
+
+
 class PageFault(AccessError):  # noqa: N818  # the field's word for it
     """A page of a key in good order is absent: who can wait for the driver, does.
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.message import Message, NakCode
-from emu.engine.rights import AccessError, PageFault
+from emu.engine.message import Message, MsgOp, NakCode
+from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, InPieces, PageFault
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.umr import BindError
-from emu.engine.wqe_ops import WQE_OPS
+from emu.engine.views import Views
+from emu.engine.wqe_ops import WQE_OPS, gather_piece
 from emu.objects import Qp
 from emu.points import FaultPoint
 from emu.port.ib.datagram import Datagram
@@ -84,8 +85,27 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
     return work
 
 
+def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
+    """The sender's side of the next ``length`` bytes of a message.
+
+    Raises InPieces when they are too much for one go, and otherwise as ``parse``.
+    """
+    need = LOCAL_WRITE if message.op is MsgOp.READ else LOCAL_READ
+    try:
+        return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
+    except InPieces:
+        raise
+    except PageFault as page:
+        if page_faults.request_may_wait(hca, qp, wqe.opcode):
+            raise
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
+    except AccessError as error:
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+
+
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
     """The request is done; it is reported when it asked for that."""
+    qp.moving = None
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)

@@ -11,21 +11,36 @@ one is reported only after a UMR has set ``expected_sigerr_count`` again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from emu.engine import cq as cq_engine
 from emu.engine import memory
 from emu.engine.block_signature import BlockSignature, Domain, Syndrome
-from emu.engine.rights import LOCAL_READ, REMOTE_ATOMIC, WRITES, AccessError, Refusal
+from emu.engine.rights import (
+    LOCAL_READ,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    REMOTE_ATOMIC,
+    WRITES,
+    AccessError,
+    InPieces,
+    Refusal,
+)
 from emu.engine.views import Views, copy
 
 if TYPE_CHECKING:
     from emu.hca import Hca
     from emu.objects import Mkey
 
-MOST_BYTES = 16 << 20
+MOST_BYTES = 16 << 10
 """Longest access in one go: it is computed while the rest of the device waits."""
 
+_LOG_STEP_BYTES = 3
+"""How many bytes are signed in the time that a page takes to translate."""
+
+_NO_LIMIT = 1 << 64
 _WIRE, _MEMORY = 0, 1
 
 
@@ -59,11 +74,15 @@ class Signature:
     ) -> Views:
         """``length`` bytes of the wire's stream: bytes made for it, or a place to put them.
 
-        Raises AccessError as the key's ranges do, and for what is too long, or atomic.
+        Raises AccessError as the key's ranges do, and for atomics, InPieces for what is too long.
         """
-        if length > MOST_BYTES or need & REMOTE_ATOMIC:
+        if need & REMOTE_ATOMIC:
             raise AccessError(Refusal.RIGHTS, mkey.key, va, length)
+        if length > MOST_BYTES:
+            raise InPieces(mkey.key, va, length, MOST_BYTES)
+        hca.steps += length >> _LOG_STEP_BYTES
         stream = _Stream(hca, mkey, self, qpn, need, depth)
+        stream.most = hca.steps + MOST_STEPS if length > PACKET_BYTES else _NO_LIMIT
         at = va - mkey.start
         if not need & WRITES:
             return [memoryview(stream.outgoing(at, length))]
@@ -75,7 +94,9 @@ class Signature:
 class _Stream:
     """One access to a key with signatures."""
 
-    __slots__ = ("_blocks", "_depth", "_hca", "_key", "_mkey", "_need", "_qpn")
+    __slots__ = (
+        "_blocks", "_depth", "_hca", "_key", "_mkey", "_need", "_qpn", "most",
+    )  # fmt: skip
 
     def __init__(
         self, hca: Hca, mkey: Mkey, key: Signature, qpn: int, need: int, depth: int
@@ -83,14 +104,25 @@ class _Stream:
         self._hca, self._mkey, self._key, self._qpn = hca, mkey, key, qpn
         self._need, self._depth = need, depth
         self._blocks = key.blocks
+        self.most = _NO_LIMIT
+        """How many steps the round may have had when it is found to be too much."""
 
-    def _below(self, at: int, length: int) -> Views:
-        """The memory domain's stream."""
-        va = self._mkey.start + at
-        return memory.indirect(self._hca, self._mkey, va, length, self._need, self._depth)
+    def _below(self, at: int, length: int) -> Iterator[memoryview]:
+        """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
+        mkey, va = self._mkey, self._mkey.start + at
+        while length:
+            size = min(length, PACKET_BYTES)
+            views = memory.indirect(self._hca, mkey, va, size, self._need, self._depth)
+            if self._hca.steps > self.most:
+                raise InPieces(mkey.key, va, length, PIECE_BYTES)
+            yield from views
+            va, length = va + size, length - size
 
     def _read(self, at: int, length: int) -> bytes:
-        return b"".join(self._below(at, length)) if length else b""
+        return b"".join(self._below(at, length))
+
+    def _write(self, at: int, data: memoryview) -> None:
+        copy(list(self._below(at, len(data))), (data,))
 
     def _data(self, start: int, end: int) -> bytes:
         """Data bytes without their signatures."""
@@ -169,8 +201,9 @@ class _Stream:
         if mem is not None:
             start = _to_stream(mem, start - start % mem.block)
         end = _to_stream(mem, _to_data(wire, at + length))
-        if end > start:
-            self._below(start, end - start)
+        for _ in self._below(start, max(end - start, 0)):
+            pass
+        self.most = _NO_LIMIT  # from now on something may have been written
 
     def incoming(self, at: int, data: memoryview) -> None:
         """Take a piece of the wire's stream."""
@@ -197,7 +230,7 @@ class _Stream:
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
-            copy(self._below(_to_stream(mem, start), len(piece)), (piece,))
+            self._write(_to_stream(mem, start), piece)
             start += len(piece)
             data = data[len(piece) :]
             if mem is not None and start % mem.block == 0 and not self._blocks.copy_mask:
@@ -209,7 +242,7 @@ class _Stream:
 
     def _sign(self, mem: Domain, index: int, value: int) -> None:
         at = (index + 1) * (mem.block + mem.size) - mem.size
-        copy(self._below(at, mem.size), (memoryview(mem.encode(value)),))
+        self._write(at, memoryview(mem.encode(value)))
 
     def _arrived(self, wire: Domain, index: int) -> None:
         """A block and its signature are complete: check it, and pass on what is copied."""

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, WRITES, AccessError, Refusal
+from emu.engine.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    MOST_BYTES,
+    WRITES,
+    AccessError,
+    InPieces,
+    Refusal,
+)
 from emu.engine.views import Views
 from emu.ports import DmaError
 from emu.resources import DRIVER_UID
@@ -30,15 +38,16 @@ def views(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: 
     """
     general = hca.caps.general
     if key == NULL_MKEY and general.null_mkey:
-        return _nothing(length, need)
+        return _nothing(key, va, length, need)
     if depth or need & ~(LOCAL_READ | LOCAL_WRITE):
         raise AccessError(Refusal.NO_KEY, key, va, length)
     if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
-        return _nothing(length, need)
+        return _nothing(key, va, length, need)
     if key == RESERVED_LKEY:
         qp = hca.qps.get(qpn)
         if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
             raise AccessError(Refusal.DOMAIN, key, va, length)
+        _check_length(key, va, length)
         try:
             return hca.memory.segments(va, length, writable=bool(need & WRITES))
         except DmaError:
@@ -46,8 +55,14 @@ def views(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: 
     raise AccessError(Refusal.NO_KEY, key, va, length)
 
 
-def _nothing(length: int, need: int) -> Views:
+def _check_length(key: int, va: int, length: int) -> None:
+    if length > MOST_BYTES:
+        raise InPieces(key, va, length, MOST_BYTES)
+
+
+def _nothing(key: int, va: int, length: int, need: int) -> Views:
     """Zeros to read, or room that nobody reads again."""
+    _check_length(key, va, length)
     piece = memoryview(bytearray(min(length, _NULL_BYTES)))
     if not need & WRITES:
         piece = piece.toreadonly()

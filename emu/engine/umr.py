@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 
+_LOG_STEP_BYTES = 8
+"""How many bytes of translations are taken over in the time that a page takes to translate."""
+
 SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
 
 
@@ -100,6 +103,8 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         signature.rearm()
     if xlt:
         mkey.write_translations(offset * OCTWORD, xlt)
+        # A list of keys is laid out anew, whatever part of it has changed.
+        hca.steps += len(mkey.xlt if mkey.mode is AccessMode.KLMS else xlt) >> _LOG_STEP_BYTES
     return None
 
 
@@ -217,7 +222,7 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     room = mkey.xlt_room - start
     if xlt and (mkey.mode == AccessMode.PA or room < 0):
         raise BindError(f"{mkey!r} has no translations at {start}")
-    if any(xlt[max(room, 0) :]):
+    if xlt[max(room, 0) :].strip(b"\0"):
         raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
     return xlt[:room]
 

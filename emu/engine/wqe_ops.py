@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from emu.engine.datagram import read_av
 from emu.engine.memory import access
 from emu.engine.message import Message, MsgOp
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, Refusal
+from emu.engine.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    MOST_BYTES,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    AccessError,
+    InPieces,
+    Refusal,
+)
 from emu.engine.signature import on_wire
 from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, length_of
@@ -55,17 +65,17 @@ def wqe_op(opcode: Opcode, services: frozenset[QpType]) -> Callable[[WqeOp], Wqe
 
 
 def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
-    """The views behind the data segments from byte ``at`` to the WQE's end."""
+    """The views behind the data segments from byte ``at`` to the WQE's end.
+
+    Raises InPieces when they are too much for one go.
+    """
     views: list[memoryview] = []
-    end = wqe.ds * DS
+    end, room, most = wqe.ds * DS, MOST_BYTES, hca.steps + MOST_STEPS
     while at < end:
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         if byte_count & INLINE:
-            if need & LOCAL_WRITE:
-                raise BadWqeError("an answer cannot go into the WQE")
             length = byte_count & INLINE_LENGTH
-            if at + 4 + length > end:
-                raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
+            _check_inline(at, length, end, need)
             if length:
                 views.append(memoryview(wqe.buf)[at + 4 : at + 4 + length])
             at += (4 + length + DS - 1) & ~(DS - 1)
@@ -74,19 +84,64 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
         if hca.has_signatures:
             address, length = on_wire(hca, lkey, address, length)
         views += access(hca, qp.pd, qp.handle, lkey, address, length, need)
+        room -= length
+        if room < 0 or hca.steps > most:
+            raise InPieces(lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES)
         at += DS
+    return views
+
+
+def listed_length(hca: Hca, wqe: Wqe, at: int, need: int) -> int:
+    """Bytes that the data segments from byte ``at`` on name. Raises BadWqeError as ``gather``."""
+    total, end = 0, wqe.ds * DS
+    while at < end:
+        byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
+        if not byte_count & INLINE:
+            length = byte_count or SEGMENT_2GIB
+            total += on_wire(hca, lkey, address, length)[1] if hca.has_signatures else length
+            at += DS
+            continue
+        length = byte_count & INLINE_LENGTH
+        _check_inline(at, length, end, need)
+        total += length
+        at += (4 + length + DS - 1) & ~(DS - 1)
+    return total
+
+
+def _check_inline(at: int, length: int, end: int, need: int) -> None:
+    if need & LOCAL_WRITE:
+        raise BadWqeError("an answer cannot go into the WQE")
+    if at + 4 + length > end:
+        raise BadWqeError(f"inline segment of {length} bytes leaves the WQE")
+
+
+def _listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
+    """The views behind a message's data segments; it takes over their length.
+
+    Nothing when they are too much for one go: ``most`` says so then.
+    """
+    message.data_at = at
+    try:
+        views = gather(hca, qp, wqe, at, need)
+    except InPieces as more:
+        message.most = more.most
+        message.length = listed_length(hca, wqe, at, need)
+        return ()
+    message.length = length_of(views)
     return views
 
 
 def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
     """``length`` bytes of what the data segments from byte ``at`` on name, from ``offset`` on.
 
-    Raises AccessError also when the segments are shorter than they were: a key's signatures, which
+    Raises InPieces when it is too much for one go, which PACKET_BYTES never are, and AccessError
+    also when the segments are shorter than they were: a key's signatures, which
     count on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
-    end = wqe.ds * DS
+    end, most = wqe.ds * DS, hca.steps + MOST_STEPS
     lkey = address = 0
+    is_long = length > PACKET_BYTES
     while length:
         if at >= end:
             raise AccessError(Refusal.BOUNDS, lkey, address, length)
@@ -102,6 +157,8 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
             views.append(memoryview(wqe.buf)[at + 4 + offset : at + 4 + offset + size])
         else:
             views += access(hca, qp.pd, qp.handle, lkey, address + offset, size, need)
+            if is_long and hca.steps > most:
+                raise InPieces(lkey, address, length, PIECE_BYTES)
         if size > 0:
             length -= size
             offset = 0
@@ -131,9 +188,7 @@ def _remote_address(wqe: Wqe, message: Message, at: int) -> int:
 
 def _outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
     """Fill in what SEND and WRITE have in common."""
-    message.data_at = at
-    message.data = gather(hca, qp, wqe, at, LOCAL_READ)
-    message.length = length_of(message.data)
+    message.data = _listed(hca, qp, wqe, message, at, LOCAL_READ)
     message.solicited = bool(wqe.fm_ce_se & SOLICITED)
     return message
 
@@ -189,9 +244,7 @@ def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], raddr, data: where the answer goes."""
     message = Message(MsgOp.READ, 0)
     at = _remote_address(wqe, message, _after_xrc(qp, wqe, message, DS))
-    message.data_at = at
-    message.reply = gather(hca, qp, wqe, at, LOCAL_WRITE)
-    message.length = length_of(message.reply)
+    message.reply = _listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message
 
 
@@ -206,9 +259,8 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
         message.swap_add_mask, message.compare_mask = masks
     if op is MsgOp.FETCH_ADD and not masked:
         message.compare = 0
-    message.data_at = at + layout.size
-    message.reply = gather(hca, qp, wqe, message.data_at, LOCAL_WRITE)
-    if length_of(message.reply) != ATOMIC_BYTES:
+    message.reply = _listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
+    if message.length != ATOMIC_BYTES:
         raise BadWqeError("the answer to an atomic takes 8 bytes")
     return message
 
@@ -239,5 +291,10 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     destination, at = read_av(wqe)
-    data = gather(hca, qp, wqe, at, LOCAL_READ)
-    return Datagram(destination, data, length_of(data), immediate, bool(wqe.fm_ce_se & SOLICITED))
+    data: Views = ()
+    try:
+        data = gather(hca, qp, wqe, at, LOCAL_READ)
+        length = length_of(data)
+    except InPieces:  # longer than any datagram
+        length = listed_length(hca, wqe, at, LOCAL_READ)
+    return Datagram(destination, data, length, immediate, bool(wqe.fm_ce_se & SOLICITED))

@@ -58,6 +58,13 @@ class KeySignature(Protocol):
         """``length`` bytes of the wire's stream, for the access that ``need`` names."""
 
 
+_LONG_LIST = 1024
+"""Bytes of a list of keys that is not laid out by whoever uses it first, but when it is written.
+
+An access may go through as many keys as a request has segments.
+"""
+
+
 class Mkey(Object):
     """A memory key. The handle is the mkey index; the key is the index and the variant byte.
 
@@ -101,6 +108,7 @@ class Mkey(Object):
         self.signature: KeySignature | None = None
         """Block signatures, where a UMR has described some."""
         self.decode()
+        self._lay_out()
 
     def decode(self) -> None:
         """The context has changed: take its values over and forget what was derived from it."""
@@ -142,7 +150,7 @@ class Mkey(Object):
         if at > len(self.xlt):
             self.xlt += bytes(at - len(self.xlt))
         self.xlt[at : at + len(xlt)] = xlt
-        self._ranges = None
+        self._lay_out()
         self.views.clear()
         if self._entries is not None:
             self._entries.frombytes(bytes(max(at - 8 * len(self._entries), 0)))
@@ -160,6 +168,10 @@ class Mkey(Object):
         if self._entries is None:
             self._entries = mtt_entries(self.xlt, pg_access=self.pg_access)
         return self._entries
+
+    def _lay_out(self) -> None:
+        is_long = self.mode is AccessMode.KLMS and len(self.xlt) > _LONG_LIST
+        self._ranges = Ranges(self.xlt) if is_long else None
 
     @property
     def ranges(self) -> Ranges:

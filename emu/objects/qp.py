@@ -16,6 +16,7 @@ from emu.resources import Object
 from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.engine.message import Message
     from emu.engine.odp import Fault, Page, Side
     from emu.engine.rq import Arrival, RecvRing
     from emu.engine.sq import SendRing
@@ -78,9 +79,9 @@ class Qp(Object):
     __slots__ = (
         "ack_timeout", "buffer", "counter", "ctx", "epsn", "faults", "held_by", "is_draining",
         "is_ready", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
-        "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq", "refaults",
-        "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry", "rq", "rre",
-        "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
+        "moving", "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq",
+        "refaults", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry",
+        "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -128,6 +129,8 @@ class Qp(Object):
         """The fault of the peer in this process that holds up its requests."""
         self.kept: Arrival | None = None
         """The receive request of a message that waits for a page: it will come again."""
+        self.moving: Message | None = None
+        """A message that takes several turns, and has had some."""
         self.state = QpState.RST
         self.decode()
 
@@ -159,7 +162,8 @@ class Qp(Object):
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
 
     def stop_waiting(self) -> None:
-        """Forget the timer and the retries that led to it."""
+        """Forget the timer, the retries that led to it, and a message that was being moved."""
+        self.moving = None
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emu.engine import responder
 from emu.engine.message import Message, Nak
 from emu.engine.odp import Held
+from emu.engine.rights import STEPS_PER_ROUND
 from emu.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
@@ -114,7 +115,8 @@ class AnswerQueue:
         if self._link.qp.state in _SILENT:
             self._answers.clear()
         budget = PACKETS_PER_TURN
-        while self._answers and budget and not self._is_held_up:
+        hca = self._link.hca
+        while self._answers and budget and not self._is_held_up and hca.steps <= STEPS_PER_ROUND:
             budget -= 1
             self._send_next()
         return bool(self._answers) and not self._is_held_up

@@ -15,7 +15,7 @@ from emu.engine.message import Message, MsgOp
 from emu.engine.odp import Side
 from emu.engine.packets.completer import PacketCompleter
 from emu.engine.packets.window import ANSWERED, Request, SendWindow
-from emu.engine.rights import LOCAL_READ, AccessError, PageFault
+from emu.engine.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
 from emu.engine.wqe_ops import gather_piece
@@ -73,6 +73,8 @@ class PacketRequester:
     def _send_share(self) -> bool:
         qp, window, budget = self._link.qp, self._window, PACKETS_PER_TURN
         while budget > 0 and qp.state is QpState.RTS and not self._is_held_up:
+            if self._link.hca.steps > STEPS_PER_ROUND:
+                return True
             if window.has_unsent(qp.psn):
                 sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
                 if not sent:
@@ -223,6 +225,8 @@ class PacketRequester:
             while sent < most and self._window.next != request.end and not self._link.is_waiting:
                 sent += 1
                 self._send_piece(request, message, sent == most)
+                if self._link.hca.steps > STEPS_PER_ROUND:
+                    break
         except PageFault as page:
             self.stall(request, page, self._offset_of(request))
             return 0
