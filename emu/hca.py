@@ -24,6 +24,7 @@ from emu.missing import Missing
 from emu.objects import (
     Cq,
     Eq,
+    FlowCounter,
     Mkey,
     Pd,
     Psv,
@@ -166,6 +167,8 @@ class Hca:
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
+        flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
+        self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
         self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
         self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
         self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
@@ -179,7 +182,7 @@ class Hca:
         """Every table, for summaries and leak checks."""
         return (
             self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
-            self.srqs, self.counters, self.psvs, self.uctxs, self.umems,
+            self.srqs, self.counters, self.flow_counters, self.psvs, self.uctxs, self.umems,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

@@ -90,6 +90,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "force_teardown": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
+        "max_flow_counter_15_0": 0x8000,
         "out_of_seq_cnt": 1,
         "retransmission_q_counters": 1,
         "enhanced_error_q_counters": 1,

@@ -5,7 +5,7 @@ answers with it, and beside it the few values that the engine needs at every acc
 """
 
 from emu.objects.cq import Cq, Moderation
-from emu.objects.domains import Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
+from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
 from emu.objects.eq import Eq
 from emu.objects.mkey import ANY_QPN, MTT_READ, MTT_WRITE, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
@@ -19,6 +19,7 @@ __all__ = [
     "OCTWORD",
     "Cq",
     "Eq",
+    "FlowCounter",
     "KeySignature",
     "Mkey",
     "Moderation",

@@ -49,6 +49,17 @@ class QCounter(Object):
         self.values: dict[str, int] = {}
 
 
+class FlowCounter(Object):
+    """Counts packets and bytes of the flow table entries that name it."""
+
+    __slots__ = ("octets", "packets")
+    kind = "flow counter"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packets = self.octets = 0
+
+
 class Psv(Object):
     """A protection signature value: what a signature starts from, set by SET_PSV."""
 

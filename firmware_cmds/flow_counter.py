@@ -1,0 +1,53 @@
+"""Flow counters: what entries of flow tables count in (PRM "Flow counters"; core/fs_counters.c).
+
+Without flow tables nothing counts in them yet, but DEVX programs make them without asking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.objects import FlowCounter
+from emu.registry import command
+from layouts import flow_counter as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.hca import Hca
+
+
+@command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
+def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """One counter, at zero."""
+    if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "no bulk of so many counters", f"{cmd.flow_counter_bulk:#x}"
+        )
+    if cmd.flow_counter_bulk_log_size:
+        raise CmdError(Status.BAD_PARAM_ERR, "bulks have no size of their own")
+    out.flow_counter_id = hca.flow_counters.add(FlowCounter())
+
+
+@command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
+def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """The counter goes."""
+    hca.flow_counters.remove(cmd.flow_counter_id)
+
+
+@command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
+def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
+    """Packets and bytes; ``clear`` starts them again from zero."""
+    if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "more counters than log_max_flow_counter_bulk says",
+            f"{cmd.num_of_counters}",
+        )  # fmt: skip
+    first = cmd.flow_counter_id
+    counters = [hca.flow_counters.need(first + n) for n in range(cmd.num_of_counters or 1)]
+    if len(out.flow_statistics) < len(counters):
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the counters", f"{len(counters)}")
+    for counter, place in zip(counters, out.flow_statistics, strict=False):
+        place.packets, place.octets = counter.packets, counter.octets
+        if cmd.clear:
+            counter.packets = counter.octets = 0

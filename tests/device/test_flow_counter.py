@@ -1,0 +1,55 @@
+"""Flow counters."""
+
+import pytest
+
+from emu.objects import FlowCounter
+from layouts.enums import Op, Status
+from layouts.vport import traffic_counter
+
+
+@pytest.fixture
+def number(driver):
+    return driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id
+
+
+def query(driver, number, **fields):
+    answer = driver.must(
+        Op.QUERY_FLOW_COUNTER, out_extra=traffic_counter.size, flow_counter_id=number, **fields
+    )
+    (found,) = answer.flow_statistics
+    return found.packets, found.octets
+
+
+def test_starts_at_zero_and_counts_until_it_is_cleared(driver, function, number):
+    assert number
+    assert query(driver, number) == (0, 0)
+    counter = function.hca.flow_counters.get(number)
+    counter.packets, counter.octets = 3, 1 << 40
+    assert query(driver, number, num_of_counters=1, clear=1) == (3, 1 << 40)
+    assert query(driver, number) == (0, 0)
+
+
+def test_freed_counter_is_gone(driver, number, refused):
+    driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=number)
+    for wrong in (number, 0, 0xFFFFFFFF):
+        for op in (Op.DEALLOC_FLOW_COUNTER, Op.QUERY_FLOW_COUNTER):
+            refused(Status.BAD_RES_ERR, op, flow_counter_id=wrong)
+
+
+@pytest.mark.parametrize("fields", [{"flow_counter_bulk": 1}, {"flow_counter_bulk_log_size": 3}])
+def test_no_bulks_are_offered(driver, refused, fields):
+    assert driver.caps.flow_counter_bulk_alloc == 0
+    refused(Status.BAD_PARAM_ERR, Op.ALLOC_FLOW_COUNTER, **fields)
+
+
+def test_query_of_more_than_there_is_room_for(driver, number, refused):
+    refused(Status.BAD_PARAM_ERR, Op.QUERY_FLOW_COUNTER, flow_counter_id=number, num_of_counters=2)
+    refused(Status.BAD_OUTP_LEN_ERR, Op.QUERY_FLOW_COUNTER, flow_counter_id=number)
+
+
+def test_there_are_as_many_as_advertised(driver, function, refused):
+    most = driver.caps.max_flow_counter_31_16 << 16 | driver.caps.max_flow_counter_15_0
+    for _ in range(most - 1):
+        function.hca.flow_counters.add(FlowCounter())
+    driver.must(Op.ALLOC_FLOW_COUNTER)
+    refused(Status.NO_RES_ERR, Op.ALLOC_FLOW_COUNTER)
