@@ -44,7 +44,7 @@ def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choi
     """Run rdma-core's tests in a guest with an emulated function.
 
     Prints what each module's tests did and why some did not run. The status is 1 when a test
-    failed. Huge pages are set aside without asking.
+    failed. Huge pages are set aside, and IPoIB gets an address, without asking.
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**choices)
@@ -53,6 +53,7 @@ def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choi
         display() as (progress, on_wait),
         Guest(options, progress=progress, on_wait=on_wait) as guest,
     ):
+        tests.prepare(guest)
         for module in tests.choose(tests.list_modules(guest), names):
             runs.append(tests.run_module(guest, module, timeout, progress))
     if json_file is not None:

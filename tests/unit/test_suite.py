@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from emu.commands import suite as command
 from emu.guest import frames, suite_inside
 from emu.guest.errors import GuestStoppedError, LabError
-from emu.guest.suite import Outcome, choose, list_modules, run_module
+from emu.guest.suite import Outcome, choose, list_modules, prepare, run_module
 
 ARGS_PARSER = """
 class Parser:
@@ -143,7 +143,8 @@ class FakeGuest:
             def check(self):
                 return self
 
-        assert words[0] == "ls"
+        assert words[0] in ("ls", "sh")
+        self.asked = [*getattr(self, "asked", []), words]
         return Result()
 
     def popen(self, words, *, has_input, sink):
@@ -173,6 +174,13 @@ def test_modules_of_the_image(guest):
     assert list_modules(guest) == ["test_all", "test_broken", "test_empty"]
 
 
+def test_ipoib_has_an_address_before_tests_run(guest):
+    prepare(guest)
+    ((shell, option, script),) = guest.asked
+    assert (shell, option) == ("sh", "-c")
+    assert "modprobe ib_ipoib" in script
+
+
 def test_choice_of_modules():
     modules = ["test_a", "test_b", "test_c"]
     assert choose(modules, ()) == modules
@@ -191,6 +199,30 @@ def test_results_of_a_module(guest):
     assert run.skip_reasons() == [("no such capability", 1), ("never here", 1)]
     (crash,) = (test for test in run.tests if test.test.endswith("test_1_crashes"))
     assert crash.detail.startswith("killed by signal 11")
+
+
+def test_what_a_test_does_not_ask_for_is_a_reason_to_skip(directory, guest):
+    """By its name and by the place where it fails: elsewhere it fails as all others."""
+    (directory / "test_flow.py").write_text(
+        textwrap.dedent("""
+        import unittest
+        def create_devx_flow_table(): raise OSError(121, "Remote I/O error")
+        class One(unittest.TestCase):
+            def test_flow_table_drop(self): create_devx_flow_table()
+            def test_other(self): create_devx_flow_table()
+        class Two(unittest.TestCase):
+            def test_flow_table_drop(self): raise OSError(121, "Remote I/O error")
+        """)
+    )
+    run = run_module(guest, "test_flow", 2.0, lambda *_: None)
+    ends = {test.test.removeprefix("tests.test_flow."): test.outcome for test in run.tests}
+    assert ends == {
+        "One.test_flow_table_drop": Outcome.SKIPPED,
+        "One.test_other": Outcome.ERROR,
+        "Two.test_flow_table_drop": Outcome.ERROR,
+    }
+    ((reason, _),) = run.skip_reasons()
+    assert "RDMA flow tables are not offered" in reason
 
 
 def test_results_as_json(guest):
