@@ -20,6 +20,7 @@ from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
 from emu.faults.text import dump
 from emu.guest import GuestOptions
+from emu.outfiles import write_outfile
 from emu.user_error import UserError
 
 One = tuple[int, str, int]
@@ -64,7 +65,7 @@ def minimize(
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text)
+        write_outfile(output, text)
 
 
 class Search:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import stat
 import sys
 from pathlib import Path
 
 import click
 
+from emu.listening import OWNER_ONLY
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
 from emu.service.repeats import summed_up
@@ -19,6 +21,17 @@ from emu.transport.base import TransportError
 from emu.transport.kinds import DEFAULT_KIND, KINDS
 
 REPLY_TIMEOUT_MS = 60_000
+
+
+def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    """A mode as chmod takes it; the owner must be able to connect."""
+    try:
+        mode = int(value, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777 or not mode & stat.S_IWUSR:
+        raise click.BadParameter(f"{value!r} is no octal number up to 0777 with 0200 in it")
+    return mode
 
 
 @click.command()
@@ -48,6 +61,14 @@ REPLY_TIMEOUT_MS = 60_000
     "--fabric",
     metavar="NAME",
     help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+)
+@click.option(
+    "--socket-mode",
+    callback=_mode,
+    default=f"{OWNER_ONLY:04o}",
+    show_default=True,
+    metavar="OCTAL",
+    help="Mode of the sockets; whoever may write to one may connect.",
 )
 @click.option(
     "--trace",
@@ -83,6 +104,7 @@ def serve(
     devices: tuple[str, ...],
     transport: str,
     fabric: str | None,
+    socket_mode: int,
     trace: Path | None,
     trace_format: str,
     faults: Path | None,
@@ -110,7 +132,7 @@ def serve(
             ]
             tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
             options = FaultOptions(faults, record, devices, json.loads(run_json))
-            server = Server(endpoints, transport, tracer, fabric, options, control)
+            server = Server(endpoints, transport, tracer, fabric, options, control, socket_mode)
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)

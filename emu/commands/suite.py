@@ -16,6 +16,7 @@ from emu.commands._progress import display
 from emu.guest import Guest
 from emu.guest import suite as tests
 from emu.guest.suite import BROKEN, ModuleRun, Outcome
+from emu.outfiles import write_outfile
 
 REASONS = 3
 """Reasons for skipping that a module's row shows."""
@@ -57,7 +58,8 @@ def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choi
         for module in tests.choose(tests.list_modules(guest), names):
             runs.append(tests.run_module(guest, module, timeout, progress))
     if json_file is not None:
-        json_file.write_text(json.dumps([run.as_dict() for run in runs], indent=1) + "\n")
+        text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
+        write_outfile(json_file, text)
     console = Console()
     console.print(_table(runs))
     _print_broken(console, runs)

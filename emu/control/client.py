@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -138,9 +139,11 @@ def sockets() -> list[Path]:
     mine = []
     for path in found:
         try:
-            about = path.stat()
+            about, around = path.lstat(), path.parent.lstat()
         except OSError:
             continue
-        if about.st_uid == os.getuid():
+        # In a directory of another user's, or behind a symbolic link, it may be anybody's.
+        is_socket = stat.S_ISSOCK(about.st_mode) and stat.S_ISDIR(around.st_mode)
+        if is_socket and {about.st_uid, around.st_uid} == {os.getuid()}:
             mine.append((about.st_mtime, path))
     return [path for _, path in sorted(mine)]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from emu.control import protocol
 from emu.control.protocol import MessageError
+from emu.listening import Acceptor, listen
 from emu.transport.loop import Loop
 from emu.version import version
 
@@ -41,12 +40,17 @@ class ControlServer:
     """Listens on a Unix socket that only its owner may use."""
 
     def __init__(self, path: Path, loop: Loop, methods: Mapping[str, Method]) -> None:
-        """Raises OSError when the socket cannot be made."""
+        """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
         self._loop = loop
         self._methods = methods
         self._path = path
         self._clients: set[_Client] = set()
-        self._listener = _listen(path)
+        try:
+            self._listener = listen(path, MOST_CLIENTS)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        self._inode = path.lstat().st_ino
+        self._acceptor = Acceptor(self._listener, "control")
         loop.add_quiet_reader(self._listener.fileno(), self._accept)
 
     def close(self) -> None:
@@ -54,14 +58,15 @@ class ControlServer:
         for client in list(self._clients):
             self.drop(client)
         self._loop.remove_reader(self._listener.fileno())
+        self._acceptor.close()
         self._listener.close()
         with contextlib.suppress(OSError):
-            self._path.unlink()
+            if self._path.lstat().st_ino == self._inode:
+                self._path.unlink()
 
     def _accept(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
+        sock = self._acceptor.accept()
+        if sock is None:
             return
         if len(self._clients) >= MOST_CLIENTS:
             logger.warning("control: more than %d clients: one is refused", MOST_CLIENTS)
@@ -185,31 +190,3 @@ class _Client:
             self._server.drop(self, "it does not read its answers")
         else:
             self._loop.call_later(_FLUSH_NS, self._flush)
-
-
-def _listen(path: Path) -> socket.socket:
-    """A listening socket; a dead one in its place is removed."""
-    if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _is_alive(path):
-        path.unlink()
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The socket exists only with its final mode: nobody else can connect meanwhile.
-    mask = os.umask(0o177)
-    try:
-        sock.bind(os.fspath(path))
-        sock.listen(MOST_CLIENTS)
-    except OSError as error:
-        sock.close()
-        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from None
-    finally:
-        os.umask(mask)
-    sock.setblocking(False)
-    return sock
-
-
-def _is_alive(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except OSError:
-            return False
-        return True

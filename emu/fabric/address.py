@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emu.listening import MAX_PATH, OWNER_ONLY, Acceptor, bind
 from emu.user_error import UserError
 
 _BACKLOG = 64
-_MAX_PATH = 107
-"""sizeof(struct sockaddr_un.sun_path) without the NUL."""
 
 
 class FabricError(UserError):
@@ -32,6 +31,8 @@ class UnixAddress:
     """A socket in the file system of one host."""
 
     path: Path
+    mode: int = OWNER_ONLY
+    """The path's: who may write there may connect."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
@@ -56,7 +57,7 @@ class UnixAddress:
                 lock.release()
                 return None
             self.path.unlink(missing_ok=True)
-            sock.bind(os.fspath(self.path))
+            bind(sock, self.path, self.mode)
             sock.listen(_BACKLOG)
         except OSError:
             sock.close()
@@ -122,14 +123,17 @@ class TcpAddress:
 Address = UnixAddress | TcpAddress
 
 
-def parse(name: str) -> Address:
-    """The address that a fabric's name gives. Raises :class:`FabricError`."""
+def parse(name: str, mode: int = OWNER_ONLY) -> Address:
+    """The address that a fabric's name gives; a Unix socket that we make there gets this mode.
+
+    Raises :class:`FabricError`.
+    """
     kind, _, rest = name.partition(":")
     if kind == "unix" and rest:
         path = Path(rest).absolute()
-        if len(os.fsencode(path)) > _MAX_PATH:
-            raise FabricError(f"{path}: a socket's path has {_MAX_PATH} bytes at most")
-        return UnixAddress(path)
+        if len(os.fsencode(path)) > MAX_PATH:
+            raise FabricError(f"{path}: a socket's path has {MAX_PATH} bytes at most")
+        return UnixAddress(path, mode)
     host, _, port = rest.rpartition(":")
     if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
         return TcpAddress(host.strip("[]"), int(port))
@@ -143,14 +147,14 @@ class Listener:
         self, sock: socket.socket, path: Path | None = None, lock: _Lock | None = None
     ) -> None:
         self.sock = sock
+        self._acceptor = Acceptor(sock, "fabric")
         self._path = path
         self._lock = lock
 
     def accept(self) -> socket.socket | None:
         """The next client's socket, which does not block; None when there is none."""
-        try:
-            client, _ = self.sock.accept()
-        except OSError:
+        client = self._acceptor.accept()
+        if client is None:
             return None
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
@@ -159,6 +163,7 @@ class Listener:
 
     def close(self) -> None:
         """Listen no longer. The lock goes last: a successor finds nothing of ours."""
+        self._acceptor.close()
         self.sock.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -180,8 +185,11 @@ class _Lock:
 
 
 def _lock(path: Path) -> _Lock | None:
-    """Take the lock; None when somebody has it. A file that its holder has removed is none."""
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    """Take the lock; None when somebody has it. A file that its holder has removed is none.
+
+    Raises OSError for a symbolic link, which leads where somebody else wants.
+    """
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if path.stat().st_ino == os.fstat(fd).st_ino:

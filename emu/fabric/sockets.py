@@ -22,6 +22,7 @@ from emu.fabric.member import Membership
 from emu.fabric.poller import Poller, Reactor
 from emu.fabric.protocol import Identity, Kind, ProtocolError
 from emu.fabric.seat import Seat
+from emu.listening import OWNER_ONLY
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.endport import EndPort, end_port
@@ -42,13 +43,19 @@ _DLID = slice(2, 4)
 class SocketFabric(LocalFabric):
     """Implements :class:`emu.ports.Wire` where other processes have functions as well."""
 
-    def __init__(self, name: str, loop: Reactor, wanted: Sequence[Identity]) -> None:
+    def __init__(
+        self,
+        name: str,
+        loop: Reactor,
+        wanted: Sequence[Identity],
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
         """``wanted`` are the numbers that our functions shall have, 0 for any.
 
         Raises :class:`FabricError` for a name that is none.
         """
         super().__init__(loop)
-        address = parse_address(name)
+        address = parse_address(name, socket_mode)
         self._loop = loop
         self._poller = Poller(loop)
         self.seat = Seat(self, address, loop, self._poller, wanted)

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,12 +30,22 @@ def cache_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification says to ignore a relative path here.
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return _made(root / "mlx5emu")
+    return _trusted(_made(root / "mlx5emu"))
 
 
 def subdir(name: str) -> Path:
     """A directory of the cache, made when absent."""
     return _made(cache_dir() / name)
+
+
+def _trusted(path: Path) -> Path:
+    """The path, unless somebody else could put kernels and programs there for us to run."""
+    about = path.stat()
+    # Root may use a user's, as in a container that has the user's directory mounted.
+    is_ours = os.getuid() in (about.st_uid, 0) or about.st_uid == 0
+    if about.st_mode & stat.S_IWOTH or not is_ours:
+        raise LabError(f"others may write to the cache directory {path}")
+    return path
 
 
 def _made(path: Path) -> Path:
@@ -51,7 +62,8 @@ def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]
 
     The kernel drops the lock when its holder dies, so none is ever stale.
     """
-    with (subdir("locks") / name).open("w") as file:
+    path = subdir("locks") / name
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

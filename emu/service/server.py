@@ -19,6 +19,7 @@ from emu.fabric.local import LocalFabric
 from emu.fabric.protocol import Identity
 from emu.fabric.sockets import SocketFabric
 from emu.function import Function
+from emu.listening import OWNER_ONLY
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
@@ -50,23 +51,25 @@ class Server:
         fabric: str | None = None,
         faults: FaultOptions | None = None,
         control: Path | None = None,
+        socket_mode: int = OWNER_ONLY,
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
         ``fabric`` names one that other processes have functions on as well; a LID or a GUID that a
         specification leaves open is then chosen there. Raises :class:`FabricError` when it cannot
         be joined. ``control`` is where the control socket shall be; OSError when it cannot.
+        ``socket_mode`` is that of the other sockets; who may connect to this one is its owner.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
         specs = [endpoint.spec for endpoint in endpoints]
         self._sockets: SocketFabric | None = None
         if fabric is not None:
-            self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)])
+            self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)], socket_mode)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
-            served = make_transport(transport, endpoint.socket)
+            served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
                 spec.model,
                 spec.options,

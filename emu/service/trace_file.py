@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from emu.outfiles import open_outfile
 from emu.ports import Clock
 from emu.trace.event import Event
 from emu.trace.recorder import LineSink, Recorder
@@ -32,8 +33,7 @@ class TraceFile:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
 
     def write(self, text: str) -> None:
         """Write the text. Raises OSError, after which a part of it may be in the file."""

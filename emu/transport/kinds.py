@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from emu.listening import OWNER_ONLY
 from emu.transport.base import Transport
 from emu.transport.libvfio_user import LibvfioUserServer
 from emu.transport.vfio_user import VfioUserServer
@@ -21,11 +22,16 @@ KINDS: Final = tuple(_KINDS)
 
 
 def make_transport(
-    kind: str, path: str | os.PathLike[str], *, trust_unsealed: bool = False
+    kind: str,
+    path: str | os.PathLike[str],
+    *,
+    trust_unsealed: bool = False,
+    socket_mode: int = OWNER_ONLY,
 ) -> Transport:
     """A transport of one of :data:`KINDS` that will listen on ``path``.
 
-    ``trust_unsealed`` accepts guest memory in files that may shrink; see ``emu.transport.backing``.
+    ``socket_mode`` is the path's: who may write there may connect. ``trust_unsealed`` accepts guest
+    memory in files that may shrink; see ``emu.transport.backing``.
     Raises :class:`emu.transport.base.TransportError` when its library is missing.
     """
-    return _KINDS[kind](path, trust_unsealed=trust_unsealed)
+    return _KINDS[kind](path, trust_unsealed=trust_unsealed, socket_mode=socket_mode)

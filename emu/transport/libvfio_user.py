@@ -17,6 +17,7 @@ import select
 import socket
 from typing import Final
 
+from emu.listening import OWNER_ONLY
 from emu.ports import PciFunction
 from emu.transport.base import TransportError
 from emu.transport.libvfio_abi import load_library
@@ -44,13 +45,19 @@ _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 class LibvfioUserServer:
     """A function on a vfio-user socket; see :class:`emu.transport.base.Transport`."""
 
-    def __init__(self, path: str | os.PathLike[str], *, trust_unsealed: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        trust_unsealed: bool = False,
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
         """Raises :class:`TransportError` when there is no libvfio-user."""
         self._library = load_library()
         self.memory = DmaMap(trust_unsealed=trust_unsealed)
         self.interrupts = LibraryVectors()
         self._name = os.fspath(path)
-        self._listener = Listener(path)
+        self._listener = Listener(path, socket_mode)
         self._function: PciFunction | None = None
         self._context: Context | None = None
         self._client: _Client | None = None

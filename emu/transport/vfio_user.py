@@ -10,6 +10,7 @@ import logging
 import os
 import select
 
+from emu.listening import OWNER_ONLY
 from emu.ports import PciFunction
 from emu.transport.base import TransportError
 from emu.transport.interrupts import IrqTable
@@ -25,10 +26,16 @@ logger = logging.getLogger(__name__)
 class VfioUserServer:
     """A function on a vfio-user socket; see :class:`emu.transport.base.Transport`."""
 
-    def __init__(self, path: str | os.PathLike[str], *, trust_unsealed: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        trust_unsealed: bool = False,
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
         self.memory = DmaMap(trust_unsealed=trust_unsealed)
         self.interrupts = IrqTable()
-        self._listener = Listener(path)
+        self._listener = Listener(path, socket_mode)
         self._name = os.fspath(path)
         self._function: PciFunction | None = None
         self._requests: Requests | None = None

@@ -246,12 +246,16 @@ def test_descriptors_beyond_our_limit(own, caplog):
 
 
 def test_no_descriptor_left_for_a_client(served, caplog):
+    """It is turned away: as long as it waited, the loop would go round."""
     client = served.connect()
     with descriptors_left(0):
         served.step()
+        served.step()
     assert not served.transport.connected
-    assert "cannot accept" in caplog.text
-    client.negotiate()
+    assert caplog.text.count("cannot accept") == 1
+    with pytest.raises(EOFError):
+        client.receive()
+    served.client().device_info()
 
 
 def test_a_client_that_comes_and_goes(served):

@@ -8,7 +8,7 @@ from helpers.fabric import Fabric, port_events
 from helpers.verbs import connect
 
 from emu.engine import lifecycle
-from emu.fabric.address import FabricError
+from emu.fabric.address import FabricError, parse
 from emu.fabric.protocol import Identity
 from emu.fabric.seat import JOIN_TIMEOUT_NS, PATIENCE_NS
 from layouts.enums import CqeSyndrome, PortChange
@@ -259,3 +259,27 @@ def test_member_comes_back_under_its_numbers(fabric):
     assert again.node.lid == given.lid
     fabric.until(lambda: sees(hub, given.lid))
     assert passes(fabric, hub, again)
+
+
+@pytest.mark.hostile
+class TestPaths:
+    """What a Unix fabric puts into a directory that others may write to."""
+
+    def test_only_the_owner_may_come(self, tmp_path):
+        with Fabric(f"unix:{tmp_path}/fabric") as fabric:
+            fabric.join()
+            assert (tmp_path / "fabric").stat().st_mode & 0o777 == 0o600
+            assert (tmp_path / "fabric.lock").stat().st_mode & 0o777 == 0o600
+
+    def test_a_mode_of_the_users_choice(self, tmp_path):
+        listener = parse(f"unix:{tmp_path}/fabric", 0o660).listen()
+        assert (tmp_path / "fabric").stat().st_mode & 0o777 == 0o660
+        listener.close()
+
+    @pytest.mark.parametrize("name", ["fabric", "fabric.lock"])
+    def test_symbolic_links_are_not_followed(self, tmp_path, name):
+        (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+        with Fabric(f"unix:{tmp_path}/fabric") as fabric, pytest.raises(FabricError):
+            fabric.join()
+        assert not (tmp_path / "elsewhere").exists()
+        assert (tmp_path / name).is_symlink()

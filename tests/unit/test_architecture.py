@@ -12,8 +12,8 @@ PACKAGES = ("layouts", "emu", "firmware_cmds")
 EDGE = tuple(
     f"emu.{name}"
     for name in (
-        "transport", "fabric", "guest", "commands", "service", "cli", "control", "manpage",
-        "pytest_plugin", "__main__",
+        "transport", "fabric", "guest", "commands", "service", "cli", "control", "listening",
+        "manpage", "outfiles", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")

@@ -112,3 +112,10 @@ def test_the_doctor_says_what_to_do(monkeypatch, state, status, verdict):
 def test_an_empty_cache_is_listed_and_cleaned(home):
     assert "no images" in invoke("guest", "list").output
     assert "freed" in invoke("guest", "clean", "--all").output
+
+
+@pytest.mark.parametrize("mode", ["", "600x", "rw", "-1", "1777", "0400"])
+def test_modes_that_no_socket_can_have(mode, tmp_path):
+    result = invoke("serve", "--socket", str(tmp_path / "socket"), "--socket-mode", mode)
+    assert result.exit_code == 2
+    assert "0200" in result.output

@@ -113,3 +113,34 @@ def test_disk_usage_counts_blocks(home):
     (home / "d" / "file").write_bytes(bytes(10_000))
     assert 10_000 <= cache.disk_usage(home / "d") < 100_000
     assert cache.disk_usage(home / "none") == 0
+
+
+@pytest.mark.hostile
+def test_a_lock_is_no_symbolic_link(home):
+    """In a directory that others may write to, it would lead to a file of ours."""
+    (home / "precious").write_text("precious")
+    (cache.subdir("locks") / "runs").symlink_to(home / "precious")
+    with pytest.raises(OSError, match="symbolic links"), cache.lock("runs"):
+        pytest.fail("it was followed")
+    assert (home / "precious").read_text() == "precious"
+
+
+@pytest.mark.hostile
+def test_a_cache_that_others_may_fill_is_refused():
+    """Kernels and programs from there are run."""
+    cache.cache_dir().chmod(0o777)
+    with pytest.raises(LabError, match="others may write"):
+        cache.cache_dir()
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("uid", "owner", "good"),
+    [(1000, 1000, True), (1000, 0, True), (0, 1000, True), (1000, 1001, False)],
+)
+def test_whose_a_cache_may_be(home, monkeypatch, uid, owner, good):
+    about = os.stat_result((0o40755, 0, 0, 2, owner, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    monkeypatch.setattr("pathlib.Path.stat", lambda *_, **__: about)
+    with contextlib.nullcontext() if good else pytest.raises(LabError):
+        cache._trusted(home)

@@ -1,0 +1,113 @@
+"""Sockets that this process listens on, in directories that others may write to.
+
+A Unix socket has its mode from the moment it exists, and what stands in its place is replaced only
+when it is a dead socket: symbolic links are not followed. A process without a descriptor left turns
+clients away; otherwise their sockets would stay readable, and the loop would go round for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+OWNER_ONLY: Final = 0o600
+MAX_PATH: Final = 107
+"""sizeof(struct sockaddr_un.sun_path) without the NUL."""
+
+
+def bind(sock: socket.socket, path: Path, mode: int = OWNER_ONLY) -> None:
+    """Give a Unix socket its path; to connect, one needs write permission there. Raises OSError.
+
+    Linux gives the path the mode of the unbound socket, less the umask (net/unix/af_unix.c:
+    unix_bind_bsd): nobody can come in between. What the umask has taken away is given back.
+    """
+    os.fchmod(sock.fileno(), mode)
+    sock.bind(os.fspath(path))
+    if stat.S_IMODE(path.lstat().st_mode) != mode:
+        os.chmod(path, mode)
+
+
+def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
+    """A socket that listens at ``path`` and does not block.
+
+    The path of a dead server is taken over. Raises OSError with a text for the user.
+    """
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise OSError(errno.ENAMETOOLONG, f"a socket's path has {MAX_PATH} bytes at most")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_dead_socket(path)
+        bind(sock, path, mode)
+        sock.listen(backlog)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock
+
+
+def _remove_dead_socket(path: Path) -> None:
+    """Unlink the path when it is a socket that nobody listens on any more."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise OSError(errno.EEXIST, "exists and is no socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        result = probe.connect_ex(os.fspath(path))
+    if result != errno.ECONNREFUSED:
+        raise OSError(errno.EADDRINUSE, "another process listens here")
+    path.unlink()
+
+
+class Acceptor:
+    """Takes clients from a listening socket that does not block, which stays the caller's."""
+
+    def __init__(self, sock: socket.socket, name: str) -> None:
+        self._sock = sock
+        self._name = name
+        self._is_short = False
+        self._reserve = -1
+        self._renew()
+
+    def accept(self) -> socket.socket | None:
+        """The next client; None when there is none, or when it had to be turned away."""
+        try:
+            client, _ = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            self._turn_away(error)
+            return None
+        self._is_short = False
+        return client
+
+    def close(self) -> None:
+        """Give the reserve back; harmless when it has been."""
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+
+    def _turn_away(self, error: OSError) -> None:
+        """Use the descriptor in reserve to end the connection that waits. Logged once in a row."""
+        if not self._is_short:
+            logger.error("%s: cannot accept clients: %s", self._name, error.strerror)
+        self._is_short = True
+        self.close()
+        with contextlib.suppress(OSError):
+            client, _ = self._sock.accept()
+            client.close()
+        self._renew()
+
+    def _renew(self) -> None:
+        with contextlib.suppress(OSError):
+            self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
