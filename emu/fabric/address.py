@@ -13,6 +13,7 @@ import os
 import socket
 import stat
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,14 @@ class TcpAddress:
 
     def connect(self) -> socket.socket:
         """Begin to connect, without waiting. Raises OSError when nobody can be asked."""
-        family, where = self._resolve()
+        family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _tune(sock)
         return _started(sock, where)
 
     def listen(self) -> Listener | None:
         """Become the listener; None when another process is, or when the host is not this one."""
-        family, where = self._resolve()
+        family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             # A listener that has just ended leaves connections behind, which do not matter.
@@ -113,11 +114,32 @@ class TcpAddress:
         sock.setblocking(False)
         return Listener(sock)
 
-    def _resolve(self) -> tuple[int, tuple[Any, ...]]:
-        family, _, _, _, where = socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
-        )[0]
-        return family, where
+
+@cache
+def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Family and address of a name. It is looked up once, as the fabric is joined.
+
+    Later a look-up would hold up the guests, and of all times when the network is in trouble.
+    """
+    family, _, _, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
+    )[0]
+    return family, where
+
+
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
+"""A host that goes without a word is noticed within half a minute (tcp(7))."""
+_USER_TIMEOUT_MS = 30_000
+"""The same while data wait to be acknowledged, when no keepalive is sent."""
+
+
+def _tune(sock: socket.socket) -> None:
+    """Send at once, and notice when the other side has vanished."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
 
 
 Address = UnixAddress | TcpAddress
@@ -158,7 +180,7 @@ class Listener:
             return None
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _tune(client)
         return client
 
     def close(self) -> None:

@@ -38,8 +38,11 @@ READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 class Owner(Protocol):
     """Who acts on what comes in."""
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
-        """A frame; its body is valid until this returns. ProtocolError closes the connection."""
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
+        """A frame; its body is valid until this returns. ProtocolError closes the connection.
+
+        Gives how much work the frame was: that of a packet for one receiver is 1.
+        """
 
     def closed(self, connection: Connection, why: str) -> None:
         """The connection has ended; it is closed already."""
@@ -69,6 +72,9 @@ class Connection:
         self._waiting: list[Callable[[], None]] = []
         self._buffer = bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size)
         self._filled = 0
+        self._done = 0
+        """Up to here the frames in the buffer have been handed on."""
+        self.has_more = False
 
     def fileno(self) -> int:
         """The socket's descriptor; -1 when closed."""
@@ -172,44 +178,55 @@ class Connection:
 
     # -- in
 
-    def ready(self, events: int) -> None:
-        """The socket has something for us, or room."""
-        if events & select.EPOLLOUT:
-            self._write()
-        if events & ~select.EPOLLOUT:
-            self._read()
+    def room(self) -> None:
+        """The socket has room again."""
+        self._write()
 
-    def _read(self) -> None:
-        if self._sock is None:
-            return
-        view = memoryview(self._buffer)
+    def take(self, most: int) -> int:
+        """Act on what has come, about as much work as ``most`` packets are; how much it was.
+
+        ``has_more`` tells whether to come again without waiting for the socket.
+        """
+        if not self.has_more and not self._receive():
+            return 0
         try:
-            count = self._sock.recv_into(view[self._filled :], _READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.close(error.strerror or str(error))
-            return
-        if not count:
-            self.close("")
-            return
-        self._filled += count
-        try:
-            self._take(view)
+            return self._act(most)
         except ProtocolError as error:
             self.close(str(error))
+            return 1
 
-    def _take(self, view: memoryview) -> None:
-        """Hand on every whole frame and keep what is left."""
-        done = 0
-        for kind, body, end in frames(view[: self._filled]):
-            self._owner.received(self, kind, body)
+    def _receive(self) -> bool:
+        """Read what is there; False when nothing is."""
+        if self._sock is None:
+            return False
+        try:
+            count = self._sock.recv_into(memoryview(self._buffer)[self._filled :], _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return False
+        if not count:
+            self.close("")
+        self._filled += count
+        return count > 0
+
+    def _act(self, most: int) -> int:
+        """Hand on whole frames, and keep what is left."""
+        view, start, work = memoryview(self._buffer), self._done, 0
+        self.has_more = False
+        for kind, body, end in frames(view[start : self._filled]):
+            work += self._owner.received(self, kind, body)
             if self._sock is None:
-                return
-            done = end
-        left = self._filled - done
-        view[:left] = view[done : self._filled]
-        self._filled = left
+                return work
+            self._done = start + end
+            if work >= most:
+                self.has_more = True
+                return work
+        left = self._filled - self._done
+        view[:left] = view[self._done : self._filled]
+        self._filled, self._done = left, 0
+        return max(work, 1)
 
     # -- the end
 
@@ -234,5 +251,6 @@ class Connection:
                 sock.sendmsg(last[:_BUFFERS_PER_CALL])
         self._queue.clear()
         self._buffer = bytearray()
+        self.has_more = False
         sock.close()
         self._wake()

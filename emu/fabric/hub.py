@@ -24,6 +24,9 @@ from emu.ports import Clock, Timer
 log = logging.getLogger(__name__)
 
 MAX_MEMBERS = 64
+MAX_STRANGERS = 64
+"""Connections that have not said HELLO; for one more, the oldest of them has to go."""
+ACCEPTS_PER_ROUND = 16
 GREETING_NS = 5_000_000_000
 """Who connects has so long to say HELLO."""
 
@@ -36,7 +39,7 @@ class Site(Protocol):
         """The time, for connections."""
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Call ``connection.ready`` for these epoll events from now on."""
+        """Serve a connection when these epoll events come, from now on."""
 
     def local_ports(self) -> Iterable[EndPort]:
         """The ports of our own functions, up or down."""
@@ -47,18 +50,21 @@ class Site(Protocol):
     def parse(self, frame: memoryview) -> Packet:
         """The packet in a frame. Raises ProtocolError."""
 
-    def deliver(self, packet: Packet, length: int) -> None:
-        """Take a packet for our own functions, if it is for them."""
+    def deliver(self, packet: Packet, length: int) -> int:
+        """Take a packet for our own functions, if it is for them; how many receivers it had."""
 
 
 @dataclass(slots=True)
 class _Member:
     """Another process."""
 
+    number: int
     identities: list[Identity] = field(default_factory=list)
     ports: dict[int, EndPort] = field(default_factory=dict)
     """By LID, those that it has reported."""
     is_greeted: bool = False
+    is_informed: bool = False
+    """Whether it knows all ports as they are."""
     patience: Timer | None = None
     """Until it has to have said HELLO."""
 
@@ -85,6 +91,8 @@ class Hub:
         self._count = 0
         self._news: Timer | None = None
         """Everyone will be told about the ports in the loop's next round."""
+        self._has_changed = False
+        """The ports of members are not what our own process knows of them."""
         self.identities = assign(wanted, (), self._former)
 
     def fileno(self) -> int:
@@ -121,17 +129,23 @@ class Hub:
     # -- members
 
     def accept(self) -> None:
-        """Let the processes in that wait at the door."""
-        while (sock := self._listener.accept()) is not None:
-            if len(self._members) >= MAX_MEMBERS:
-                log.warning("more than %d processes on the fabric", MAX_MEMBERS)
-                sock.close()
-                continue
+        """Let processes in that wait at the door; those that are left are the next round's."""
+        for _ in range(ACCEPTS_PER_ROUND):
+            sock = self._listener.accept()
+            if sock is None:
+                return
+            self._make_room()
             self._count += 1
             connection = Connection(sock, self, self._site.clock, f"fabric member {self._count}")
             patience = self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
-            self._members[connection] = _Member(patience=patience)
+            self._members[connection] = _Member(self._count, patience=patience)
             self.watch(connection, READ)
+
+    def _make_room(self) -> None:
+        """Whoever only stands in the door must not keep others out."""
+        strangers = [one for one, member in self._members.items() if not member.is_greeted]
+        if len(strangers) >= MAX_STRANGERS:
+            strangers[0].close("others wait to say HELLO")
 
     def _hurry(self, connection: Connection) -> None:
         member = self._members.get(connection)
@@ -142,28 +156,36 @@ class Hub:
         """Wait for a member's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
         """A frame from a member."""
         member = self._members[connection]
+        if kind is Kind.PACKET and member.is_greeted:
+            return self._forward(connection, member, body)
         if not member.is_greeted:
             if kind is not Kind.HELLO:
                 raise ProtocolError(f"{kind.name} before HELLO")
             self._greet(connection, member, body)
-        elif kind is Kind.PACKET:
-            self._forward(connection, member, body)
         elif kind is Kind.PORT:
-            port = protocol.read_port(body)
-            if Identity(port.lid, port.port_guid) not in member.identities:
-                raise ProtocolError(f"port with LID {port.lid:#x}, which is not its own")
-            member.ports[port.lid] = port
-            self._changed()
+            self._take_port(member, protocol.read_port(body))
         else:
             raise ProtocolError(f"{kind.name} from a member")
+        return 1
+
+    def _take_port(self, member: _Member, port: EndPort) -> None:
+        if Identity(port.lid, port.port_guid) not in member.identities:
+            raise ProtocolError(f"port with LID {port.lid:#x}, which is not its own")
+        if member.ports.get(port.lid) != port:
+            member.ports[port.lid] = port
+            self._changed()
 
     def _greet(self, connection: Connection, member: _Member, body: memoryview) -> None:
         try:
             wanted = protocol.read_hello(body)
             taken = self._taken()
+            if not wanted:
+                raise ProtocolError("a member without functions")
+            if sum(one.is_greeted for one in self._members.values()) >= MAX_MEMBERS:
+                raise TakenError(f"more than {MAX_MEMBERS} processes on the fabric")
             if len(taken) + len(wanted) > MAX_PORTS:
                 raise TakenError(f"more than {MAX_PORTS} functions on the fabric")
             member.identities = assign(wanted, taken, self._former)
@@ -176,8 +198,8 @@ class Hub:
             self._ways[identity.lid] = connection
         lids = ", ".join(f"{identity.lid:#x}" for identity in member.identities)
         log.info("%s has joined: LID %s", connection.name, lids)
+        self._tell_later()
         connection.send(Kind.WELCOME, protocol.welcome(member.identities))
-        self._publish_to(connection, member)
 
     def _taken(self) -> list[Identity]:
         taken = [*self.identities]
@@ -202,30 +224,41 @@ class Hub:
     # -- ports
 
     def _changed(self) -> None:
-        self._site.ports_changed()
+        """The ports of a member are not what they were."""
+        self._has_changed = True
         self._tell()
 
     def _tell(self) -> None:
+        """Everyone has to hear about the ports."""
+        for member in self._members.values():
+            member.is_informed = False
+        self._tell_later()
+
+    def _tell_later(self) -> None:
         """Once in a round: a member that changes its ports all the time is not to flood others."""
         if self._news is None:
             self._news = self._site.clock.call_later(0, self._publish)
 
     def _publish(self) -> None:
+        """Tell our own process, and those that do not know yet; each port is packed once."""
         self._news = None
+        if self._has_changed:
+            self._has_changed = False
+            self._site.ports_changed()
+        own = b"".join(map(protocol.port, self._site.local_ports()))
+        others = {
+            member.number: b"".join(map(protocol.port, member.ports.values()))
+            for member in self._members.values()
+        }
         for connection, member in list(self._members.items()):
-            if member.is_greeted:
-                self._publish_to(connection, member)
-
-    def _publish_to(self, connection: Connection, member: _Member) -> None:
-        ports = [*self._site.local_ports()]
-        for other in self._members.values():
-            if other is not member:
-                ports += other.ports.values()
-        connection.send(Kind.PORTS, b"".join(map(protocol.port, ports)))
+            if member.is_greeted and not member.is_informed:
+                member.is_informed = True
+                ports = [data for number, data in others.items() if number != member.number]
+                connection.send(Kind.PORTS, b"".join((own, *ports)))
 
     # -- packets
 
-    def _forward(self, source: Connection, member: _Member, body: memoryview) -> None:
+    def _forward(self, source: Connection, member: _Member, body: memoryview) -> int:
         """A packet from a member: for us, for another one, or for everyone."""
         packet = self._site.parse(body)
         if self._ways.get(packet.slid) is not source:
@@ -234,9 +267,11 @@ class Hub:
         if way is not None:
             if way is not source:
                 way.send(Kind.PACKET, body)
-            return
+            return 1
+        receivers = 0
         if packet.is_multicast:
             for connection in self.everyone():
                 if connection is not source:
                     connection.send(Kind.PACKET, body)
-        self._site.deliver(packet, len(body))
+                    receivers += 1
+        return receivers + self._site.deliver(packet, len(body))

@@ -71,12 +71,12 @@ class Membership:
         """Wait for the hub's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
         """A frame from the hub."""
         if self.identities is None:
             self._answered(kind, body)
         elif kind is Kind.PACKET:
-            self._site.deliver(self._site.parse(body), len(body))
+            return self._site.deliver(self._site.parse(body), len(body))
         elif kind is Kind.PORTS:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in protocol.read_ports(body)}
@@ -84,8 +84,10 @@ class Membership:
                 raise ProtocolError("a port of ours among the others'")
             self._ports = ports
             self._site.ports_changed()
+            return 1 + len(ports)
         else:
             raise ProtocolError(f"{kind.name} from the hub")
+        return 1
 
     def _answered(self, kind: Kind, body: memoryview) -> None:
         if kind is Kind.REFUSED:

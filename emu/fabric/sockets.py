@@ -89,7 +89,7 @@ class SocketFabric(LocalFabric):
         self._poller.close()
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Call ``connection.ready`` for these epoll events from now on."""
+        """Serve a connection when these epoll events come, from now on."""
         self._poller.watch(connection, events)
 
     # -- our place
@@ -196,12 +196,22 @@ class SocketFabric(LocalFabric):
         except BadPacketError as error:
             raise ProtocolError(f"bad packet: {error}") from None
 
-    def deliver(self, packet: Packet, length: int) -> None:
-        """Take a packet for our own functions, if it is for them."""
+    def deliver(self, packet: Packet, length: int) -> int:
+        """Take a packet for our own functions, if it is for them; how many receivers it had."""
         if packet.op.service is Service.UD:
-            self._carry_here(*datagram_of(packet))
-        elif (node := self.node(packet.dlid)) is not None:
+            datagram, origin = datagram_of(packet)
+            self._carry_here(datagram, origin)
+            return self._receivers(datagram)
+        if (node := self.node(packet.dlid)) is not None:
             intake.receive(node, packet, length)
+        return 1
+
+    def _receivers(self, datagram: Datagram) -> int:
+        """How many queue pairs of this process a datagram goes to, at least 1."""
+        if not datagram.is_multicast:
+            return 1
+        gid = datagram.to.gid or b""
+        return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
         """A datagram for our functions, or for our administrator when it is the fabric's."""

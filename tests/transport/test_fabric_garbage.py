@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from helpers.fabric import Fabric, Stranger
+from helpers.strangers import packet_frame, port_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.fabric import protocol
 from emu.fabric.address import FabricError
 from emu.fabric.connection import HARD_BYTES, LIFETIME_NS
-from emu.fabric.hub import GREETING_NS, MAX_MEMBERS
+from emu.fabric.hub import GREETING_NS, MAX_STRANGERS
 from emu.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
-from emu.port.ib.endport import end_port
 from emu.port.ib.framing import Route, build
 from emu.port.packet import OPS, Packet
 from layouts.bth import Kind as PacketKind
@@ -57,19 +57,6 @@ def honest(fabric, hub):
 
 def warnings(caplog):
     return [found.getMessage() for found in caplog.records if found.levelno >= logging.WARNING]
-
-
-def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40):
-    packet = Packet(OPS[Service.RC, kind, True, True, None], qpn, 0)
-    packet.syndrome = packet.msn = 0
-    return build(packet, Route(dlid, slid, 0, 0xFFFF, None))
-
-
-def port_of(member, **changes):
-    """A port as the member reports it."""
-    described = end_port(member.node.hca.port)
-    fields = {name: getattr(described, name) for name in described.__slots__} | changes
-    return protocol.port(type(described)(**fields))
 
 
 # Before the greeting.
@@ -119,14 +106,30 @@ def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
 
 
 def test_crowd_at_the_door(fabric, hub, caplog):
-    crowd = [Stranger.connected(fabric) for _ in range(MAX_MEMBERS + 3)]
+    """Those that say nothing keep nobody out: the first of them has to go."""
+    crowd = [Stranger.connected(fabric) for _ in range(MAX_STRANGERS + 3)]
     fabric.settle()
-    assert warnings(caplog) == [f"more than {MAX_MEMBERS} processes on the fabric"] * 3
-    assert all(stranger.is_dropped() for stranger in crowd[MAX_MEMBERS:])
-    for stranger in crowd:
-        stranger.close()
-    fabric.settle()
+    assert all("others wait to say HELLO" in line for line in warnings(caplog))
+    assert len(warnings(caplog)) == 3
+    assert all(stranger.is_dropped() for stranger in crowd[:3])
     assert fabric.join().node.lid == 2
+
+
+def test_member_without_functions(fabric, hub):
+    stranger = Stranger.connected(fabric)
+    stranger.say(Kind.HELLO, protocol.hello([]))
+    assert stranger.hear() == (Kind.REFUSED, b"a member without functions")
+
+
+def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
+    monkeypatch.setattr("emu.fabric.hub.MAX_MEMBERS", 2)
+    members = [Stranger.member(fabric) for _ in range(2)]
+    stranger = Stranger.connected(fabric)
+    stranger.say(Kind.HELLO, protocol.hello([Identity()]))
+    assert stranger.hear() == (Kind.REFUSED, b"more than 2 processes on the fabric")
+    members[0].close()
+    fabric.settle()
+    Stranger.member(fabric)
 
 
 def test_come_and_go(fabric, honest):
@@ -242,6 +245,7 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
     Stranger.member(fabric)
     news = 0
     while len(hub.wire.seat.role._members) > 1:
+        hub.wire.seat.role._tell()
         hub.wire.seat.role._publish()
         news += 1
         assert news * 100 < 4 * HARD_BYTES
@@ -254,10 +258,11 @@ def test_flood_of_news(fabric, hub, honest, caplog):
     """Others are told of ports no more often than they can hear of it."""
     stranger = Stranger.member(fabric, *[Identity()] * 50)
     ports = [
-        protocol.frame(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+        protocol.frame(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu))
+        for mtu in (1024, 2048)
         for own in stranger.identities
     ]
-    assert stranger.send(b"".join(ports * 40))
+    assert stranger.send(b"".join(ports * 20))
     fabric.until(lambda: honest.wire.reaches(stranger.identities[-1].lid))
     assert warnings(caplog) == []
 

@@ -1,0 +1,25 @@
+"""What strangers say on a fabric: packets without a connection, and descriptions of ports."""
+
+from __future__ import annotations
+
+from emu.fabric import protocol
+from emu.port.ib.endport import end_port
+from emu.port.ib.framing import Route, build
+from emu.port.packet import OPS, Packet
+from layouts.bth import MULTICAST_LID, Service
+from layouts.bth import Kind as PacketKind
+
+
+def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=False):
+    """A packet of a reliable connection, or a datagram for a group."""
+    service = Service.UD if multicast else Service.RC
+    packet = Packet(OPS[service, kind, True, True, None], qpn, 0)
+    packet.syndrome = packet.msn = packet.qkey = packet.src_qpn = 0
+    return build(packet, Route(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None))
+
+
+def port_of(member, **changes):
+    """A port as the member reports it."""
+    described = end_port(member.node.hca.port)
+    fields = {name: getattr(described, name) for name in described.__slots__} | changes
+    return protocol.port(type(described)(**fields))
