@@ -24,23 +24,17 @@ class Grant:
 
     def __enter__(self):
         for memory in self.memories:
-            memory._offset = self._wrap(memory._offset)
-            memory.generation += 1
+            memory.watch(self._count)
         return self
 
-    def _wrap(self, offset):
-        def counted(iova, length):
-            self.left -= 1
-            if self.left < 0:
-                raise DmaError(iova, length, "not granted any more")
-            return offset(iova, length)
-
-        return counted
+    def _count(self, iova, length, _is_write):
+        self.left -= 1
+        if self.left < 0:
+            raise DmaError(iova, length, "not granted any more")
 
     def __exit__(self, *_):
         for memory in self.memories:
-            del memory._offset
-            memory.generation += 1
+            memory.watch(None)
 
 
 def post(channel, source, target):
