@@ -20,6 +20,7 @@ from emu.faults.text import dump
 from emu.guest import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
 from emu.guest.options import DEFAULT_DEVICE
 from emu.user_error import UserError
+from emu.userfiles import read_infile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +65,8 @@ class Ending:
 def read_record(path: Path) -> Record:
     """The record in a file. Raises UserError."""
     try:
-        return record.read(path.read_text(errors="replace"), str(path))
+        text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
+        return record.read(text, str(path))
     except RecordError as error:
         raise UserError(str(error)) from None
 
@@ -72,20 +74,18 @@ def read_record(path: Path) -> Record:
 def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> GuestOptions:
     """The guest of a record, with what the command line says otherwise."""
     options = to_options(**choices)
-    run = told.head.get("run")
-    run = run if isinstance(run, dict) else {}
+    run, devices = told.head.get("run", {}), told.head.get("devices")
     changes: dict[str, Any] = {}
     if ctx.get_parameter_source("suite") is not click.core.ParameterSource.COMMANDLINE:
         changes["suite"] = run.get("suite") or options.suite
-    if not options.packages and isinstance(run.get("packages"), list):
-        changes["packages"] = tuple(map(str, run["packages"]))
+    if not options.packages and run.get("packages"):
+        changes["packages"] = tuple(run["packages"])
     if options.kernel is None and run.get("kernel"):
         changes |= {"kernel": Path(run["kernel"])}
         if run.get("modules"):
             changes |= {"modules": Path(run["modules"])}
-    devices = told.head.get("devices")
-    if options.devices == (DEFAULT_DEVICE,) and isinstance(devices, list) and devices:
-        changes["devices"] = tuple(map(str, devices))
+    if options.devices == (DEFAULT_DEVICE,) and devices:
+        changes["devices"] = tuple(devices)
     return dataclasses.replace(options, **changes)
 
 

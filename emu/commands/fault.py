@@ -13,6 +13,7 @@ from rich.table import Table
 
 from emu.commands._control import connect, console, control_option
 from emu.user_error import UserError
+from emu.userfiles import read_infile
 
 
 @click.group()
@@ -131,11 +132,13 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def load(plan: Path, control: Path | None) -> None:
     """Replace all rules by those of PLAN."""
+    from emu.faults.text import MOST_BYTES
     from emu.service.fault_session import read_plan
 
     read_plan(plan)  # its mistakes, with the file's name
+    text = read_infile(plan, MOST_BYTES).decode()
     with connect(control) as client:
-        count = client.load_plan(plan.read_text())
+        count = client.load_plan(text)
     click.echo(f"{count} rules")
 
 

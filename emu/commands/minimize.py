@@ -20,8 +20,8 @@ from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
 from emu.faults.text import dump
 from emu.guest import GuestOptions
-from emu.outfiles import write_outfile
 from emu.user_error import UserError
+from emu.userfiles import write_outfile
 
 One = tuple[int, str, int]
 """Function, rule and the number of the event."""

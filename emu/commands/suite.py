@@ -16,7 +16,7 @@ from emu.commands._progress import display
 from emu.guest import Guest
 from emu.guest import suite as tests
 from emu.guest.suite import BROKEN, ModuleRun, Outcome
-from emu.outfiles import write_outfile
+from emu.userfiles import write_outfile
 
 REASONS = 3
 """Reasons for skipping that a module's row shows."""

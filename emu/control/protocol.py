@@ -1,11 +1,12 @@
 """The control protocol: JSON objects, one on a line, over a Unix stream socket of mode 0600.
 
 The server speaks first: ``{"mlx5emu": VERSION, "protocol": 1, "methods": [...]}``. Then it answers
-each request, in their order. A request is ``{"id": ANY, "method": NAME, "params": {...}}``, where
-``id`` and ``params`` may be missing; the answer has the same ``id`` and either ``result`` or
-``error``, which is ``{"message": TEXT}``. A line that is no request gets an error without an id and
-ends the connection. Lines are at most 256 KiB from a client and 16 MiB from the server. A change
-of a method's meaning raises ``protocol``; new methods, parameters and keys of results do not.
+each request, in their order. A request is ``{"id": ID, "method": NAME, "params": {...}}``, where
+``id`` (a number or a text) and ``params`` may be missing; the answer has the same ``id`` and either
+``result`` or ``error``, which is ``{"message": TEXT}``. A line that is no request gets an error
+without an id and ends the connection. Lines are at most 256 KiB from a client and 16 MiB from the
+server, and nested at most 32 deep. A change of a method's meaning raises ``protocol``; new methods,
+parameters and keys of results do not.
 
 ============ =================================== ==================================================
 method       params                              result
@@ -26,12 +27,17 @@ fault.load   plan: the text of one (TOML); none  ``rules``: how many there are n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any, Final
 
 VERSION: Final = 1
 MOST_REQUEST: Final = 256 << 10
 MOST_ANSWER: Final = 16 << 20
+MOST_DEPTH: Final = 32
+"""Objects and lists inside each other: whoever walks through them goes as deep."""
+
+_LONGEST_NAME: Final = 100
 
 
 class MessageError(ValueError):
@@ -51,7 +57,23 @@ def decode(line: bytes) -> dict[str, Any]:
         raise MessageError("a line that is no JSON") from None
     if not isinstance(message, dict):
         raise MessageError("a line that is no JSON object")
+    # Few lines have so many brackets at all.
+    if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _is_too_deep(message):
+        raise MessageError(f"a line that is nested more than {MOST_DEPTH} deep")
     return message
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [part for one in level for part in _parts(one)]
+    return any(isinstance(one, dict | list) for one in level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def request(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -59,4 +81,8 @@ def request(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
         raise MessageError("a request has a method and an object of params")
+    if len(method) > _LONGEST_NAME:
+        raise MessageError("no method has such a long name")
+    if type(message.get("id", 0)) not in (int, float, str, NoneType):
+        raise MessageError("a request's id is a number or a text")
     return method, params

@@ -24,6 +24,13 @@ from emu.faults.text import PlanError, from_table, rule_from_table
 
 VERSION = 1
 MOST_LINES = 1_000_000
+MOST_BYTES = 256 << 20
+"""Far longer than so many lines are."""
+
+_MOST_FUNCTIONS = 16
+_U64 = (1 << 64) - 1
+_WORDS = ("suite", "kernel", "modules")
+"""What of ``run`` is a word, or null; ``packages`` is a list of them."""
 
 
 class RecordError(ValueError):
@@ -83,15 +90,14 @@ class Record:
         if only is not None:
             wanted = set(only)
             chosen = [one for one in chosen if one in wanted]
-        numbers: dict[tuple[int, str], list[int]] = {}
+        numbers: dict[str, dict[int, list[int]]] = {}
         for function, name, number in chosen:
-            numbers.setdefault((function, name), []).append(number)
-        many = len({function for function, _ in numbers}) > 1
+            numbers.setdefault(name, {}).setdefault(function, []).append(number)
+        many = len({function for of_rule in numbers.values() for function in of_rule}) > 1
         rules = []
         for rule in self.plan.rule:
-            for (function, name), index in numbers.items():
-                if name != rule.name:
-                    continue
+            name = rule.name
+            for function, index in numbers.get(name, {}).items():
                 exact: dict[str, Any] = {
                     "index": sorted(index), "probability": 100.0, "interval": 1, "times": -1,
                     "space": 0,
@@ -131,6 +137,8 @@ def read(text: str, source: str = "record") -> Record:
     first = _object(lines[0], source, 1)
     if first.get("record") != VERSION:
         raise RecordError(f"{source}: no record of version {VERSION}")
+    if why := _wrong_head(first):
+        raise RecordError(f"{source}:1: {why} in a record")
     try:
         plan = from_table(first.get("plan"), source)
     except PlanError as error:
@@ -183,11 +191,36 @@ class _Reader:
         self.spans[name] = Span(_commands(values, place))
 
 
+def _wrong_head(head: Mapping[str, Any]) -> str:
+    """What of the first line, beside its plan, has a type that it must not have."""
+    if not _are_words(head.get("devices", [])):
+        return "devices that are no list of words"
+    run = head.get("run", {})
+    if not isinstance(run, dict):
+        return "a run that is no object"
+    for key in _WORDS:
+        if not isinstance(run.get(key), str | None):
+            return f"run.{key} that is no word"
+    return "" if _are_words(run.get("packages") or []) else "run.packages that are no list of words"
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
 def _commands(values: dict[str, Any], place: str) -> list[int]:
     counts = values.get("commands")
-    if not isinstance(counts, list) or not all(type(one) is int and one >= 0 for one in counts):
-        raise RecordError(f"{place}: no counts of commands")
+    if (
+        not isinstance(counts, list)
+        or len(counts) > _MOST_FUNCTIONS
+        or not all(_is_number(one, 0, _U64) for one in counts)
+    ):
+        raise RecordError(f"{place}: no counts of commands in a record")
     return counts
+
+
+def _is_number(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 def _object(text: str, source: str, number: int) -> dict[str, Any]:
@@ -201,9 +234,15 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
 
 
 def _fired(values: dict[str, Any], place: str) -> Fired:
-    function, rule, n = (values.get(key) for key in ("function", "rule", "n"))
-    if type(function) is not int or not isinstance(rule, str) or type(n) is not int:
-        raise RecordError(f"{place}: no fault")
-    point, action = str(values.get("point", "")), str(values.get("action", ""))
-    event = values.get("event")
-    return Fired(function, rule, n, point, action, event if isinstance(event, dict) else {})
+    fired = Fired(
+        values.get("function", -1), values["rule"], values.get("n", 0), values.get("point", ""),
+        values.get("action", ""), values.get("event") or {},
+    )  # fmt: skip
+    if not (
+        _is_number(fired.function, 0, _MOST_FUNCTIONS - 1)
+        and _is_number(fired.n, 1, _U64)
+        and all(isinstance(word, str) for word in (fired.rule, fired.point, fired.action))
+        and isinstance(fired.event, dict)
+    ):
+        raise RecordError(f"{place}: no fault of a record")
+    return fired

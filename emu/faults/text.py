@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from emu.faults.checks import problems
 from emu.faults.plan import Plan
 from emu.faults.rule import Rule
+from emu.faults.shape import MOST_PARTS, too_complex, unfit
 
 MOST_BYTES = 1 << 20
-_HEADER = re.compile(r"^\s*\[{1,2}\s*([^\]]*?)\s*\]{1,2}")
-_KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+?)\s*=")
+_HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 _MOST_SHOWN = 20
 _LONGEST_VALUE = 60
 
@@ -29,6 +30,8 @@ def load(text: str, source: str = "plan") -> Plan:
     """The plan in a TOML text. Raises :class:`PlanError`; ``source`` is the file's name in it."""
     if len(text) > MOST_BYTES:
         raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
+    if found := too_complex(text):
+        raise PlanError(f"{source}:{found[0]}: {found[1]}")
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
@@ -38,6 +41,8 @@ def load(text: str, source: str = "plan") -> Plan:
 
 def from_table(table: Any, source: str = "plan", lines: _Lines | None = None) -> Plan:
     """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
     return _named(_checked(table, source, lines))
 
 
@@ -54,6 +59,8 @@ def _checked(table: Any, source: str, lines: _Lines | None = None) -> Plan:
 
 def rule_from_table(table: Any, source: str = "rule") -> Rule:
     """One rule, which may have no name. Raises :class:`PlanError`."""
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
     try:
         rule: Rule = _checked({"rule": [table]}, source).rule[0]
     except PlanError as error:
@@ -137,12 +144,13 @@ class _Lines:
         counts: dict[str, int] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if header := _HEADER.match(line):
-                name = header[1].partition(".")[0]
+                whole = header[1].strip()
+                name, _, rest = whole.partition(".")
                 if line.lstrip().startswith("[["):
                     counts[name] = counts.get(name, -1) + 1
                 table = (name, max(counts.get(name, 0), 0))
                 self._at.setdefault((*table, ""), number)
-                self._at.setdefault((*table, header[1].partition(".")[2]), number)
+                self._at.setdefault((*table, rest), number)
             elif key := _KEY.match(line):
                 whole = key[1].replace('"', "").replace("'", "")
                 for prefix in _prefixes(whole):
@@ -164,5 +172,5 @@ class _Lines:
 
 
 def _prefixes(key: str) -> Iterator[str]:
-    parts = key.split(".")
+    parts = key.split(".", MOST_PARTS)[:MOST_PARTS]
     return (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import platform
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,15 @@ import pydantic
 
 from emu.faults import record
 from emu.faults.injector import Injector
-from emu.faults.plan import Plan
+from emu.faults.plan import MOST_RULES, Plan
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
-from emu.faults.text import PlanError, load
+from emu.faults.text import MOST_BYTES, PlanError, load
 from emu.function import Function
 from emu.service.fault_options import FaultOptions
 from emu.service.trace_file import TraceFile
 from emu.user_error import UserError
+from emu.userfiles import read_infile
 from emu.version import version
 
 log = logging.getLogger(__name__)
@@ -28,9 +30,11 @@ log = logging.getLogger(__name__)
 def read_plan(path: Path) -> Plan:
     """The plan in a file. Raises UserError, with the place of every mistake."""
     try:
-        plan = load(path.read_text(), str(path))
-    except (PlanError, UnicodeDecodeError) as error:
+        plan = load(read_infile(path, MOST_BYTES).decode(), str(path))
+    except PlanError as error:
         raise UserError(str(error)) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8") from None
     return plan if plan.name else plan.model_copy(update={"name": path.stem})
 
 
@@ -45,6 +49,7 @@ class RecordFile:
     def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
         """Raises OSError when the file cannot be made."""
         self.path = path
+        self._lines = 0
         self._file: TraceFile | None = TraceFile(path)
         self.write(record.line(head))
 
@@ -52,7 +57,10 @@ class RecordFile:
         """Add a line, if it can be."""
         if self._file is None:
             return
+        self._lines += 1
         try:
+            if self._lines > record.MOST_LINES:
+                raise OSError(errno.EFBIG, f"it has {record.MOST_LINES} lines")
             self._file.write(line)
         except OSError as error:
             log.warning("the record %s ends here, the run goes on: %s", self.path, error)
@@ -107,13 +115,15 @@ class FaultSession:
             injector.load(plan)
 
     def add(self, rule: Rule) -> str:
-        """Add a rule; its name. Raises ValueError when another rule has that name."""
+        """Add a rule; its name. Raises ValueError when one has that name, or there are too many."""
         taken = {one["name"] for one in self.listing()}
         if not rule.name:
             self._added += 1
             while f"added-{self._added}" in taken:
                 self._added += 1
             rule = rule.model_copy(update={"name": f"added-{self._added}"})
+        if len(taken) >= MOST_RULES:
+            raise ValueError(f"there are {MOST_RULES} rules already")
         if rule.name in taken:
             raise ValueError(f"there is a rule {rule.name!r} already")
         self._tell({"added": rule.to_table()})

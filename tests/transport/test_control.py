@@ -177,6 +177,19 @@ GARBAGE = [
     (b'{"id":1}\n', "a request has a method"),
     (b'{"method":"status","params":[]}\n', "a request has a method"),
     (b"[" * 100_000 + b"\n", "no JSON"),
+    *(
+        (b'{"method":"status",' + part + b"}\n", why)
+        for depth in (40, 500, 976, 990)
+        for nested in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth)
+        for part, why in (
+            (b'"id":' + nested, "a line that is"),
+            (b'"params":{"x":' + nested + b"}", "a line that is"),
+        )
+    ),
+    (b'{"method":"status","id":[1]}\n', "a number or a text"),
+    (b'{"method":"status","id":{}}\n', "a number or a text"),
+    (b'{"method":"status","id":true}\n', "a number or a text"),
+    (b'{"method":"' + b"x" * 200_000 + b'"}\n', "such a long name"),
     (b"x" * (protocol.MOST_REQUEST + (64 << 10) + 1), None),
     (b'{"method":"status"}\n' * 1000, None),
 ]

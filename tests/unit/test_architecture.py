@@ -13,7 +13,7 @@ EDGE = tuple(
     f"emu.{name}"
     for name in (
         "transport", "fabric", "guest", "commands", "service", "cli", "control", "listening",
-        "manpage", "outfiles", "pytest_plugin", "__main__",
+        "manpage", "userfiles", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")

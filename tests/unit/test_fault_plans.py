@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -121,6 +122,87 @@ def test_one_rule_has_no_number_in_its_mistakes():
 @given(st.text())
 def test_any_text_is_a_plan_or_a_plan_error(text):
     assert (mistakes := mistakes_in(lambda: load(text))) is None or mistakes.startswith("plan")
+
+
+class CountedSteps:
+    """How many steps Python takes in our own files and in the parser of TOML."""
+
+    def __init__(self):
+        self.steps = 0
+        self._before = sys.gettrace()
+
+    def __enter__(self):
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+
+    def _enter(self, frame, event, _argument):
+        self.steps += event == "line"
+        return self._enter
+
+
+SHAPES = {
+    "a header that never ends": lambda n: "[" + " " * n,
+    "a header of blanks": lambda n: "[[" + " " * n + "]",
+    "brackets and blanks": lambda n: "[ " * n,
+    "a long key": lambda n: "a" + ".a" * n + " = 1",
+    "a long key in a header": lambda n: "[" + "a." * n + "a]",
+    "a long key in a table": lambda n: "x = {" + "a." * n + "a = 1}",
+    "a long key in a text": lambda n: 'about = """\n' + "a" + ".a" * n + ' = 1\n"""',
+    "deep lists": lambda n: "x = " + "[" * n + "]" * n,
+    "deep tables": lambda n: "x = " + "{a=" * n + "1" + "}" * n,
+    "quotes": lambda n: '"""' * n,
+    "quotes that are escaped": lambda n: '"""\\' * n,
+    "a text that never ends": lambda n: 'about = """' + "a\n" * n + "\\",
+    "blanks": lambda n: " " * n,
+    "a comment": lambda n: "#" * n,
+    "a number": lambda n: "seed = " + "1" * n,
+    "a hexadecimal number": lambda n: "seed = 0x" + "f" * n,
+    "a number in a rule": lambda n: "[[rule]]\ntimes = 0x" + "f" * n,
+    "tables": lambda n: "".join(f"[a{number}]\n" for number in range(n // 4)),
+}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_plan_costs_no_more_than_its_length(shape):
+    """Twice the text costs twice the steps, at most; what the regular expressions do is in C."""
+    counts = []
+    for length in (4000, 8000):
+        text = SHAPES[shape](length)
+        with CountedSteps() as counted:
+            mistakes_in(lambda text=text: load(text))
+        counts.append(counted.steps)
+    assert counts[1] < 2.2 * counts[0] + 1000
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_plan_of_any_shape_is_read_at_all(shape):
+    """Steps inside a regular expression cannot be counted: 2 KB of blanks took 23 s."""
+    mistakes_in(lambda: load(SHAPES[shape](100_000)))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("\n\nx = " + "[" * 17, "plan:3: nested too deep"),
+        ("a" + ".a" * 16 + "=1", "plan:1: a key of too many parts"),
+        ("x = 1.5\n" * 30 + "[" + "a." * 16 + "a]", "plan:31: a key of too many parts"),
+    ],
+)
+def test_what_is_too_complex_is_named_with_its_line(text, why):
+    assert mistakes_in(lambda: load(text)) == why
+
+
+def test_brackets_and_dots_in_texts_do_not_count():
+    about = "[[[[{{{{" * 10 + "a.b." * 20
+    plan = load(f"about = \"{about}\"  # {about}\nname = '{about[:80]}'")
+    assert plan.about == about
+    assert load(f'about = """\n{about}"""').about == about
 
 
 KEYS = ["point", "action", "match", "index", "probability", "interval", "times", "space", "name"]

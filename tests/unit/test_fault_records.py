@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from emu.faults import record
 from emu.faults.ddmin import ddmin
 from emu.faults.record import Fired, RecordError
-from emu.faults.text import load
+from emu.faults.text import dump, load
 
 PLAN = load(
     '[[rule]]\nname="a"\npoint="irq"\naction="drop"\nprobability=30\n'
@@ -93,6 +95,88 @@ def test_what_is_no_record(broken):
 def test_any_text_is_a_record_or_a_record_error(anything):
     with pytest.raises(RecordError):
         record.read(anything)
+
+
+def broken_head(**values):
+    return record.line(json.loads(HEAD) | values)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (broken_head(devices="connectx6"), "devices"),
+        (broken_head(devices=[1]), "devices"),
+        (broken_head(run=[]), "run that is no object"),
+        (broken_head(run={"kernel": 5}), r"run\.kernel"),
+        (broken_head(run={"modules": ["a"]}), r"run\.modules"),
+        (broken_head(run={"suite": {}}), r"run\.suite"),
+        (broken_head(run={"packages": "bc"}), r"run\.packages"),
+        (broken_head(plan=None), "plan"),
+        (broken_head(plan={"rule": "[" * 90}), "rule"),
+        (HEAD.replace('"rule":[', '"rule":' + "[" * 900 + "]" * 900 + ',"x":['), "nested too deep"),
+    ],
+)
+def test_heads_of_wrong_types(broken, why):
+    with pytest.raises(RecordError, match=why):
+        record.read(broken)
+
+
+FIRED = {"function": 0, "rule": "a", "n": 1, "point": "irq", "action": "drop", "event": {}}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"function": -1}, {"function": 16}, {"function": True}, {"function": "0"},
+        {"function": None}, {"rule": 1}, {"rule": None}, {"rule": ["a"]}, {"n": 0}, {"n": -1},
+        {"n": 1.0}, {"n": 1 << 64}, {"point": 1}, {"action": []}, {"event": [1]}, {"event": "x"},
+    ],
+)  # fmt: skip
+def test_faults_of_wrong_types(wrong):
+    with pytest.raises(RecordError, match="record:2: no fault"):
+        record.read(HEAD + record.line(FIRED | wrong))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 70) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+@pytest.mark.hostile
+@given(
+    st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(["devices", "run", "seed", "versions", "extra"], JSON)
+    ),
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys([*FIRED, "added", "removed", "commands"], JSON | st.just("a"))
+            | {"function": st.integers(0, 3), "n": st.integers(1, 9), "rule": st.just("a")},
+        ),
+        max_size=4,
+    ),
+)
+def test_any_values_are_a_record_that_can_be_replayed_or_none(head, lines):
+    text = record.line(json.loads(HEAD) | head) + "".join(map(record.line, lines))
+    try:
+        read = record.read(text)
+    except RecordError:
+        return
+    for rule in read.replayed().rule:
+        assert load(dump(record.Plan(rule=[rule]))).rule == [rule]
+    assert all(isinstance(device, str) for device in read.head.get("devices", []))
+
+
+def test_a_replay_of_many_rules_at_two_functions():
+    many = "".join(f'[[rule]]\nname="r{n}"\npoint="irq"\naction="drop"\n' for n in range(300))
+    head = record.line(record.head(load(many), {}, [], {}))
+    fired = [Fired(function, f"r{n}", 1, "irq", "drop") for n in range(300) for function in (0, 1)]
+    read = record.read(head + "".join(one.to_line() for one in fired))
+    assert len(read.replayed().rule) == 600
 
 
 @given(st.integers(1, 40), st.data())

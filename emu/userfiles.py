@@ -1,4 +1,4 @@
-"""Files that the user has this process write, perhaps in a directory that others may write to."""
+"""Files that the user names, perhaps in a directory that others may write to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 from pathlib import Path
+
+from emu.user_error import UserError
 
 
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
@@ -22,6 +24,15 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
         if error.errno != errno.ELOOP or os.stat(path.parent).st_mode & stat.S_IWOTH:
             raise
     return os.open(path, flags, mode)
+
+
+def read_infile(path: Path, most: int) -> bytes:
+    """What a file holds. Raises UserError when that is more than ``most`` bytes, and OSError."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserError(f"{path}: more than {most >> 20} MiB")
+    return data
 
 
 def write_outfile(path: Path, text: str) -> None:
