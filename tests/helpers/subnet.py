@@ -59,6 +59,8 @@ class Subnet:
         self.sa = SubnetAdministrator(lambda: self.ports, self._carry, self.clock)
         self.sa.sweep()
         self.tid = 0x1000
+        self.is_prompt = True
+        """Rounds go by until what is sent has been dealt with."""
 
     def _carry(self, packet, origin):
         assert (origin.lid, origin.qpn, origin.qkey) == (SM_LID, 1, GSI_QKEY)
@@ -80,6 +82,8 @@ class Subnet:
     def send(self, lid, data, *, qpn=1, qkey=GSI_QKEY, pkey=DEFAULT_PKEY, gid=None):
         to = Destination(1, GSI_QKEY, SM_LID, sl=0, path_bits=0, gid=gid)
         self.sa.receive(bytes(data), to, Origin(lid, qpn, pkey, qkey, self.gid_of(lid)))
+        if self.is_prompt:
+            self.clock.advance(0)
 
     def gid_of(self, lid):
         known = [port.gid for port in self.ports if port.lid == lid]

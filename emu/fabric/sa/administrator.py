@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from emu.fabric.sa.envelope import answer_head, envelope_fault
@@ -21,6 +20,7 @@ from emu.fabric.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
 from emu.fabric.sa.records import class_port_infos, node_records, portinfo_records
 from emu.fabric.sa.rmpp import Key, RmppSender, abort
 from emu.fabric.sa.services import Services
+from emu.fabric.sa.worker import Job, Worker
 from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin, answer_to
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import DEFAULT_PKEY, NODE_DESCRIPTION_BYTES, SM_LID
@@ -61,6 +61,11 @@ log = logging.getLogger(__name__)
 SM_GUID = 0x0002_C903_00E4_0000
 MAX_RECORDS = 2048
 """In one answer."""
+MAX_REQUESTS = 256
+MAX_REQUESTS_OF_A_PORT = 32
+"""Requests that wait for their turn; one more is lost, as any datagram may be."""
+_COST_OF_A_REQUEST = 4
+_PORTS_FOR_A_STEP = 128
 
 _GSI_QPN = 1
 _NO_ANSWER = (Method.SEND, Method.TRAP, Method.REPORT, Method.TRAP_REPRESS)
@@ -69,6 +74,7 @@ _ONE_OF_MANY = SaAttr.PATH_REC
 """SubnAdmGet takes any one of several paths; several of anything else are an error."""
 
 Handler = Callable[[Query], Iterable[Any]]
+"""The records that are wanted, and None for each that was looked at and is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +111,13 @@ class SubnetAdministrator:
         self._send = send
         self._known: dict[bytes, EndPort] = {}
         """The ports of the latest sweep, by GID."""
-        self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock)
+        self.worker = Worker(clock)
+        self._requests: dict[Key, None] = {}
+        """Those that wait for their turn, or for its end."""
+        self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
         self.groups = MulticastGroups(self.subscriptions.notify)
         self.services = Services(clock)
-        self.transfers = RmppSender(clock)
+        self.transfers = RmppSender(clock, self.worker)
         self._kinds = self._make_kinds()
 
     def _make_kinds(self) -> dict[int, _Kind]:
@@ -136,15 +145,16 @@ class SubnetAdministrator:
         """Look which ports have come and gone: those that left lose what they had here."""
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
-        for gid in before.keys() - now.keys():
+        gone = before.keys() - now.keys()
+        if gone:
+            self.subscriptions.drop_ports({before[gid].lid for gid in gone})
+            self.groups.drop_ports(gone)
+            self.services.drop_ports(gone)
+        self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in now.values()))
+        for gid in gone:
             log.info("LID %#x has left the subnet", before[gid].lid)
-            self.subscriptions.drop_port(before[gid].lid)
-            self.groups.drop_port(gid)
-            self.services.drop_port(gid)
             self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
         for gid in now.keys() - before.keys():
-            for pkey in now[gid].pkeys:
-                self.groups.open_partition(pkey)
             self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
 
     def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
@@ -161,8 +171,8 @@ class SubnetAdministrator:
             log.debug("LID %#x: method %#x is not for us", origin.lid, hdr.method)
         elif hdr.mgmt_class == MgmtClass.SUBN_ADM and mad.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
             self._take_rmpp(key, mad, answer_to(to, origin))
-        elif not self.transfers.has(key):
-            self._answer(mad, answer_to(to, origin))
+        elif key not in self._requests and not self.transfers.has(key):
+            self._take_request(key, mad, answer_to(to, origin))
 
     def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
         """Requests fit into one MAD, so nobody has data to send in several."""
@@ -174,14 +184,32 @@ class SubnetAdministrator:
         else:
             self.transfers.receive(key, mad)
 
-    def _answer(self, mad: Any, back: Destination) -> None:
+    def _take_request(self, key: Key, mad: Any, back: Destination) -> None:
+        """Answer a request when those before it are answered."""
+        of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
+        if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
+            log.debug("LID %#x: too many requests: one is lost", key[0])
+            return
+        self._requests[key] = None
+        self.worker.begin(self._request(key, mad, back))
+
+    def _request(self, key: Key, mad: Any, back: Destination) -> Job:
+        try:
+            yield from self._answer(mad, back)
+        finally:
+            self._requests.pop(key, None)
+
+    def _answer(self, mad: Any, back: Destination) -> Job:
         subnet = Subnet((*self._ports(), self.port))
+        yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
         if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
             log.info("LID %#x, SM_Key %#x: no answer", back.lid, mad.sm_key)
             return
         try:
             kind, method = self._kind_of(mad)
+            if method is Method.GET_TABLE:
+                self._need_room(mad, back)
             query = Query(
                 attr_mod=mad.mad_hdr.attr_mod,
                 components=kind.components,
@@ -192,7 +220,12 @@ class SubnetAdministrator:
                 subnet=subnet,
                 back=back,
             )
-            records = list(islice(kind.handlers[method](query), MAX_RECORDS + 1))
+            records = []
+            for record in kind.handlers[method](query):
+                yield 1
+                if record is not None:
+                    records.append(record)
+                    _limit(records)
             self._send_records(mad, kind, method, records, back)
         except SaError as error:
             log.debug("LID %#x: %s: %s", back.lid, error.status.name, error)
@@ -220,11 +253,7 @@ class SubnetAdministrator:
         answer = answer_head(mad)
         answer.attr_offset = -(-kind.prm.size // 8)
         if method is Method.GET_TABLE:
-            key = (back.lid, back.qpn, mad.mad_hdr.tid)
-            if len(records) > MAX_RECORDS:
-                raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
-            if not self.transfers.has_room(key):
-                raise SaError(MadStatus.BUSY, "too many tables on their way")
+            key = self._need_room(mad, back)
             size = answer.attr_offset * 8
             table = b"".join(bytes(record).ljust(size, b"\0") for record in records)
             if not records:
@@ -238,9 +267,22 @@ class SubnetAdministrator:
         answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
         self._send_mad(bytes(answer), back)
 
+    def _need_room(self, mad: Any, back: Destination) -> Key:
+        """Hold that one more table may be on its way; the key that it will have."""
+        key = (back.lid, back.qpn, mad.mad_hdr.tid)
+        if not self.transfers.has_room(key):
+            raise SaError(MadStatus.BUSY, "too many tables on their way")
+        return key
+
     def _send_mad(self, mad: bytes, to: Destination) -> None:
         origin = Origin(SM_LID, _GSI_QPN, DEFAULT_PKEY, GSI_QKEY, self.port.gid)
         self._send(Datagram(to, [memoryview(mad)], len(mad), None, False), origin)
+
+
+def _limit(records: list[Any]) -> None:
+    """Hold that an answer has not too many records."""
+    if len(records) > MAX_RECORDS:
+        raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
 
 
 def _reads(handler: Handler) -> dict[Method, Handler]:

@@ -6,10 +6,11 @@ A Report is sent again until its receiver answers, a few times.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 from emu.fabric.sa.query import Query, SaError
+from emu.fabric.sa.worker import Job, Worker
 from emu.port.ib.datagram import Destination
 from emu.port.ib.port import SM_LID
 from emu.ports import Clock
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 MAX_SUBSCRIPTIONS = 256
 MAX_REPORTS = 1024
+MAX_NOTICES = 1024
+_COST_OF_A_REPORT = 3
 REPORT_TIMEOUT_NS = 2_000_000_000
 MAX_TRIES = 4
 
@@ -46,7 +49,10 @@ Send = Callable[[bytes, Destination], None]
 class Subscriptions:
     """Who wants to know what."""
 
-    def __init__(self, issuer_gid: bytes, send: Send, clock: Clock) -> None:
+    def __init__(self, issuer_gid: bytes, send: Send, clock: Clock, worker: Worker) -> None:
+        self._worker = worker
+        self._notices = 0
+        """Those that not every subscriber has been told of."""
         self._issuer_gid = issuer_gid
         self._send = send
         self._clock = clock
@@ -79,7 +85,8 @@ class Subscriptions:
 
     def records(self, query: Query) -> Iterator[Any]:
         """SubnAdmGet and GetTable(InformInfoRecord): one's own, for the trusted everybody's."""
-        for number, (lid, qpn, data) in enumerate(self._subscriptions):
+        for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
+            yield None
             port = query.subnet.by_lid.get(lid)
             if port is None or not (query.is_trusted or lid == query.requester.lid):
                 continue
@@ -87,18 +94,32 @@ class Subscriptions:
                 subscriber_gid=port.gid, subscriber_enum=number, inform_info=data
             )
             record.inform_info.subscribe, record.inform_info.qpn = 1, qpn
-            if query.selects(record):
-                yield record
+            yield record if query.selects(record) else None
 
     def notify(self, trap: SmTrap, gid: bytes) -> None:
         """A port or a multicast group has come or gone."""
+        if not self._subscriptions:
+            return
+        if self._notices >= MAX_NOTICES:
+            log.info("too many notices at once: one of %s is lost", trap.name)
+            return
+        self._notices += 1
+        self._worker.begin(self._tell(trap, gid))
+
+    def _tell(self, trap: SmTrap, gid: bytes) -> Job:
         data = notice.new(
             is_generic=1, trap_type=_SUBNET_MANAGEMENT, producer_type=_CLASS_MANAGER,
             trap_num=trap, issuer_lid=SM_LID, gid=gid, issuer_gid=self._issuer_gid,
         )  # fmt: skip
-        for (_, _, info), subscriber in list(self._subscriptions.items()):
-            if self._wants(inform_info.view(info), trap):
-                self._report(subscriber, bytes(data))
+        try:
+            for key, subscriber in list(self._subscriptions.items()):
+                if self._wants(inform_info.view(key[2]), trap) and key in self._subscriptions:
+                    self._report(subscriber, bytes(data))
+                    yield _COST_OF_A_REPORT
+                else:
+                    yield 1
+        finally:
+            self._notices -= 1
 
     def answered(self, lid: int, tid: int) -> None:
         """A ReportResp has come."""
@@ -106,12 +127,12 @@ class Subscriptions:
         if report is not None and report.lid == lid:
             del self._reports[tid]
 
-    def drop_port(self, lid: int) -> None:
-        """A port has left the subnet."""
+    def drop_ports(self, lids: Set[int]) -> None:
+        """Ports have left the subnet."""
         self._subscriptions = {
-            key: entry for key, entry in self._subscriptions.items() if key[0] != lid
+            key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
         }
-        self._reports = {tid: to for tid, to in self._reports.items() if to.lid != lid}
+        self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
 
     def _wants(self, info: Any, trap: SmTrap) -> bool:
         if any(info.gid):
@@ -154,5 +175,12 @@ class Subscriptions:
             log.info("LID %#x does not answer reports", to.lid)
             del self._reports[tid]
             return
-        self._clock.call_later(REPORT_TIMEOUT_NS, lambda: self._transmit(tid, mad, tries + 1))
+        self._clock.call_later(
+            REPORT_TIMEOUT_NS, lambda: self._worker.begin(self._again(tid, mad, tries + 1))
+        )
         self._send(mad, to)
+
+    def _again(self, tid: int, mad: bytes, tries: int) -> Job:
+        if tid in self._reports:
+            self._transmit(tid, mad, tries)
+            yield _COST_OF_A_REPORT

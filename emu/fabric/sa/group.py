@@ -9,12 +9,14 @@ from emu.fabric.sa.quantities import QUANTITIES, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
 from emu.port.ib import partitions
 from emu.port.ib.endport import EndPort
-from layouts.sa import SaStatus, Selector, mcmember_rec
+from layouts.sa import JoinState, SaStatus, Selector, mcmember_rec
 
 LINK_LOCAL = 2
 SCOPES = range(1, 15)
 _IPOIB_SIGNATURE = 0x401B
 _RESERVED_FLAGS = 0xE0
+FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
+"""Members that create a group and keep it alive."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,11 @@ class Group:
     traffic_class: int = 0
     members: dict[bytes, Member] = field(default_factory=dict)
     is_permanent: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has a reason to be there."""
+        return self.is_permanent or any(one.join_state & FULL for one in self.members.values())
 
     def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
         """The group's record, for one of its members or for none."""

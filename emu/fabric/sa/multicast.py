@@ -9,20 +9,22 @@ that it attaches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Set
 from typing import Any
 
-from emu.fabric.sa.group import LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
+from emu.fabric.sa.group import FULL, LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.fabric.sa.query import Query, SaError
 from emu.port.ib.datagram import MULTICAST_LID
 from emu.port.ib.endport import EndPort, mtu_code
 from emu.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
-from layouts.sa import JoinState, SaStatus, SmTrap
+from layouts.sa import SaStatus, SmTrap
 
 log = logging.getLogger(__name__)
 
 MAX_GROUPS = 1024
+MAX_PARTITIONS = 512
+"""Of whose broadcast groups, so that ports with many partitions leave room for others' groups."""
 
 BROADCAST_MTU = 4096
 BROADCAST_QKEY = 0x0B1B
@@ -31,8 +33,6 @@ BROADCAST_RATE = 3
 
 _ASSIGNED_SIGNATURE = 0xA01B
 """Marks a multicast GID that the administrator has chosen."""
-_FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
-"""Members that create a group and keep it alive."""
 
 _CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
 """What a join must name to create a group, beside those of every join."""
@@ -52,20 +52,43 @@ class MulticastGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def open_partition(self, pkey: int) -> None:
-        """Make the IPoIB broadcast group of a partition, unless it is there."""
-        pkey |= PKEY_FULL_MEMBER
-        mgid = ipoib_broadcast(pkey)
-        if mgid not in self._groups and len(self._groups) < MAX_GROUPS:
-            self._groups[mgid] = Group(
-                mgid=mgid, mlid=self._free_mlid(), qkey=BROADCAST_QKEY, pkey=pkey,
-                mtu=mtu_code(BROADCAST_MTU), rate=BROADCAST_RATE, is_permanent=True,
-            )  # fmt: skip
+    def keep_partitions(self, tables: Collection[tuple[int, ...]]) -> None:
+        """Have the IPoIB broadcast groups of the partitions in these P_Key tables, and no others.
 
-    def drop_port(self, gid: bytes) -> None:
-        """A port has left the subnet, and with it all groups."""
+        That of a partition which nobody has any more ends with its last member.
+        """
+        wanted = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
+        there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
+        for pkey in there.keys() - wanted.keys():
+            self._close_partition(there[pkey])
+        room = min(MAX_PARTITIONS - len(there.keys() & wanted.keys()), MAX_GROUPS - len(self))
+        new = [pkey for pkey in wanted if pkey not in there]
+        for pkey, mlid in zip(new[: max(room, 0)], self._free_mlids()):
+            self._open_partition(pkey, mlid)
+
+    def _open_partition(self, pkey: int, mlid: int) -> None:
+        mgid = ipoib_broadcast(pkey)
+        group = self._groups.get(mgid)
+        if group is not None:
+            group.is_permanent = True
+            return
+        self._groups[mgid] = Group(
+            mgid=mgid, mlid=mlid, qkey=BROADCAST_QKEY, pkey=pkey,
+            mtu=mtu_code(BROADCAST_MTU), rate=BROADCAST_RATE, is_permanent=True,
+        )  # fmt: skip
+
+    def _close_partition(self, group: Group) -> None:
+        group.is_permanent = False
+        if not group.is_alive:
+            del self._groups[group.mgid]
+
+    def drop_ports(self, gids: Set[bytes]) -> None:
+        """Ports have left the subnet, and with it all groups."""
         for group in list(self._groups.values()):
-            if group.members.pop(gid, None):
+            gone = gids & group.members.keys()
+            for gid in gone:
+                del group.members[gid]
+            if gone:
                 self._end_if_empty(group)
 
     def join(self, query: Query) -> list[Any]:
@@ -106,19 +129,19 @@ class MulticastGroups:
 
     def records(self, query: Query) -> Iterator[Any]:
         """SubnAdmGet and GetTable: groups, and for who is trusted also their members."""
-        for group in self._groups.values():
+        for group in list(self._groups.values()):
+            yield None
             if not (query.is_trusted or group.is_open_to(query.requester)):
                 continue
             if not group.fits(query):
                 continue
             for record in _visible(query, group):
-                if query.selects(record, but=_SELECTED):
-                    yield record
+                yield record if query.selects(record, but=_SELECTED) else None
 
     def _create(self, query: Query, port: EndPort) -> Group:
         query.need(*_CREATES)
         wanted = query.wanted
-        if not wanted.join_state & _FULL:
+        if not wanted.join_state & FULL:
             raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
         if len(self._groups) >= MAX_GROUPS:
             raise SaError(SaStatus.NO_RESOURCES, f"{MAX_GROUPS} groups are all")
@@ -130,7 +153,7 @@ class MulticastGroups:
         has_mgid = query.has("mgid") and any(wanted.mgid)
         group = Group(
             mgid=checked(wanted.mgid) if has_mgid else self._new_mgid(query),
-            mlid=self._free_mlid(),
+            mlid=next(self._free_mlids()),
             **{name: getattr(wanted, name) for name in _CREATES},
             mtu=mtu,
             rate=rate,
@@ -155,12 +178,12 @@ class MulticastGroups:
             if mgid not in self._groups:
                 return mgid
 
-    def _free_mlid(self) -> int:
+    def _free_mlids(self) -> Iterator[int]:
         taken = {group.mlid for group in self._groups.values()}
-        return next(mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
+        return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
 
     def _end_if_empty(self, group: Group) -> None:
-        if group.is_permanent or any(m.join_state & _FULL for m in group.members.values()):
+        if group.is_alive:
             return
         del self._groups[group.mgid]
         log.info("multicast group %s has ended", group.mgid.hex())

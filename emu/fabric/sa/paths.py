@@ -7,7 +7,7 @@ says of service level, traffic class and flow label is granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from emu.fabric.sa.quantities import MTU, PACKET_LIFE_TIME, RATE, SHORTEST_LIFE
@@ -27,25 +27,32 @@ _GRANTED = (
 
 def path_records(query: Query) -> Iterator[Any]:
     """The paths that fit, source by source."""
-    sources, destinations = _ends(query, "sgid", "slid"), _ends(query, "dgid", "dlid")
+    sources = yield from _ends(query, "sgid", "slid")
+    destinations = yield from _ends(query, "dgid", "dlid")
     if len(sources) * len(destinations) > MAX_PAIRS:
         raise SaError(SaStatus.NO_RESOURCES, "more pairs of ports than one query may ask for")
     for source in sources:
         for destination in destinations:
-            record = _path(query, source, destination)
-            if record is not None:
-                yield record
+            yield _path(query, source, destination)
 
 
-def _ends(query: Query, gid_name: str, lid_name: str) -> list[EndPort]:
-    """The ports that a query takes for one end of the path; all of them when it does not say."""
+def _ends(query: Query, gid_name: str, lid_name: str) -> Generator[None, None, list[EndPort]]:
+    """The ports that a query takes for one end of the path; all of them when it does not say.
+
+    Each port that is looked at is a step.
+    """
     if query.has(gid_name):
         ends = [query.port_of_gid(getattr(query.wanted, gid_name))]
     else:
         ends = list(query.subnet.ports)
     if query.has(lid_name):
         ends = [port for port in ends if port.lid == getattr(query.wanted, lid_name)]
-    return [port for port in ends if query.sees(port)]
+    seen = []
+    for port in ends:
+        if query.sees(port):
+            seen.append(port)
+        yield None
+    return seen
 
 
 def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from emu.port.ib import partitions
@@ -31,9 +32,17 @@ class Subnet:
     """The ports that can be reached, as of one moment."""
 
     def __init__(self, ports: Iterable[EndPort]) -> None:
-        self.ports = tuple(sorted(ports, key=lambda port: port.lid))
-        self.by_lid = {port.lid: port for port in self.ports}
-        self.by_gid = {port.gid: port for port in self.ports}
+        self.by_lid = {port.lid: port for port in ports}
+
+    @cached_property
+    def ports(self) -> tuple[EndPort, ...]:
+        """All of them, in the order of their LIDs."""
+        return tuple(port for _, port in sorted(self.by_lid.items()))
+
+    @cached_property
+    def by_gid(self) -> dict[bytes, EndPort]:
+        """By their GIDs."""
+        return {port.gid: port for port in self.ports}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +89,7 @@ class Query:
 
 def shared_pkeys(one: EndPort, other: EndPort) -> Iterator[int]:
     """P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
-    for pkey in one.pkeys:
-        for theirs in other.pkeys:
-            if partitions.match(pkey, theirs):
-                yield pkey
-                break
+    return partitions.common(one.pkeys, other.pkeys)
 
 
 def shares_partition(one: EndPort, other: EndPort) -> bool:

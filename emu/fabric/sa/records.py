@@ -38,8 +38,7 @@ def node_records(query: Query) -> Iterator[Any]:
         record = node_rec.new(
             lid=port.lid, node_info=port.node_info(), node_desc=port.node_description
         )
-        if query.sees(port) and query.selects(record):
-            yield record
+        yield record if query.sees(port) and query.selects(record) else None
 
 
 def portinfo_records(query: Query) -> Iterator[Any]:
@@ -50,5 +49,5 @@ def portinfo_records(query: Query) -> Iterator[Any]:
     for port in query.subnet.ports:
         record = portinfo_rec.new(lid=port.lid, port_num=port.port_num, port_info=port.port_info())
         has_caps = not wanted_caps & ~record.port_info.cap_mask
-        if query.sees(port) and has_caps and query.selects(record, but=but):
-            yield record
+        is_wanted = query.sees(port) and has_caps and query.selects(record, but=but)
+        yield record if is_wanted else None

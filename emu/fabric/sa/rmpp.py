@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from emu.fabric.sa.worker import Job, Worker
 from emu.ports import Clock, Timer
 from layouts.sa import (
     DATA_BYTES,
@@ -29,6 +30,7 @@ MAX_TRANSFERS = 64
 MAX_TRANSFERS_OF_A_PORT = 8
 ACK_TIMEOUT_NS = 2_000_000_000
 MAX_TRIES = 4
+_COST_OF_A_SEGMENT = 2
 
 Key = tuple[int, int, int]
 """What tells transfers apart: LID and QP of the receiver, transaction id."""
@@ -37,8 +39,12 @@ Key = tuple[int, int, int]
 @dataclass(slots=True)
 class _Transfer:
     key: Key
-    segments: list[bytes]
+    table: _Table
     send: Callable[[bytes], None]
+    following: int = 1
+    """The segment that is sent next, and the last one that may be for now."""
+    limit: int = 0
+    is_sending: bool = False
     sent: int = 0
     """The highest segment that has been sent; they count from 1."""
     acked: int = 0
@@ -51,8 +57,9 @@ class _Transfer:
 class RmppSender:
     """Transfers on their way."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, worker: Worker) -> None:
         self._clock = clock
+        self._worker = worker
         self._transfers: dict[Key, _Transfer] = {}
 
     def __len__(self) -> int:
@@ -69,7 +76,7 @@ class RmppSender:
 
     def start(self, key: Key, answer: Any, data: bytes, send: Callable[[bytes], None]) -> None:
         """Send ``data``, under the headers of ``answer`` (a view of a MAD)."""
-        transfer = _Transfer(key, _segments(answer, data), send)
+        transfer = _Transfer(key, _Table(bytes(answer), data), send)
         self._transfers[key] = transfer
         self._advance(transfer)
 
@@ -92,14 +99,30 @@ class RmppSender:
 
     def _advance(self, transfer: _Transfer) -> None:
         """Send what the window has room for, and wait for the next ACK."""
-        if transfer.acked == len(transfer.segments):
+        if transfer.acked == transfer.table.count:
             self._end(transfer)
             return
-        last = min(transfer.window, len(transfer.segments))
-        first, transfer.sent = transfer.sent, max(transfer.sent, last)
+        first = transfer.following if transfer.is_sending else transfer.sent + 1
+        self._send(transfer, max(first, transfer.acked + 1), transfer.window)
+
+    def _send(self, transfer: _Transfer, first: int, last: int) -> None:
+        """Send segments, a share of them in each round."""
+        transfer.following, transfer.limit = first, min(last, transfer.table.count)
         self._wait(transfer)
-        for segment in transfer.segments[first:last]:
-            transfer.send(segment)
+        if not transfer.is_sending:
+            transfer.is_sending = True
+            self._worker.begin(self._sending(transfer))
+
+    def _sending(self, transfer: _Transfer) -> Job:
+        while self._transfers.get(transfer.key) is transfer:
+            if transfer.following > transfer.limit:
+                break
+            number = transfer.following
+            transfer.following += 1
+            transfer.sent = max(transfer.sent, number)
+            transfer.send(transfer.table.segment(number))
+            yield _COST_OF_A_SEGMENT
+        transfer.is_sending = False
 
     def _wait(self, transfer: _Transfer) -> None:
         if transfer.timer is not None:
@@ -111,14 +134,12 @@ class RmppSender:
             self._give_up(transfer, RmppStatus.TMR)
             return
         transfer.tries += 1
-        self._wait(transfer)
-        for segment in transfer.segments[transfer.acked : transfer.sent]:
-            transfer.send(segment)
+        self._send(transfer, transfer.acked + 1, transfer.sent)
 
     def _give_up(self, transfer: _Transfer, status: RmppStatus) -> None:
         log.info("RMPP transfer %s: aborted, %s", transfer.key, status.name)
         self._end(transfer)
-        transfer.send(abort(sa_mad.view(transfer.segments[0]), status))
+        transfer.send(abort(sa_mad.view(transfer.table.segment(1)), status))
 
     def _end(self, transfer: _Transfer) -> None:
         if transfer.timer is not None:
@@ -139,17 +160,29 @@ def abort(mad: Any, status: RmppStatus) -> bytes:
     return bytes(view)
 
 
-def _segments(answer: Any, data: bytes) -> list[bytes]:
-    """Whole MADs. The first says how much there is in all, the last how much it has (13.6.2.2)."""
-    parts = [data[at : at + DATA_BYTES] for at in range(0, len(data), DATA_BYTES)] or [b""]
-    segments = []
-    for number, part in enumerate(parts, 1):
+class _Table:
+    """Records as whole MADs, each made when it is sent.
+
+    The first says how much there is in all, the last how much it has (13.6.2.2).
+    """
+
+    __slots__ = ("_data", "_head", "count")
+
+    def __init__(self, head: bytes, data: bytes) -> None:
+        """``head`` is the MAD that all of them are like."""
+        self._head, self._data = head, data
+        self.count = -(-len(data) // DATA_BYTES) or 1
+
+    def segment(self, number: int) -> bytes:
+        """One MAD; they count from 1."""
+        at = (number - 1) * DATA_BYTES
+        part = self._data[at : at + DATA_BYTES]
         flags, length = RmppFlags.ACTIVE, 0
         if number == 1:
-            flags, length = flags | RmppFlags.FIRST, len(data) + len(parts) * SA_HDR_BYTES
-        if number == len(parts):
+            flags, length = flags | RmppFlags.FIRST, len(self._data) + self.count * SA_HDR_BYTES
+        if number == self.count:
             flags, length = flags | RmppFlags.LAST, len(part) + SA_HDR_BYTES
-        view = sa_mad.view(bytearray(bytes(answer)))
+        view = sa_mad.view(bytearray(self._head))
         view.rmpp_hdr = {
             "rmpp_version": RMPP_VERSION,
             "rmpp_type": RmppType.DATA,
@@ -159,5 +192,4 @@ def _segments(answer: Any, data: bytes) -> list[bytes]:
             "paylen_newwin": length,
         }
         view.data = part.ljust(DATA_BYTES, b"\0")
-        segments.append(bytes(view))
-    return segments
+        return bytes(view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from emu.fabric.sa.query import Query, SaError
@@ -74,12 +74,12 @@ class Services:
                 record.service_lease = max(end - self._clock.now_ns(), 0) // _SECOND_NS
             if not query.is_trusted:
                 record.service_key = _NO_KEY
-            if _has_pkey(query, record.service_pkey) and query.selects(record):
-                yield record
+            is_wanted = _has_pkey(query, record.service_pkey) and query.selects(record)
+            yield record if is_wanted else None
 
-    def drop_port(self, gid: bytes) -> None:
-        """A port has left the subnet, and with it its services."""
-        self._services = {key: entry for key, entry in self._services.items() if key[1] != gid}
+    def drop_ports(self, gids: Set[bytes]) -> None:
+        """Ports have left the subnet, and with it their services."""
+        self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
 
     def _check_key(self, query: Query, key: _Key) -> None:
         if key not in self._services:

@@ -6,6 +6,8 @@ partition unless both are limited members of it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 PKEY_NUMBER, PKEY_FULL_MEMBER = 0x7FFF, 0x8000
 
 
@@ -17,3 +19,12 @@ def is_same_partition(one: int, other: int) -> bool:
 def match(one: int, other: int) -> bool:
     """Whether holders of these P_Keys may talk: same partition, one of them a full member."""
     return not (one ^ other) & PKEY_NUMBER and bool((one | other) & PKEY_FULL_MEMBER)
+
+
+def common(mine: Collection[int], theirs: Collection[int]) -> Iterator[int]:
+    """Those of my P_Keys over which I can talk to a holder of theirs, in their order."""
+    numbers = {pkey & PKEY_NUMBER for pkey in theirs}
+    full = {pkey & PKEY_NUMBER for pkey in theirs if pkey & PKEY_FULL_MEMBER}
+    for pkey in mine:
+        if pkey & PKEY_NUMBER in (numbers if pkey & PKEY_FULL_MEMBER else full):
+            yield pkey
