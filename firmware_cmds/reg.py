@@ -15,8 +15,11 @@ from emu.errors import CmdError
 from emu.hca import HcaState
 from emu.port.ib.port import SETTABLE_CAPS
 from emu.registry import OpenField, command
+from firmware_cmds import components
 from layouts import reg as layout
+from layouts.component_regs import mcqi_reg, mcqs_reg
 from layouts.enums import Op, RegId, Status
+from layouts.port_regs import mcam_reg
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ class Register:
     layout: Prm
     read: Access | None = None
     write: Access | None = None
+    gate: str = ""
+    """The general capability without which the register is not there."""
+    is_open: bool = False
+    """Data of any length follow the layout, as many as the output has room for."""
 
 
 def _pcap(hca: Hca, reg: Any) -> None:
@@ -115,6 +122,9 @@ REGISTERS: dict[int, Register] = {
         layout.node_desc_reg, _read_node_description, _write_node_description
     ),
     RegId.HOST_ENDIANNESS: Register(layout.host_endianness_reg, write=_host_endianness),
+    RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
+    RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
+    RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
 }
 
 _PORT_REGISTERS = range(0x5000, 0x6000)
@@ -136,7 +146,7 @@ def _layout_of(cmd: Any) -> Prm | None:
 def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""
     register = REGISTERS.get(cmd.register_id)
-    if register is None:
+    if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
         hca.missing.registers[cmd.register_id] += 1
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
     access = {WRITE: register.write, READ: register.read}.get(cmd.op_mod)
@@ -151,7 +161,9 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     room = len(out.buf) - layout.access_register_out.size
     if room < size:
         raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {size}")
-    view = register.layout.view(bytearray(given))
+    if register.is_open:
+        size = room
+    view = register.layout.view(bytearray(given).ljust(size, b"\0"))
     if cmd.register_id in _PORT_REGISTERS and view.local_port > 1:
         raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{view.local_port}")
     access(hca, view)

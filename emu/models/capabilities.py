@@ -88,6 +88,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # A machine that goes down does not destroy objects one by one (core/main.c: shutdown).
         "fast_teardown": 1,
         "force_teardown": 1,
+        # Registers about the firmware, of which devlink shows the version.
+        "mcam_reg": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
         "max_flow_counter_15_0": 0x8000,
@@ -145,5 +147,7 @@ MEMORY_ODP: Capabilities = MappingProxyType(
 )
 """With the faults of memory keys beside them: Linux 6.12 and later choose these."""
 
-VF_LIMITS: Capabilities = MappingProxyType({"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32})
-"""What a virtual function gets less of."""
+VF_LIMITS: Capabilities = MappingProxyType(
+    {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0}
+)
+"""What a virtual function gets less of. The firmware is not its own to show."""

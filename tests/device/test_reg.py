@@ -4,8 +4,9 @@ import pytest
 
 from emu.engine import lifecycle
 from emu.models import MODELS
+from firmware_cmds.components import InfoType
 from firmware_cmds.reg import IB_PORT_COUNTERS, READ, REGISTERS, WRITE
-from layouts import reg
+from layouts import component_regs, port_regs, reg
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
 
 DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")
@@ -119,7 +120,7 @@ def access(register, op_mod, size, room=None):
 
 
 @pytest.mark.parametrize(
-    "register", [RegId.MFRL, RegId.PPLM, RegId.MCAM, RegId.DTOR, 0, 0xFFFF], ids=hex
+    "register", [RegId.MFRL, RegId.PPLM, RegId.MCC, RegId.DTOR, 0, 0xFFFF], ids=hex
 )
 @pytest.mark.parametrize("op_mod", [READ, WRITE])
 def test_register_that_is_not_there(refused, register, op_mod):
@@ -162,3 +163,88 @@ def test_port_that_is_not_there(refused, register, port):
         Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=READ, register_id=register,
         extra=data, out_extra=len(data),
     )  # fmt: skip
+
+
+class TestFirmware:
+    """What ``devlink dev info`` reads, in its order (core/fw.c: mlx5_fw_version_query)."""
+
+    def component(self, driver, room, **fields):
+        view = component_regs.mcqi_reg.new(**fields)
+        return driver.command(
+            Op.ACCESS_REG, op_mod=READ, register_id=RegId.MCQI, extra=bytes(view.buf),
+            out_extra=component_regs.mcqi_reg.size + room,
+        )  # fmt: skip
+
+    def information(self, driver, info_type, known, **fields):
+        size = known.size
+        answer = self.component(driver, size, info_type=info_type, data_size=size, **fields)
+        assert answer.status == Status.OK
+        view, data = self.shown(answer)
+        assert (view.info_size, view.data_size) == (size, size)
+        return known.view(data)
+
+    def shown(self, answer):
+        """The register, and the data behind it."""
+        whole = answer.raw[reg.access_register_out.size :]
+        return component_regs.mcqi_reg.view(whole), whole[component_regs.mcqi_reg.size :]
+
+    def test_management_registers_that_there_are(self, driver):
+        mcam = driver.read_register(RegId.MCAM, port_regs.mcam_reg)
+        mask = port_regs.mcam_access_reg.view(mcam.mng_access_reg_cap_mask)
+        assert {name for name, value in mask.as_dict().items() if value} == {"mcqi", "mcqs"}
+        assert not any(mcam.mng_feature_cap_mask)
+
+    @pytest.mark.parametrize("group", [1, 2, 3, 0xFF])
+    def test_no_others(self, driver, group):
+        mcam = driver.read_register(RegId.MCAM, port_regs.mcam_reg, access_reg_group=group)
+        assert not any(mcam.mng_access_reg_cap_mask)
+
+    def test_the_one_component_is_the_boot_image(self, driver):
+        mcqs = driver.read_register(RegId.MCQS, component_regs.mcqs_reg)
+        assert (mcqs.identifier, mcqs.last_index_flag) == (1, 1)
+        assert mcqs.component_update_state == 0  # idle: nothing is pending
+
+    @pytest.mark.parametrize("pending", [0, 1])
+    def test_version_is_the_initialization_segments(self, driver, model, pending):
+        version = self.information(
+            driver, InfoType.VERSION, component_regs.mcqi_version, read_pending_component=pending
+        )
+        word, sub = driver.read32(0x000), driver.read32(0x004) & 0xFFFF
+        major, minor = word & 0xFFFF, word >> 16
+        assert version.version == major << 24 | minor << 16 | sub
+        text = version.version_string[: version.version_string_length]
+        assert text.decode() == model.firmware
+
+    def test_what_can_be_asked(self, driver):
+        known = self.information(driver, InfoType.CAPABILITIES, component_regs.mcqi_cap)
+        assert known.supported_info_bitmask == 1 << InfoType.VERSION | 1 << InfoType.CAPABILITIES
+        assert (known.max_component_size, known.rd_en) == (0, 0)
+
+    def test_as_much_as_is_asked_for(self, driver):
+        answer = self.component(driver, 64, info_type=InfoType.VERSION, data_size=8)
+        view, data = self.shown(answer)
+        assert view.info_size == component_regs.mcqi_version.size
+        assert any(data[:8])
+        assert not any(data[8:])
+
+    @pytest.mark.parametrize(
+        "fields", [{"component_index": 1}, {"info_type": 5}, {"info_type": 1, "offset": 4}]
+    )
+    def test_what_there_is_not(self, driver, fields):
+        answer = self.component(driver, 124, data_size=124, **fields)
+        assert answer.status == Status.BAD_PARAM_ERR
+
+    def test_no_second_component(self, driver):
+        view = component_regs.mcqs_reg.new(component_index=1)
+        answer = driver.write_register(RegId.MCQS, bytes(view.buf), op_mod=READ)
+        assert answer.status == Status.BAD_PARAM_ERR
+
+    def test_no_room(self, driver):
+        answer = self.component(driver, 64, info_type=InfoType.VERSION, data_size=124)
+        assert answer.status == Status.BAD_OUTP_LEN_ERR
+
+    @pytest.mark.parametrize("limits", [{"mcam_reg": 0}])
+    @pytest.mark.parametrize("register", [RegId.MCAM, RegId.MCQS, RegId.MCQI])
+    def test_virtual_functions_have_none_of_it(self, refused, register):
+        assert not MODELS["connectx6-vf"].general["mcam_reg"]
+        refused(Status.BAD_PARAM_ERR, Op.ACCESS_REG, **access(register, READ, 256))

@@ -1,0 +1,43 @@
+"""Registers about the components of the firmware: which there are, and their versions.
+
+Names and widths: mlx5_ifc.h of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from layouts.prm import Prm, bits, octets, rsvd, tail
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+mcqs_reg = Prm(
+    "mcqs_reg",
+    "last_index_flag" / bits(1), rsvd(7), "fw_device" / bits(8), "component_index" / bits(16),
+    rsvd(16), "identifier" / bits(16), rsvd(23), "component_status" / bits(5),
+    "component_update_state" / bits(4), "last_update_state_changer_type" / bits(4),
+    "last_update_state_changer_host_id" / bits(4), rsvd(24),
+)
+
+mcqi_reg = Prm(
+    "mcqi_reg",
+    "read_pending_component" / bits(1), rsvd(15), "component_index" / bits(16), rsvd(32), rsvd(27),
+    "info_type" / bits(5), "info_size" / bits(32), "offset" / bits(32), rsvd(16),
+    "data_size" / bits(16), "data" / tail(bits(32)),  # by info_type, one of the structures below
+)
+
+mcqi_cap = Prm(
+    "mcqi_cap",
+    "supported_info_bitmask" / bits(32), "component_size" / bits(32),
+    "max_component_size" / bits(32), "log_mcda_word_size" / bits(4), rsvd(12),
+    "mcda_max_write_size" / bits(16), "rd_en" / bits(1), rsvd(1), "match_chip_id" / bits(1),
+    "match_psid" / bits(1), "check_user_timestamp" / bits(1), "match_base_guid_mac" / bits(1),
+    rsvd(26),
+)
+
+mcqi_version = Prm(
+    "mcqi_version",
+    rsvd(2), "build_time_valid" / bits(1), "user_defined_time_valid" / bits(1), rsvd(20),
+    "version_string_length" / bits(8), "version" / bits(32), "build_time" / bits(64),
+    "user_defined_time" / bits(64), "build_tool_version" / bits(32), rsvd(32),
+    "version_string" / octets(92),
+)
