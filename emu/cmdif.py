@@ -268,7 +268,7 @@ class CommandInterface:
                 raise refusal
             yield from self._dispatch(request, command)
         except CmdError as refused:
-            error = refused
+            error = refused.with_traceback(None)  # its frames refer to it again
             if command is not None:  # an unknown one has had its line, and is counted
                 name = op_name(request.opcode)
                 log.warning("%s refused: %s: %s", name, refused.status.name, refused)

@@ -17,6 +17,7 @@ from emu.pci import ConfigSpace
 from emu.points import FaultInjector, FaultPoint
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
 from emu.registry import Command
+from emu.resources import Remains
 
 if TYPE_CHECKING:
     from emu.models import Model
@@ -54,10 +55,13 @@ class Function:
         self.wire = wire
         self._injector: FaultInjector | None = None
         self.missing = Missing()
+        self.remains = Remains()
+        """What former lives of the function have left to be freed."""
+        self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
             Hca, model, options, memory, interrupts, clock, wire, tracer, self.missing,
-            self._on_failure,
+            self._on_failure, self.remains,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(
@@ -201,6 +205,8 @@ class Function:
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
+        self.hca.drop_objects()
+        self.restarts += 1
         self._recovery.end()
         self._commands_before = self.commands
         self._power_on(cause)
@@ -216,7 +222,9 @@ class Function:
         try:
             if self.cmdif.busy:
                 self.cmdif.run()
-            return lifecycle.run(hca) or self.cmdif.busy
+            if self.remains:
+                self.remains.free_some()
+            return lifecycle.run(hca) or self.cmdif.busy or bool(self.remains)
         except Exception:
             hca.fail()
             return False

@@ -40,7 +40,7 @@ from emu.objects import (
 from emu.points import FaultPoints
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.ports import Clock, GuestMemory, Interrupts, Wire
-from emu.resources import Caller, Object, Table
+from emu.resources import Caller, Object, Remains, Table
 from layouts.enums import EventType
 
 if TYPE_CHECKING:
@@ -101,8 +101,12 @@ class Hca:
         tracer: Tracer | None = None,
         missing: Missing | None = None,
         on_failure: Callable[[], None] = lambda: None,
+        remains: Remains | None = None,
     ) -> None:
-        """``on_failure`` is called when the function fails over a mistake of our own."""
+        """``on_failure`` is called when the function fails over a mistake of our own.
+
+        ``remains`` takes the objects that are dropped; they may outlive this.
+        """
         self.model = model
         self.options = options
         self.memory = memory
@@ -121,6 +125,7 @@ class Hca:
             lid=options.lid,
             node_description=_described(model),
         )
+        self.remains = remains if remains is not None else Remains()
         self.ledger = Ledger(model.host_bytes)
         """What the host holds for the guest."""
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
@@ -202,8 +207,11 @@ class Hca:
         """Forget all objects at once. Whoever calls this has stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
-        for kind in (*(table.kind for table in self.tables), MULTICAST):
-            self.ledger.close(kind)
+        for table in self.tables:
+            self.remains.add(table.clear())
+            self.ledger.close(table.kind)
+        self.ledger.close(MULTICAST)
+        self.caller.owned.clear()
         self._make_tables()
 
     def fail(self) -> None:

@@ -6,7 +6,7 @@ the end of the queue, so that a stale one stays invalid for as long as possible.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -61,13 +61,44 @@ def holding(*items: Object | None) -> Iterator[None]:
             item.refs -= 1
 
 
+class Remains:
+    """Objects that are gone for the guest, and that the host has still to free.
+
+    There may be a million when a function is reset, and freeing them takes a second.
+    """
+
+    def __init__(self) -> None:
+        self._left: deque[dict[int, Object]] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._left))
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, objects: dict[int, Object]) -> None:
+        """Take over what a table has held."""
+        if objects:
+            self._left.append(objects)
+
+    def free_some(self) -> None:
+        """Free a share of a round."""
+        objects = self._left[0]
+        for _ in range(min(len(objects), FREED_PER_ROUND)):
+            objects.popitem()
+        if not objects:
+            self._left.popleft()
+
+
 class Caller:
     """Whose command is running: the ``uid`` in its header, which the driver writes there."""
 
-    __slots__ = ("uid",)
+    __slots__ = ("owned", "uid")
 
     def __init__(self) -> None:
         self.uid = DRIVER_UID
+        self.owned: Counter[int] = Counter()
+        """How many objects each user context owns."""
 
     def owns(self, item: Object) -> bool:
         """Whether the caller may destroy it: the driver anything, a user what is its own."""
@@ -77,6 +108,9 @@ class Caller:
         """Whether the caller may name it: what it owns, and what the driver shares."""
         return item.uid == SHARED_UID or self.owns(item)
 
+
+FREED_PER_ROUND = 5000
+"""Objects; a microsecond or two each."""
 
 T = TypeVar("T", bound=Object)
 
@@ -141,6 +175,7 @@ class Table(Generic[T]):
         self.added += 1
         item.handle = handle
         item.uid = self._caller.uid
+        self._caller.owned[item.uid] += 1
         self._objects[handle] = item
         for held in item.holds():
             held.refs += 1
@@ -158,6 +193,7 @@ class Table(Generic[T]):
         del self._objects[handle]
         self._freed.append(handle)
         self._ledger.give_back(self.kind, item.charge)
+        self._caller.owned[item.uid] -= 1
         for held in item.holds():
             held.refs -= 1
         return item
@@ -167,3 +203,8 @@ class Table(Generic[T]):
         charge = item.host_bytes
         self._ledger.hold(self.kind, charge - item.charge)
         item.charge = charge
+
+    def clear(self) -> dict[int, T]:
+        """Take all objects out, whatever refers to them; counts and ledger are the caller's."""
+        objects, self._objects = self._objects, {}
+        return objects

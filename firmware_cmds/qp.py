@@ -124,6 +124,7 @@ def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
     qp.state = QpState.RST
     qp.stop_waiting()
     qp_life.stop_paging(hca, qp)
+    qp.unlink()
 
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)

@@ -50,10 +50,8 @@ def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
     """Refused with RES_BUSY while the context owns an object: its uid may be given again."""
     hca.uctxs.need(cmd.uid)
-    for table in hca.tables:
-        for item in table:
-            if item.uid == cmd.uid:
-                raise CmdError(Status.RES_BUSY, "user context still owns objects", f"{item!r}")
+    if count := hca.caller.owned[cmd.uid]:
+        raise CmdError(Status.RES_BUSY, "user context still owns objects", f"{count}")
     hca.uctxs.remove(cmd.uid)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from emu.listening import OWNER_ONLY
+from emu.service.collector import short_collections
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
 from emu.service.repeats import summed_up
@@ -137,6 +138,7 @@ def serve(
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)
         stack.enter_context(summed_up(server.loop))
+        stack.enter_context(short_collections(server.functions))
         for socket in sockets:
             click.echo(f"-device '{_qemu_option(socket)}'")
         server.run()

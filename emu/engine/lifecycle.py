@@ -69,12 +69,16 @@ def shut_down(hca: Hca) -> None:
 
 def quiesce(hca: Hca) -> None:
     """Nothing of the function touches the guest any more, whatever doorbell or timer waits."""
+    # There may be a quarter of a million of each, most of which wait for nothing.
     for qp in hca.qps:
         qp.state = QpState.RST
-        qp.stop_waiting()
-        page_faults.cancel(hca, qp)
+        if qp.timer is not None or qp.link is not None:
+            qp.stop_waiting()
+        if qp.faults or qp.held_by is not None:
+            page_faults.cancel(hca, qp)
     for cq in hca.cqs:
-        cq.stop_waiting()
+        if cq.moderation is not None:
+            cq.stop_waiting()
     hca.ready.clear()
     hca.broken_cqs.clear()
 

@@ -33,6 +33,9 @@ class Connection(Protocol):
     def reload(self) -> None:
         """A command has changed the context."""
 
+    def dissolve(self) -> None:
+        """The queue pair has no use for it any more."""
+
     def pause(self) -> None:
         """The queue pair changes its state, or it is destroyed: no timer runs."""
 
@@ -171,9 +174,15 @@ class Qp(Object):
             self.link.pause()
         self.retries = self.rnr_retries = 0
 
+    def unlink(self) -> None:
+        """Let go of what only packets need. What waits for it has been told."""
+        if self.link is not None:
+            self.link.dissolve()
+            self.link = None
+
     def restart(self) -> None:
         """State RST: the driver starts counting at 0 again."""
-        self.link = None
+        self.unlink()
         self.is_draining = False
         self.refaults.clear()
         if self.sq is not None:

@@ -134,6 +134,7 @@ class BackingCache:
         What a function leaves behind when it is reset refers to itself: only a collection frees it.
         """
         if self._held:
+            gc.unfreeze()  # what is set aside is looked at as well
             gc.collect()
             self._unmap_held()
         if self._held:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from emu.function import Function
-from emu.ledger import Ledger
+from emu.service.collector import short_collections
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -56,12 +56,12 @@ class Watch:
     """Watches one pattern."""
 
     def __init__(self) -> None:
-        self._ledgers: list[Callable[[], Ledger]] = []
+        self.functions: list[Function] = []
         self._longest_ns = self._held = self._most_held = self._memory = 0
 
     def knows(self, function: Function) -> None:
         """What this function holds for its guest is the guest's."""
-        self._ledgers.append(lambda: function.hca.ledger)
+        self.functions.append(function)
 
     def begin(self) -> None:
         """The preparations are over."""
@@ -92,7 +92,7 @@ class Watch:
         raise RuntimeError("the device never runs out of work")
 
     def _total_held(self) -> int:
-        return sum(ledger().used for ledger in self._ledgers)
+        return sum(function.hca.ledger.used for function in self.functions)
 
 
 class WatchedBar(FunctionBar):
@@ -111,11 +111,12 @@ def observe(pattern: Pattern) -> Seen:
     """Run a pattern in this process."""
     watch = Watch()
     work = pattern(watch)
-    next(work)
-    watch.begin()
-    if next(work, "done") != "done":
-        raise RuntimeError("a pattern yields once")
-    return watch.seen()
+    with short_collections(watch.functions):
+        next(work)
+        watch.begin()
+        if next(work, "done") != "done":
+            raise RuntimeError("a pattern yields once")
+        return watch.seen()
 
 
 def _status(name: str) -> int:

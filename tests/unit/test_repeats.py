@@ -121,6 +121,7 @@ def test_a_long_line_is_cut_where_it_stands_for_others(handler, clock):
 def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
     class TalkativeServer:
         loop = clock
+        functions = ()
 
         def __init__(self, *_):
             pass

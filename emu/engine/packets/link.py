@@ -58,6 +58,11 @@ class Link:
         """A command has changed the context."""
         self._route = None
 
+    def dissolve(self) -> None:
+        """The queue pair has no use for it any more: its parts, which refer to it, are let go."""
+        del self.completer.timer
+        del self.completer, self.requester, self.responder
+
     def pause(self) -> None:
         """The queue pair changes its state, or it is destroyed: no timer runs."""
         self.completer.timer.stop()
