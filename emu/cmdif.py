@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from emu import mailbox
 from emu.engine import eq as eq_engine
@@ -78,11 +78,29 @@ class Request:
         return int.from_bytes(self.data[6:8], "big")
 
 
+class CommandTracer(Protocol):
+    """Where the trace points of commands go."""
+
+    def command(
+        self, hca: Hca, request: Request, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """A command begins; ``command`` is None for an opcode that nobody answers.
+
+        What is returned is to be called when the command has run, with its refusal if there is one.
+        """
+
+    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
+
+
 class CommandInterface:
     """The 32 command slots of one function."""
 
-    def __init__(self, hca: Hca, commands: Mapping[int, Command]) -> None:
+    def __init__(
+        self, hca: Hca, commands: Mapping[int, Command], tracer: CommandTracer | None = None
+    ) -> None:
         self._hca = hca
+        self._tracer = tracer
         self._commands = commands
         self._address = 0
         self._waiting = 0
@@ -190,8 +208,8 @@ class CommandInterface:
             request = yield from self._take(slot, address, entry)
         except DeliveryError as error:
             log.warning("command slot %d: %s: %s", slot, error.status.name, error)
-            if self._hca.tracer:
-                self._hca.tracer.undelivered(slot, entry, error)
+            if self._tracer:
+                self._tracer.undelivered(slot, entry, error)
             self._hand_back(address, entry, error.status)
             return True
         if self._hca.faults is not None:
@@ -260,7 +278,7 @@ class CommandInterface:
         hca = self._hca
         self.executed += 1
         command = self._commands.get(request.opcode)
-        traced = hca.tracer.command(hca, request, command) if hca.tracer else None
+        traced = self._tracer.command(hca, request, command) if self._tracer else None
         error: CmdError | None = None
         hca.caller.uid = request.uid
         try:

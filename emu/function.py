@@ -5,23 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emu.bars import HEALTH_SYNDROME, Bar0
-from emu.cmdif import CommandInterface
+from emu.cmdif import CommandInterface, CommandTracer
 from emu.containment import Recovery
 from emu.engine import lifecycle
 from emu.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.missing import Missing
 from emu.pci import ConfigSpace
 from emu.points import FaultInjector, FaultPoint
-from emu.ports import Buffer, Clock, GuestMemory, Interrupts, Wire
+from emu.port.ib.wire import IbWire
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts
 from emu.registry import Command
 from emu.resources import Remains
+from emu.tracer import DeviceTracer
 
 if TYPE_CHECKING:
     from emu.models import Model
-    from emu.tracer import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ MSIX_TABLE = 0x2000
 MSIX_PBA = 0x3000
 _MSIX_ENTRY_BYTES = 16
 _MSIX_MASKED_ENTRY = bytes(12) + b"\x01\0\0\0"
+
+
+class Tracer(DeviceTracer, CommandTracer, Protocol):
+    """Where all trace points of a function go; ``emu.trace.recorder`` implements it."""
 
 
 class Function:
@@ -45,7 +50,7 @@ class Function:
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
-        wire: Wire,
+        wire: IbWire[Hca],
         tracer: Tracer | None = None,
     ) -> None:
         self.model = model
@@ -99,7 +104,7 @@ class Function:
         if self.tracer:
             self.tracer.power_on(self.model.name)
         self.hca = self._make_hca()
-        self.cmdif = CommandInterface(self.hca, self._commands)
+        self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
         self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
         self.interrupts.clear_pending()

@@ -39,13 +39,14 @@ from emu.objects import (
 )
 from emu.points import FaultPoints
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
-from emu.ports import Clock, GuestMemory, Interrupts, Wire
+from emu.port.ib.wire import IbWire
+from emu.ports import Clock, GuestMemory, Interrupts
 from emu.resources import Caller, Object, Remains, Table
 from layouts.enums import EventType
 
 if TYPE_CHECKING:
     from emu.models import Model
-    from emu.tracer import Tracer
+    from emu.tracer import DeviceTracer
 
 log = logging.getLogger(__name__)
 
@@ -97,8 +98,8 @@ class Hca:
         memory: GuestMemory,
         interrupts: Interrupts,
         clock: Clock,
-        wire: Wire,
-        tracer: Tracer | None = None,
+        wire: IbWire[Hca],
+        tracer: DeviceTracer | None = None,
         missing: Missing | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,

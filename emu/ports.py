@@ -8,11 +8,7 @@ that it moves by hand, a service hands it a vfio-user client.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from emu.hca import Hca
-    from emu.port.ib.datagram import Datagram, Origin
+from typing import Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 
@@ -89,33 +85,37 @@ class Interrupts(Protocol):
         """
 
 
-class Wire(Protocol):
-    """The fabric, as one function sees it."""
+NodeT = TypeVar("NodeT")
+"""A function, as those that send to it directly know it."""
 
-    def attach(self, hca: Hca) -> None:
-        """The function is there, under its port's LID; after a reset its new self is."""
 
-    def port_changed(self, hca: Hca) -> None:
+class Wire(Protocol[NodeT]):
+    """What lies between functions, as one of them sees it.
+
+    An address is what the link layer calls a node by: a LID on InfiniBand.
+    """
+
+    def attach(self, node: NodeT, /) -> None:
+        """The function is there, under its port's address; after a reset its new self is."""
+
+    def port_changed(self, node: NodeT, /) -> None:
         """The function's port has come up or gone down."""
 
-    def node(self, lid: int) -> Hca | None:
-        """The function with this LID when it is in this process: messages to it go directly."""
+    def node(self, address: int, /) -> NodeT | None:
+        """The function with this address when it is in this process: messages to it go directly."""
 
-    def reaches(self, lid: int) -> bool:
-        """Whether the node with this LID is in another process: packets go there."""
+    def reaches(self, address: int, /) -> bool:
+        """Whether the node with this address is in another process: frames go there."""
 
-    def transmit(self, source: Hca, frame: bytes) -> bool:
-        """Carry a packet, from its local route header to its invariant CRC; it may be lost.
+    def transmit(self, source: NodeT, frame: bytes, /) -> bool:
+        """Carry a frame of the link layer; it may be lost.
 
         False when the way is congested: ``when_room`` says when the next one should come. What
         comes earlier may be dropped.
         """
 
-    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when packets to this LID may be sent again."""
-
-    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry an unreliable datagram; nothing is answered."""
+    def when_room(self, address: int, callback: Callable[[], None], /) -> None:
+        """Call ``callback`` once, when frames to this address may be sent again."""
 
 
 class Timer(Protocol):

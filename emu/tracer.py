@@ -1,28 +1,24 @@
 """What the device tells about itself while it runs, as the core sees it.
 
-``hca.tracer`` is a :class:`Tracer` or None, and the core calls its trace points always as
+``hca.tracer`` is a :class:`DeviceTracer` or None, and the core calls its trace points always as
 ``if tracer: tracer.point(...)``. Who listens is not the core's concern; ``emu.trace`` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from emu.cmdif import Request
     from emu.engine.odp import Fault
     from emu.engine.sq import Wqe
-    from emu.errors import CmdError
     from emu.hca import Hca
-    from emu.mailbox import DeliveryError
     from emu.objects import Qp
     from emu.ports import Buffer
-    from emu.registry import Command
     from layouts.enums import EventType
 
 
-class Tracer(Protocol):
+class DeviceTracer(Protocol):
     """Where the device's trace points go. A device without one pays an attribute test for each."""
 
     def power_on(self, model: str) -> None:
@@ -30,17 +26,6 @@ class Tracer(Protocol):
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """A BAR 0 access; ``kind`` is read or write."""
-
-    def command(
-        self, hca: Hca, request: Request, command: Command | None
-    ) -> Callable[[CmdError | None], None]:
-        """A command begins; ``command`` is None for an opcode that nobody answers.
-
-        What is returned is to be called when the command has run, with its refusal if there is one.
-        """
-
-    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
-        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
 
     def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
         """An event queue entry was written."""

@@ -19,7 +19,6 @@ from emu.engine.qp_life import stop_over
 from emu.engine.qp_state import RECEIVING
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.rq import Arrival, ListBrokenError, RecvWqe
-from emu.engine.sq import BadWqeError, Wqe
 from emu.engine.views import Views, copy
 from emu.objects import Qp
 from emu.port.ib import partitions
@@ -34,51 +33,14 @@ from emu.port.ib.datagram import (
 )
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
-from layouts.wqe import DS, av
 
 if TYPE_CHECKING:
     from emu.hca import Hca
 
 log = logging.getLogger(__name__)
 
-AV_EXTENDED = 1 << 31
-AV_GRH = 1 << 30
-AV_BASE_BYTES = DS
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 """The numbers that the wire knows the special queue pairs by."""
-
-_AV = av.packer(
-    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
-)
-
-
-def read_av(wqe: Wqe) -> tuple[Destination, int]:
-    """The address vector of a UD request, and the offset of the segment after it.
-
-    Raises BadWqeError when the WQE is too short for it.
-    """
-    if wqe.ds < 2:
-        raise BadWqeError("no address vector")
-    extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & AV_EXTENDED
-    size = av.size if extended else AV_BASE_BYTES
-    if wqe.ds * DS < DS + size:
-        raise BadWqeError("address vector leaves the WQE")
-    raw = wqe.buf[DS : DS + size].ljust(av.size, b"\0")
-    key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
-    has_grh = bool(extended and grh & AV_GRH)
-    destination = Destination(
-        qpn=dqp & 0xFFFFFF,
-        qkey=key >> 32,
-        lid=rlid,
-        sl=rate_sl & 0xF,
-        path_bits=fl_mlid & 0x7F,
-        gid=rgid if has_grh else None,
-        sgid_index=grh >> 20 & 0xFF,
-        tclass=tclass,
-        flow_label=grh & 0xFFFFF,
-        hop_limit=hop_limit,
-    )
-    return destination, DS + size
 
 
 def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:

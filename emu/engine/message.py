@@ -71,33 +71,3 @@ class Message:
         self.op = op
         self.length = length
         self.data = data
-
-
-class NakCode(IntEnum):
-    """Why a responder refuses (IBTA 9.7.5.2.8, AETH NAK codes)."""
-
-    PSN_SEQUENCE_ERROR = 0
-    INVALID_REQUEST = 1
-    REMOTE_ACCESS_ERROR = 2
-    REMOTE_OPERATIONAL_ERROR = 3
-    INVALID_RD_REQUEST = 4
-
-
-class Nak(Exception):  # noqa: N818  # the field's word for it
-    """The responder refuses, and says so to the requester."""
-
-    def __init__(self, code: NakCode, why: str = "") -> None:
-        super().__init__(why or code.name)
-        self.code = code
-
-
-class RnrNak(Exception):  # noqa: N818  # the field's word for it
-    """The responder has no receive request now; ``timer`` is its min_rnr_nak code."""
-
-    def __init__(self, timer: int) -> None:
-        super().__init__(f"receiver not ready, timer {timer}")
-        self.timer = timer
-
-
-class Dropped(Exception):  # noqa: N818  # the field's word for it
-    """Nobody answers: no such node or queue pair, or one that is in no state to receive."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
 from emu.engine.memory import access, is_for, is_type_2a
-from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
+from emu.engine.message import Message, MsgOp
+from emu.engine.nak import Dropped, Nak, NakCode, RnrNak
 from emu.engine.odp import Access, Held, Kind, Side
 from emu.engine.refusals import invalid_request
 from emu.engine.rights import (

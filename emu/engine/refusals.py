@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine import qp_life
-from emu.engine.message import Dropped, Nak, NakCode
+from emu.engine.nak import Dropped, Nak, NakCode
 from emu.objects import Qp
 from layouts.enums import EventType, QpType
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from emu.engine import arrivals, page_faults, responder, send_work, shares
 from emu.engine import datagram as ud
-from emu.engine.message import Dropped, Message, Nak, NakCode, RnrNak
+from emu.engine.message import Message
+from emu.engine.nak import SYNDROMES, Dropped, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
 from emu.engine.packets.window import ANSWERED
 from emu.engine.qp_state import RECEIVING
@@ -89,7 +90,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
         _wait_for_peer(hca, qp, wqe, held)
     except Nak as nak:
         if qp.state is QpState.RTS:
-            send_work.fail(hca, qp, wqe, send_work.SYNDROMES[nak.code], f"peer: {nak}")
+            send_work.fail(hca, qp, wqe, SYNDROMES[nak.code], f"peer: {nak}")
     except RnrNak as nak:
         _wait_for_receiver(hca, qp, wqe, nak)
     except Dropped as dropped:
@@ -213,7 +214,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
             return
         qp.held_by = None
         if isinstance(answer, Nak) and qp.state is QpState.RTS:
-            send_work.fail(hca, qp, wqe, send_work.SYNDROMES[answer.code], f"peer: {answer}")
+            send_work.fail(hca, qp, wqe, SYNDROMES[answer.code], f"peer: {answer}")
         else:
             hca.schedule(qp)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
 from emu.engine.memory import access, check
-from emu.engine.message import Dropped, Message, MsgOp, atomic_word
+from emu.engine.message import Message, MsgOp, atomic_word
+from emu.engine.nak import Dropped
 from emu.engine.odp import Held, Side
 from emu.engine.qp_state import RECEIVING
 from emu.engine.receive import (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from emu.engine import cq as cq_engine
 from emu.engine import page_faults, qp_life
-from emu.engine.message import Message, MsgOp, NakCode
+from emu.engine.message import Message, MsgOp
 from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError, InPieces, PageFault
 from emu.engine.sq import BadWqeError, Wqe
-from emu.engine.umr import BindError
 from emu.engine.views import Views
-from emu.engine.wqe_ops import WQE_OPS, gather_piece
+from emu.engine.wqe.registry import WQE_OPS, gather_piece
+from emu.engine.wqe.umr import BindError
 from emu.objects import Qp
 from emu.points import FaultPoint
 from emu.port.ib.datagram import Datagram
@@ -31,14 +31,6 @@ WQE_POINT: FaultPoint[[Qp, Wqe], None] = FaultPoint("wqe")
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
-
-SYNDROMES = {
-    NakCode.INVALID_REQUEST: CqeSyndrome.REMOTE_INVAL_REQ_ERR,
-    NakCode.REMOTE_ACCESS_ERROR: CqeSyndrome.REMOTE_ACCESS_ERR,
-    NakCode.REMOTE_OPERATIONAL_ERROR: CqeSyndrome.REMOTE_OP_ERR,
-    NakCode.PSN_SEQUENCE_ERROR: CqeSyndrome.TRANSPORT_RETRY_EXC_ERR,
-}
-"""What a refusal by the responder means for the request (IBTA table 61)."""
 
 
 class LocalError(Exception):

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine import responder, send_work
-from emu.engine.message import Dropped, Message, MsgOp, Nak, RnrNak
+from emu.engine.message import Message, MsgOp
+from emu.engine.nak import Dropped, Nak, RnrNak
 from emu.engine.odp import Held
 from emu.engine.rights import STEPS_PER_ROUND, InPieces
 from emu.objects import Qp

@@ -18,13 +18,12 @@ from emu.control.server import ControlServer
 from emu.fabric.local import LocalFabric
 from emu.fabric.protocol import Identity
 from emu.fabric.sockets import SocketFabric
-from emu.function import Function
+from emu.function import Function, Tracer
 from emu.listening import OWNER_ONLY
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
-from emu.tracer import Tracer
 from emu.transport.kinds import DEFAULT_KIND, make_transport
 from emu.transport.loop import Loop
 from firmware_cmds import TABLE

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from emu.function import Tracer
 from emu.ports import Clock
 from emu.trace.event import Event
 from emu.trace.recorder import LineSink, Recorder
 from emu.trace.text import TextForm
-from emu.tracer import Tracer
 from emu.userfiles import open_outfile
 
 FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {

@@ -88,7 +88,7 @@ class LineSink:
 
 
 class Recorder:
-    """Implements :class:`emu.tracer.Tracer` for one function.
+    """Implements :class:`emu.function.Tracer` for one function.
 
     It is false once its sink is closed, so that trace points cost next to nothing from then on.
     """

@@ -84,7 +84,7 @@ def test_everyone_keeps_to_the_import_rule():
         ("emu.service", "import signal\nfrom firmware_cmds import TABLE", 0),
         ("emu.timeline", "import timeit", 0),
         ("emu.hca", "if TYPE_CHECKING:\n  from emu.trace import Recorder", 1),
-        ("emu.hca", "from emu.tracer import Tracer", 0),
+        ("emu.hca", "from emu.function import Tracer", 0),
         ("emu.engine.eq", "from emu.faults.injector import Injector", 1),
         ("emu.engine.eq", "from emu.points import FaultPoint", 0),
         ("emu.faults.events", "from emu.trace.decode import event_layout", 0),

@@ -11,7 +11,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from emu.engine import responder
-from emu.engine.message import Message, Nak
+from emu.engine.message import Message
+from emu.engine.nak import Nak
 from emu.engine.odp import Held
 from emu.engine.rights import STEPS_PER_ROUND
 from emu.port.packet import OPS, SERVICES, Packet

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import send_work
-from emu.engine.message import MsgOp, NakCode, atomic_word
+from emu.engine.message import MsgOp, atomic_word
+from emu.engine.nak import SYNDROMES, NakCode
 from emu.engine.packets.ack_timer import AckTimer
 from emu.engine.packets.window import Request, SendWindow
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.views import copy
-from emu.engine.wqe_ops import gather_piece
+from emu.engine.wqe.registry import gather_piece
 from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
@@ -68,9 +69,9 @@ class PacketCompleter:
         """NAK: packets are missing, or the request is not to be carried out."""
         if code == NakCode.PSN_SEQUENCE_ERROR:
             self._go_back("packet_seq_err")
-        elif code in send_work.SYNDROMES:
+        elif code in SYNDROMES:
             nak = NakCode(code)
-            self.fail(send_work.SYNDROMES[nak], f"peer: {nak.name}")
+            self.fail(SYNDROMES[nak], f"peer: {nak.name}")
         else:
             self.refused_wrongly(code)
 

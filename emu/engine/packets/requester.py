@@ -18,7 +18,7 @@ from emu.engine.packets.window import ANSWERED, Request, SendWindow
 from emu.engine.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
-from emu.engine.wqe_ops import gather_piece
+from emu.engine.wqe.registry import gather_piece
 from emu.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import qp_life, responder
-from emu.engine.message import Dropped, Message, MsgOp, Nak, NakCode, RnrNak
+from emu.engine.message import Message, MsgOp
+from emu.engine.nak import Dropped, Nak, NakCode, RnrNak
 from emu.engine.odp import Fault, Held, Side
 from emu.engine.packets.answers import AnswerQueue, packets_of
 from emu.engine.packets.held import HeldPackets

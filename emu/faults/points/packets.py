@@ -22,8 +22,8 @@ from emu.faults.parameters import set_of
 from emu.faults.rule import Rule
 from emu.points import FaultPoint
 from emu.port.ib.framing import parse
+from emu.port.ib.wire import IbWire
 from emu.port.packet import SERVICES, BadPacketError, Packet
-from emu.ports import Wire
 from layouts import bth
 from layouts.bth import RESPONSES, Kind, Service
 
@@ -156,7 +156,7 @@ class PacketArrives(_OfPacket[None]):
 class _Frame:
     """A packet: its bytes, and a view of them."""
 
-    def __init__(self, inner: Wire, source: Hca, frame: bytes) -> None:
+    def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes) -> None:
         """Raises BadPacketError."""
         self._inner = inner
         self._source = source
@@ -187,7 +187,7 @@ class _Frame:
 class _OutgoingDatagram:
     """An unreliable datagram, which has no PSN that would matter."""
 
-    def __init__(self, inner: Wire, source: Hca, packet: Datagram, origin: Origin) -> None:
+    def __init__(self, inner: IbWire[Hca], source: Hca, packet: Datagram, origin: Origin) -> None:
         self._inner = inner
         self._source = source
         self._packet = packet
@@ -220,7 +220,7 @@ class _OutgoingDatagram:
 class ShownWire:
     """Implements :class:`emu.ports.Wire` over another one, and shows what is sent to the rules."""
 
-    def __init__(self, faults: Faults, inner: Wire) -> None:
+    def __init__(self, faults: Faults, inner: IbWire[Hca]) -> None:
         self._faults = faults
         self._inner = inner
 

@@ -18,7 +18,7 @@ from emu.engine.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.engine.rights import LOCAL_READ
 from emu.engine.signature import Signature
 from emu.engine.sq import BadWqeError, Wqe
-from emu.engine.wqe_ops import Work, wqe_op
+from emu.engine.wqe.registry import Work, wqe_op
 from emu.objects import OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc

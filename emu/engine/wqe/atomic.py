@@ -1,0 +1,44 @@
+"""Atomic operations of connected services (PRM "Atomic segment")."""
+
+from __future__ import annotations
+
+from emu.engine.message import Message, MsgOp
+from emu.engine.rights import LOCAL_WRITE
+from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.wqe.registry import RELIABLE, Work, wqe_op
+from emu.engine.wqe.segments import after_xrc, listed, need_segment, remote_address
+from emu.hca import Hca
+from emu.objects import Qp
+from layouts.enums import Opcode
+from layouts.wqe import ATOMIC, DS, MASKED_ATOMIC
+
+ATOMIC_BYTES = 8
+
+
+def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
+    """ctrl, [xrc], raddr, atomic (16 or 32 bytes), data: 8 bytes for the old value."""
+    message = Message(op, ATOMIC_BYTES)
+    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    layout = MASKED_ATOMIC if masked else ATOMIC
+    need_segment(wqe, at + layout.size)
+    message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)
+    if masks:
+        message.swap_add_mask, message.compare_mask = masks
+    if op is MsgOp.FETCH_ADD and not masked:
+        message.compare = 0
+    message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
+    if message.length != ATOMIC_BYTES:
+        raise BadWqeError("the answer to an atomic takes 8 bytes")
+    return message
+
+
+@wqe_op(Opcode.ATOMIC_CS, RELIABLE)
+def atomic_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Compare and swap."""
+    return _atomic(hca, qp, wqe, MsgOp.COMPARE_SWAP, masked=False)
+
+
+@wqe_op(Opcode.ATOMIC_FA, RELIABLE)
+def atomic_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Fetch and add."""
+    return _atomic(hca, qp, wqe, MsgOp.FETCH_ADD, masked=False)

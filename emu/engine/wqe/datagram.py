@@ -1,0 +1,74 @@
+"""SEND of datagram services and its address vector (PRM "Datagram segment"; device.h: mlx5_av)."""
+
+from __future__ import annotations
+
+from emu.engine.rights import LOCAL_READ, InPieces
+from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.views import Views, length_of
+from emu.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
+from emu.engine.wqe.segments import SOLICITED
+from emu.hca import Hca
+from emu.objects import Qp
+from emu.port.ib.datagram import Datagram, Destination
+from layouts.enums import Opcode
+from layouts.wqe import DS, av
+
+AV_EXTENDED = 1 << 31
+AV_GRH = 1 << 30
+AV_BASE_BYTES = DS
+
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+
+
+def read_av(wqe: Wqe) -> tuple[Destination, int]:
+    """The address vector of a UD request, and the offset of the segment after it.
+
+    Raises BadWqeError when the WQE is too short for it.
+    """
+    if wqe.ds < 2:
+        raise BadWqeError("no address vector")
+    extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & AV_EXTENDED
+    size = av.size if extended else AV_BASE_BYTES
+    if wqe.ds * DS < DS + size:
+        raise BadWqeError("address vector leaves the WQE")
+    raw = wqe.buf[DS : DS + size].ljust(av.size, b"\0")
+    key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
+    has_grh = bool(extended and grh & AV_GRH)
+    destination = Destination(
+        qpn=dqp & 0xFFFFFF,
+        qkey=key >> 32,
+        lid=rlid,
+        sl=rate_sl & 0xF,
+        path_bits=fl_mlid & 0x7F,
+        gid=rgid if has_grh else None,
+        sgid_index=grh >> 20 & 0xFF,
+        tclass=tclass,
+        flow_label=grh & 0xFFFFF,
+        hop_limit=hop_limit,
+    )
+    return destination, DS + size
+
+
+@wqe_op(Opcode.SEND, DATAGRAM)
+def send_datagram(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, av (16 or 48 bytes), data."""
+    return _datagram(hca, qp, wqe, immediate=None)
+
+
+@wqe_op(Opcode.SEND_IMM, DATAGRAM)
+def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the immediate stands in the control segment."""
+    return _datagram(hca, qp, wqe, immediate=wqe.imm)
+
+
+def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
+    destination, at = read_av(wqe)
+    data: Views = ()
+    try:
+        data = gather(hca, qp, wqe, at, LOCAL_READ)
+        length = length_of(data)
+    except InPieces:  # longer than any datagram
+        length = listed_length(hca, wqe, at, LOCAL_READ)
+    return Datagram(destination, data, length, immediate, bool(wqe.fm_ce_se & SOLICITED))

@@ -1,0 +1,75 @@
+"""SEND, RDMA WRITE and RDMA READ of connected services, and NOP (PRM "Send WQE format")."""
+
+from __future__ import annotations
+
+from emu.engine.message import Message, MsgOp
+from emu.engine.rights import LOCAL_READ, LOCAL_WRITE
+from emu.engine.sq import Wqe
+from emu.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
+from emu.engine.wqe.segments import SOLICITED, after_xrc, listed, remote_address
+from emu.hca import Hca
+from emu.objects import Qp
+from layouts.enums import Opcode, QpType
+from layouts.wqe import DS
+
+
+def _outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
+    """Fill in what SEND and WRITE have in common."""
+    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
+    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
+    return message
+
+
+@wqe_op(Opcode.NOP, CONNECTED | DATAGRAM | {QpType.REG_UMR})
+def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Nothing but a completion."""
+    return None
+
+
+@wqe_op(Opcode.SEND, CONNECTED)
+def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc], data."""
+    message = Message(MsgOp.SEND, 0)
+    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+
+
+@wqe_op(Opcode.SEND_IMM, CONNECTED)
+def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the immediate stands in the control segment."""
+    message = Message(MsgOp.SEND, 0)
+    message.immediate = wqe.imm
+    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+
+
+@wqe_op(Opcode.SEND_INVAL, RELIABLE)
+def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the rkey to invalidate stands in the control segment."""
+    message = Message(MsgOp.SEND, 0)
+    message.inv_rkey = wqe.imm
+    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+
+
+@wqe_op(Opcode.RDMA_WRITE, CONNECTED)
+def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc], raddr, data."""
+    message = Message(MsgOp.WRITE, 0)
+    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    return _outgoing(hca, qp, wqe, message, at)
+
+
+@wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
+def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As RDMA_WRITE; the peer's receive request takes the immediate."""
+    message = Message(MsgOp.WRITE, 0)
+    message.immediate = wqe.imm
+    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    return _outgoing(hca, qp, wqe, message, at)
+
+
+@wqe_op(Opcode.RDMA_READ, RELIABLE)
+def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, [xrc], raddr, data: where the answer goes."""
+    message = Message(MsgOp.READ, 0)
+    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
+    return message

@@ -1,0 +1,52 @@
+"""Segments that several send opcodes have behind the control segment."""
+
+from __future__ import annotations
+
+from emu.engine.message import Message
+from emu.engine.rights import InPieces
+from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.views import Views, length_of
+from emu.engine.wqe.registry import gather, listed_length
+from emu.hca import Hca
+from emu.objects import Qp
+from layouts.enums import QpType
+from layouts.wqe import DS, RADDR, XRC
+
+SOLICITED = 1 << 1
+"""In the control segment's fm_ce_se: the peer's completion is a solicited one."""
+
+
+def after_xrc(qp: Qp, wqe: Wqe, message: Message, at: int) -> int:
+    """XRC names its shared receive queue first; where the next segment begins."""
+    if qp.st is not QpType.XRC:
+        return at
+    need_segment(wqe, at + DS)
+    (message.srqn,) = XRC.unpack_from(wqe.buf, at)
+    return at + DS
+
+
+def need_segment(wqe: Wqe, end: int) -> None:
+    if wqe.ds * DS < end:
+        raise BadWqeError(f"ds {wqe.ds} is too short for opcode {wqe.opcode:#x}")
+
+
+def remote_address(wqe: Wqe, message: Message, at: int) -> int:
+    need_segment(wqe, at + DS)
+    message.va, message.rkey = RADDR.unpack_from(wqe.buf, at)
+    return at + DS
+
+
+def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
+    """The views behind a message's data segments; it takes over their length.
+
+    Nothing when they are too much for one go: ``most`` says so then.
+    """
+    message.data_at = at
+    try:
+        views = gather(hca, qp, wqe, at, need)
+    except InPieces as more:
+        message.most = more.most
+        message.length = listed_length(hca, wqe, at, need)
+        return ()
+    message.length = length_of(views)
+    return views

@@ -1,0 +1,18 @@
+"""The wire between InfiniBand functions: frames, and datagrams that need no frame in a process."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emu.port.ib.datagram import Datagram, Origin
+from emu.ports import NodeT, Wire
+
+
+class IbWire(Wire[NodeT], Protocol[NodeT]):
+    """A :class:`emu.ports.Wire` whose addresses are LIDs.
+
+    A frame is a packet from its local route header to its invariant CRC.
+    """
+
+    def datagram(self, source: NodeT, packet: Datagram, origin: Origin, /) -> None:
+        """Carry an unreliable datagram; nothing is answered."""
