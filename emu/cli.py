@@ -63,9 +63,11 @@ class Commands(click.Group):
 
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:
+    from emu.printable import printable
+
     if detail:
-        click.echo(detail, err=True)
-    click.echo(f"mlx5emu: {message}", err=True)
+        click.echo(printable(detail), err=True)
+    click.echo(f"mlx5emu: {printable(message)}", err=True)
     sys.exit(status)
 
 

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from emu.printable import printable
+
 if TYPE_CHECKING:
     from emu.control.client import Client
     from emu.guest import Guest, GuestOptions, GuestPool
@@ -229,5 +231,5 @@ def pytest_runtest_makereport(
                 fixture.note()
         for name, text in watched.sections():
             if text:
-                report.sections.append((f"mlx5 {name}", text[-MOST_SHOWN:]))
+                report.sections.append((f"mlx5 {name}", printable(text[-MOST_SHOWN:])))
     return report

@@ -27,8 +27,12 @@ def control_option(function: F) -> F:
 
 
 def console() -> Console:
-    """Standard output for tables, which are not cut short where nobody sees the edge."""
-    return Console(width=None if sys.stdout.isatty() else WIDE)
+    """Standard output for tables, which are not cut short where nobody sees the edge.
+
+    What stands in square brackets is text, not markup: names are what others made them.
+    """
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def connect(path: Path | None) -> Client:

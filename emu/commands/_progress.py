@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from emu.printable import one_line
+
 
 class Display:
     """A bar on a terminal; elsewhere a line whenever something else begins.
@@ -18,7 +20,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
@@ -30,11 +32,12 @@ class Display:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Take in a step of :data:`emu.guest.bootstrap.Progress`."""
+        what = one_line(what)
         if self._console.is_terminal:
             self._bars.start()
             self._bars.update(self._task, description=what, completed=done, total=total or None)
         elif what != self._shown:
-            self._console.print(what, highlight=False)
+            self._console.print(what, highlight=False, markup=False)
         self._shown = what
 
     def waiting(self) -> None:

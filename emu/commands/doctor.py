@@ -7,8 +7,10 @@ import sys
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from emu.guest.doctor import Check, State, examine
+from emu.printable import printable
 
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 
@@ -25,7 +27,7 @@ def doctor() -> None:
     console.print(_table(checks))
     remedies = [check.remedy for check in checks if check.state is State.BAD and check.remedy]
     for remedy in dict.fromkeys(remedies):
-        console.print(f"to do: {remedy}", highlight=False, soft_wrap=True)
+        console.print(f"to do: {remedy}", highlight=False, markup=False, soft_wrap=True)
     if any(check.state is State.BAD for check in checks):
         click.echo("guests cannot run here yet")
         sys.exit(1)
@@ -36,5 +38,6 @@ def _table(checks: list[Check]) -> Table:
     table = Table("part", "state", "what was found")
     for check in checks:
         style = _STYLES[check.state]
-        table.add_row(check.part, f"[{style}]{check.state.value}[/]", check.found)
+        found = Text(printable(check.found))
+        table.add_row(check.part, Text(check.state.value, style), found)
     return table

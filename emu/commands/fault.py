@@ -12,6 +12,7 @@ import click
 from rich.table import Table
 
 from emu.commands._control import connect, console, control_option
+from emu.printable import one_line
 from emu.user_error import UserError
 from emu.userfiles import read_infile
 
@@ -94,7 +95,8 @@ def list_(control: Path | None, as_json: bool) -> None:
     for rule in rules:
         about = rule["rule"]
         sums = (str(_sum(rule, name)) for name in ("met", "fired", "held"))
-        table.add_row(rule["name"], about["point"], about["action"], *sums, _now(rule))
+        words = (one_line(rule["name"]), about["point"], about["action"])
+        table.add_row(*words, *sums, _now(rule))
     console().print(table)
 
 

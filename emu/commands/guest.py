@@ -13,6 +13,7 @@ from rich.table import Table
 from emu.commands._progress import display
 from emu.guest import cache, image, qemu
 from emu.guest.recipe import DEFAULT_SUITE, SUITES, recipe
+from emu.printable import printable
 
 
 @click.group()
@@ -57,9 +58,10 @@ def list_images() -> None:
         size = decimal(cache.disk_usage(found.path))
         built = found.built.partition("T")[0]
         name = "\n+\N{NO-BREAK SPACE}".join((found.suite, *found.packages))
-        table.add_row(name, found.release, found.rdma_core, built, size, state)
+        words = (printable(word) for word in (name, found.release, found.rdma_core))
+        table.add_row(*words, built, size, state)
     if table.row_count:
-        Console().print(table)
+        Console(markup=False, emoji=False, highlight=False).print(table)
     else:
         click.echo("no images; mlx5emu guest build makes one")
 

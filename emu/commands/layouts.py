@@ -10,11 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from emu.commands._progress import display
 from emu.guest import image
 from emu.guest.driver import driver_binaries
 from emu.guest.recipe import SUITES
+from emu.printable import printable
 from emu.user_error import UserError
 from layouts.btf import binaries
 from layouts.btf.check import check as compare
@@ -100,14 +102,16 @@ def _show(console: Console, report: Report, explained: bool, unmodelled: bool) -
     if report.differences:
         console.print(_differences(report.differences))
     for what, name in report.unused:
-        console.print(f"{name}: known difference ({what}) that this kernel does not have")
+        said = f"{name}: known difference ({what}) that this kernel does not have"
+        console.print(said, markup=False)
     if explained:
         for reason, names in _by_reason(report).items():
-            console.print(f"{reason}:", highlight=False)
-            console.print(Padding(", ".join(names), (0, 0, 0, 4)), highlight=False)
+            console.print(f"{reason}:", highlight=False, markup=False)
+            text = Text(printable(", ".join(names)))
+            console.print(Padding(text, (0, 0, 0, 4)), highlight=False)
     if unmodelled:
         for name in report.unmodelled:
-            console.print(name, highlight=False)
+            console.print(printable(name), highlight=False, markup=False)
 
 
 def _differences(differences: list[Difference]) -> Table:
@@ -116,7 +120,9 @@ def _differences(differences: list[Difference]) -> Table:
         table.add_column(column, overflow="fold")
     for difference in differences:
         theirs = "-" if difference.theirs is None else f"{difference.theirs:#x}"
-        table.add_row(difference.name, difference.what, f"{difference.ours:#x}", theirs)
+        table.add_row(
+            Text(printable(difference.name)), difference.what, f"{difference.ours:#x}", theirs
+        )
     return table
 
 

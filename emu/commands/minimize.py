@@ -20,6 +20,7 @@ from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
 from emu.faults.text import dump
 from emu.guest import GuestOptions
+from emu.printable import one_line
 from emu.user_error import UserError
 from emu.userfiles import write_outfile
 
@@ -87,7 +88,7 @@ class Search:
             plan = self._told.replayed(faults)
             ending = run_trial(self._options, plan, self._words, self._timeout, is_loud=False)
             self._known[key] = ending.status != 0
-            names = ", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none"
+            names = one_line(", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none")
             said = "fails" if ending.status else "succeeds"
             click.echo(
                 f"trial {len(self._known)}: {len(faults)} faults ({names}): {said}", err=True

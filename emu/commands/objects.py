@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from emu.commands._control import connect, console, control_option
+from emu.printable import one_line
 
 
 @click.command()
@@ -98,4 +99,4 @@ def _word(name: str, value: Any) -> str:
         return "-"
     if name in _HEX and isinstance(value, int):
         return f"{value:#x}"
-    return str(value)
+    return one_line(str(value))

@@ -15,6 +15,7 @@ from emu.commands._replaying import (
     record_arguments,
     run_trial,
 )
+from emu.printable import printable
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -39,7 +40,7 @@ def replay(
         options_of(ctx, told, choices), told.replayed(), command_words(words), timeout, is_loud=True
     )
     if ending.why:
-        click.echo(f"mlx5emu: {ending.why}", err=True)
+        click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
     if ending.fired < len(told.fired):
         missing = len(told.fired) - ending.fired
         click.echo(f"mlx5emu: {missing} of {len(told.fired)} faults did not come up", err=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from emu.listening import OWNER_ONLY
+from emu.printable import printable
 from emu.service.collector import short_collections
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
@@ -22,6 +23,13 @@ from emu.transport.base import TransportError
 from emu.transport.kinds import DEFAULT_KIND, KINDS
 
 REPLY_TIMEOUT_MS = 60_000
+
+
+class _Lines(logging.Formatter):
+    """Lines for a terminal, whatever a guest, a client or a peer has put into them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -118,11 +126,9 @@ def serve(
 
     Prints the option that attaches each to QEMU (10.1 or later), then "ready".
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
     with contextlib.ExitStack() as stack:

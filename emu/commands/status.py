@@ -12,6 +12,7 @@ import click
 from rich.table import Table
 
 from emu.commands._control import connect, console, control_option
+from emu.printable import one_line
 
 _SECOND_NS = 1e9
 _ABOUT = ("function", "model", "state", "lid", "link", "faults", "held", "in_force", "page_faults")
@@ -48,7 +49,7 @@ def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> 
         table.add_column(name.replace("_", " "), justify="right" if name in _COUNTS else "left")
     for one in told["functions"]:
         counts = [f"{one['counts'][name]:,.0f}" for name in _COUNTS]
-        words = (str(one[name]) for name in _ABOUT)
+        words = (one_line(str(one[name])) for name in _ABOUT)
         table.add_row(*words, *counts)
     console().print(table)
     for one in told["functions"]:

@@ -16,6 +16,7 @@ from emu.commands._progress import display
 from emu.guest import Guest
 from emu.guest import suite as tests
 from emu.guest.suite import BROKEN, ModuleRun, Outcome
+from emu.printable import one_line, printable
 from emu.userfiles import write_outfile
 
 REASONS = 3
@@ -60,7 +61,8 @@ def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choi
     if json_file is not None:
         text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
         write_outfile(json_file, text)
-    console = Console()
+    # What stands in square brackets is text, not markup: tests say what they like.
+    console = Console(markup=False, emoji=False, highlight=False)
     console.print(_table(runs))
     _print_broken(console, runs)
     sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
@@ -72,9 +74,9 @@ def _table(runs: list[ModuleRun]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("why skipped")
     for run in runs:
-        reasons = [f"{count} x {reason}" for reason, count in run.skip_reasons()]
+        reasons = [f"{count} x {one_line(reason)}" for reason, count in run.skip_reasons()]
         more = [f"and {len(reasons) - REASONS} more"] if len(reasons) > REASONS else []
-        table.add_row(run.module, *_counts([run]), "\n".join(reasons[:REASONS] + more))
+        table.add_row(one_line(run.module), *_counts([run]), "\n".join(reasons[:REASONS] + more))
     table.add_section()
     table.add_row("all", *_counts(runs), "")
     return table
@@ -89,5 +91,5 @@ def _print_broken(console: Console, runs: list[ModuleRun]) -> None:
     for run in runs:
         for test in run.tests:
             if test.outcome in BROKEN:
-                console.print(f"{test.outcome.value}: {test.test}", style="bold red")
-                console.print(test.detail.strip(), highlight=False, markup=False, soft_wrap=True)
+                console.print(f"{test.outcome.value}: {one_line(test.test)}", style="bold red")
+                console.print(printable(test.detail.strip()), soft_wrap=True)

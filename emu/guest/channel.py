@@ -16,11 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from emu.guest import frames
 from emu.guest.errors import ChannelClosedError, GuestError, GuestHungError
 from emu.guest.job import Job, Sink
+from emu.printable import one_line
 
 logger = logging.getLogger(__name__)
 
 PING_INTERVAL = 5.0
 CLOSE_TIMEOUT = 2.0
+_MOST_OF_A_RELEASE = 64
+"""Bytes of the kernel's name for itself: struct new_utsname."""
 
 
 class Channel:
@@ -149,6 +152,13 @@ class Channel:
             raise self._failure
 
     def _read(self) -> None:
+        try:
+            self._read_frames()
+        except Exception:
+            logger.exception("the guest's messages cannot be read any more")
+            self.fail(GuestError("a mistake in reading the guest's messages"))
+
+    def _read_frames(self) -> None:
         while True:
             self._reading = True
             try:
@@ -177,7 +187,8 @@ class Channel:
         if frame.kind == frames.HELLO:
             with self._send_lock:
                 self._connection.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
-            release = frame.payload[len(frames.MARK) :].decode("utf-8", "replace")
+            rest = frame.payload[len(frames.MARK) :][:_MOST_OF_A_RELEASE]
+            release = one_line(rest.decode("utf-8", "replace"))
             with self._changed:
                 self._release = release
                 self._changed.notify_all()
@@ -197,10 +208,11 @@ class Channel:
         """A command's end, or input that it has consumed."""
         with self._changed:
             if frame.kind == frames.CREDIT:
-                job.consumed += frames.decode_count(frame.payload)
+                consumed = job.consumed + frames.decode_count(frame.payload)
+                job.consumed = min(consumed, job.sent)
             elif frame.kind == frames.EXIT and frame.payload:
                 job.status = frame.payload[0]
-                del self._jobs[job.number]
+                self._jobs.pop(job.number, None)
             self._changed.notify_all()
 
     def _end_jobs(self, error: GuestError) -> None:

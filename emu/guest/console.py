@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -11,10 +12,17 @@ _TAIL = 20  # lines that are worth showing
 _TROUBLE_TAIL = 60  # lines, when the kernel tells its end
 
 
+_MOST_READ = 64 << 20
+"""Bytes of a log that are looked at, from its end: a guest can write for days."""
+
+
 def read(log: Path) -> str:
-    """The text of a console's log, as far as there is one."""
+    """The text of a log, as far as there is one; of a very long one the end."""
     try:
-        return log.read_text(errors="replace").replace("\r\n", "\n")
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _MOST_READ, 0))
+            return file.read(_MOST_READ).decode(errors="replace").replace("\r\n", "\n")
     except OSError:
         return ""
 

@@ -13,6 +13,10 @@ from emu.guest.errors import GuestError
 
 REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
 
+_MOST_OF_A_LINE = 1 << 20
+_MOST_EVENTS = 100_000
+"""Between a command and its answer."""
+
 
 class Qmp:
     """A connection over which QEMU takes commands."""
@@ -29,13 +33,13 @@ class Qmp:
         request = {"execute": command, "arguments": arguments}
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = self._receive()
-            while "return" not in reply and "error" not in reply:
-                reply = self._receive()
+            reply = self._answer()
         except OSError as error:
             raise GuestError(f"QEMU does not answer {command}: {error}") from error
         if "error" in reply:
-            raise GuestError(f"QEMU refuses {command}: {reply['error'].get('desc')}")
+            why = reply["error"]
+            why = why.get("desc") if isinstance(why, dict) else why
+            raise GuestError(f"QEMU refuses {command}: {why}")
         return reply["return"]
 
     def close(self) -> None:
@@ -43,9 +47,19 @@ class Qmp:
         self._lines.close()
         self._connection.close()
 
+    def _answer(self) -> dict[str, Any]:
+        for _ in range(_MOST_EVENTS):
+            reply = self._receive()
+            if "return" in reply or "error" in reply:
+                return reply
+        raise ConnectionResetError("it tells of events only")
+
     def _receive(self) -> dict[str, Any]:
-        line = self._lines.readline()
+        line = self._lines.readline(_MOST_OF_A_LINE)
         if not line:
             raise ConnectionResetError("it has ended")
-        value = json.loads(line)
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ConnectionResetError("it sent what is no JSON") from None
         return value if isinstance(value, dict) else {}

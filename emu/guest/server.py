@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.control.client import SOCKET_NAME
+from emu.guest import console
 from emu.guest.errors import ServerError
 from emu.guest.options import GuestOptions
 from emu.guest.process import stop, tied
@@ -133,7 +134,7 @@ class Server:
     def _obituary(self, status: int) -> str:
         lines = []
         if self._log is not None:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
+            lines = console.read(self._log).strip().splitlines()
         said = f": {lines[-1].removeprefix('Error: ')}" if lines else ""
         return f"the device server ended with status {status}{said}"
 

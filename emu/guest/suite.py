@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from importlib import resources
+from math import isfinite
 from typing import Any
 
 from emu.guest import frames
-from emu.guest.errors import LabError
+from emu.guest.errors import GuestError, LabError
 from emu.guest.guest import Guest
 
 DIRECTORY = "/usr/share/rdma-core-tests"
@@ -24,6 +25,14 @@ HUGE_PAGES = 64
 
 DEFAULT_TIMEOUT = 60.0
 _LIST_SECONDS = 60.0
+
+_MOST_TESTS = 100_000
+_MOST_OF_A_LINE = 64 << 10
+_MOST_OF_A_NAME = 500
+_MOST_OF_A_DETAIL = 8000
+_LAST_STDERR = 64 << 10
+"""What is kept of a module's results is bounded: they come from a guest."""
+
 _PREPARE_SECONDS = 120.0
 
 # rdma_cm's tests connect to an address of the port that they run on. A kernel of the user's own may
@@ -103,6 +112,11 @@ class ModuleRun:
         return {"module": self.module, "counts": counts, "tests": tests}
 
 
+_NO_RESULT = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+"""What values of wrong types end in where a result is made of them."""
+
 Watcher = Callable[[str, int, int], None]
 """Called with the module's name, how many of its tests are finished, and how many there are."""
 
@@ -153,29 +167,40 @@ class _Collector:
         self._watch = watch
         self._count: int | None = None
         self._pending = b""
+        """The beginning of a line."""
         self._stderr = bytearray()
 
     def take(self, kind: int, data: bytes) -> None:
+        """More of the program's output. Raises GuestError for what is none of its lines."""
         if kind != frames.STDOUT:
             self._stderr += data
+            del self._stderr[:-_LAST_STDERR]
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
-        for line in lines:
-            self._event(json.loads(line))
+        try:
+            for line in lines:
+                self._event(json.loads(line))
+        except _NO_RESULT:
+            raise GuestError(f"{self._run.module}: the guest sent what is no result") from None
+        if len(self._pending) > _MOST_OF_A_LINE or len(self._run.tests) > _MOST_TESTS:
+            raise GuestError(f"{self._run.module}: the guest sent results without an end")
 
     def _event(self, event: dict[str, Any]) -> None:
         if "count" in event:
-            self._count = event["count"]
+            self._count = min(max(int(event["count"]), 0), _MOST_TESTS)
             return
-        outcome = Outcome(event["outcome"])
-        detail = event["detail"]
+        outcome, seconds = Outcome(event["outcome"]), float(event["seconds"])
+        name, detail = (event[key].strip() for key in ("test", "detail"))
+        name, detail = name[:_MOST_OF_A_NAME], detail[:_MOST_OF_A_DETAIL]
+        if not isfinite(seconds):
+            raise ValueError
         if outcome is Outcome.ERROR:
-            place, reason = NOT_ASKED.get(event["test"].rpartition(".")[2], ("", ""))
+            place, reason = NOT_ASKED.get(name.rpartition(".")[2], ("", ""))
             if place and place in detail:
                 outcome, detail = Outcome.SKIPPED, reason
         if outcome in (Outcome.CRASHED, Outcome.TIMEOUT):
             detail = f"{detail}\n{self._last_words()}".strip()
-        self._run.tests.append(TestRun(event["test"], outcome, detail, event["seconds"]))
+        self._run.tests.append(TestRun(name, outcome, detail, seconds))
         self._watch(self._run.module, len(self._run.tests), self._count or 0)
 
     def finish(self) -> ModuleRun:

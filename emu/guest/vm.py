@@ -115,7 +115,7 @@ class Vm:
             return GuestPanicError(f"the guest panicked: {reason}", tail)
         if status == 0:
             return GuestStoppedError("the guest powered off or rebooted", tail)
-        log = (self.logs / "qemu.log").read_text(errors="replace").strip().splitlines()
+        log = console.read(self.logs / "qemu.log").strip().splitlines()
         said = f": {log[-1]}" if log else ""
         return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
 

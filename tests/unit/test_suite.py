@@ -1,5 +1,6 @@
 """rdma-core's tests without a guest: the program inside runs here, over tests of our own."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.commands import suite as command
 from emu.guest import frames, suite_inside
-from emu.guest.errors import GuestStoppedError, LabError
+from emu.guest.errors import GuestError, GuestStoppedError, LabError
 from emu.guest.suite import Outcome, choose, list_modules, prepare, run_module
 
 ARGS_PARSER = """
@@ -302,3 +305,86 @@ def test_guest_that_ends_early(guest, monkeypatch):
     monkeypatch.setattr(guest, "wait", wait)
     with pytest.raises(GuestStoppedError):
         run_module(guest, "test_all", 2.0, lambda *_: None)
+
+
+NASTY = "\x1b[2J [/nonsense] [red]"
+
+
+def event(**changes):
+    whole = {"test": "tests.test_a.T.t", "outcome": "skipped", "detail": "why", "seconds": 0.1}
+    return json.dumps(whole | changes).encode() + b"\n"
+
+
+class LoudGuest:
+    """Its program says what a test wants, in pieces of any size."""
+
+    def __init__(self, *pieces, kind=frames.STDOUT):
+        self.pieces, self.kind = pieces, kind
+
+    def popen(self, words, has_input, sink):
+        self.sink = sink
+        return self
+
+    def write(self, data):
+        pass
+
+    def close_input(self):
+        pass
+
+    def wait(self, job, timeout):
+        for piece in self.pieces:
+            self.sink(self.kind, piece)
+
+
+def collect(*pieces, **options):
+    return run_module(LoudGuest(*pieces, **options), "test_a", 1, lambda *_: None)
+
+
+@pytest.mark.hostile
+class TestResultsOfAHostileGuest:
+    def test_reasons_and_names_are_text(self, capsys):
+        told = event(detail=NASTY) + event(test=f"t{NASTY}", outcome="failed", detail=NASTY)
+        run = collect(told)
+        console = command.Console(markup=False, emoji=False, highlight=False, width=200)
+        console.print(command._table([run]))
+        command._print_broken(console, [run])
+        said = capsys.readouterr().out
+        assert r"1 x \x1b[2J [/nonsense] [red]" in said
+        assert r"failed: t\x1b[2J [/nonsense] [red]" in said
+        assert "\x1b[2J" not in said
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"text\n", b"\xff\xfe\n", b"[]\n", b"1\n", b"null\n", b"{}\n", b"[" * 50_000 + b"\n",
+            event(test=1), event(outcome="odd"), event(outcome=[]), event(detail=None),
+            event(seconds="x"), event(seconds=float("inf")), event(seconds=float("nan")),
+            event(seconds=[1]), b'{"count": "x"}\n', b'{"count": {}}\n', b'{"count": 1e999}\n',
+        ],
+    )  # fmt: skip
+    def test_what_is_no_result(self, line):
+        with pytest.raises(GuestError, match="no result"):
+            collect(line)
+
+    def test_a_line_without_an_end(self):
+        with pytest.raises(GuestError, match="without an end"):
+            collect(*[b"x" * 10_000] * 10)
+
+    def test_results_without_an_end(self, monkeypatch):
+        monkeypatch.setattr("emu.guest.suite._MOST_TESTS", 100)
+        with pytest.raises(GuestError, match="without an end"):
+            collect(*[event() * 10] * 20)
+
+    def test_what_is_kept_is_short(self):
+        run = collect(event(test="t" * 40_000, detail=""), event(detail="d" * 40_000))
+        assert (len(run.tests[0].test), len(run.tests[1].detail)) == (500, 8000)
+
+    def test_of_errors_the_last_are_kept(self):
+        run = collect(*[b"noise " * 1000] * 100, b"\nlast words", kind=frames.STDERR)
+        assert run.tests[0].detail.endswith("last words")
+        assert len(run.tests[0].detail) <= 64 << 10
+
+    @given(st.lists(st.binary(max_size=40), max_size=5))
+    def test_whatever_it_says(self, pieces):
+        with contextlib.suppress(GuestError):
+            collect(*pieces)

@@ -1,0 +1,37 @@
+"""Text of others on the user's terminal: what would command the terminal is shown instead.
+
+Names, reasons and errors come from a guest, a file, another process. Escape sequences in them could
+move the cursor, rename the window or answer in the user's place; characters that turn the direction
+of text make a line read otherwise than it is.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+_KEPT: Final = "\n\t"
+_HIDING: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode's categories: controls, formats (directions among them), surrogates, separators."""
+
+LONGEST_LINE: Final = 500
+
+
+def printable(text: str) -> str:
+    r"""The text with ``\x1b`` and the like in the place of what does not show; lines stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def one_line(text: str, most: int = LONGEST_LINE) -> str:
+    """As :func:`printable`, on one line of at most ``most`` characters."""
+    short = text[:most]
+    line = printable(short).replace("\n", "\\n").replace("\t", "\\t")
+    return f"{line[:most]}..." if len(line) > most or len(text) > most else line
+
+
+def _shown(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in _HIDING:
+        return character
+    return character.encode("unicode_escape").decode("ascii")
