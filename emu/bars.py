@@ -16,6 +16,7 @@ from emu.cmdif import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.engine import cq as cq_engine
 from emu.engine import eq as eq_engine
 from emu.engine import lifecycle
+from emu.objects import Queue
 from emu.points import FaultPoint
 from emu.ports import Buffer
 from layouts.enums import HealthSyndrome, NicInterface
@@ -167,12 +168,12 @@ class Bar0:
             log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
 
     def _send_doorbell(self, data: Buffer) -> None:
-        """The first eight bytes of a control segment; only the queue pair's number counts."""
+        """The first eight bytes of a control segment; only the queue's number counts."""
         if len(data) < 8:
             log.debug("send doorbell of %d bytes ignored", len(data))
             return
-        qp = self._hca.qps.get(int.from_bytes(data[4:7], "big"))
-        if qp is None:
-            log.warning("doorbell for a queue pair that does not exist: %s", bytes(data).hex())
+        queue = self._hca.queues.holders.get(int.from_bytes(data[4:7], "big"))
+        if not isinstance(queue, Queue):
+            log.warning("doorbell for a queue that does not exist: %s", bytes(data).hex())
             return
-        self._hca.schedule(qp)
+        self._hca.schedule(queue)

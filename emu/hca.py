@@ -30,6 +30,7 @@ from emu.objects import (
     Psv,
     QCounter,
     Qp,
+    Queue,
     Srq,
     TransportDomain,
     Uar,
@@ -41,7 +42,7 @@ from emu.points import FaultPoints
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
-from emu.resources import Caller, Object, Remains, Table
+from emu.resources import Caller, Numbers, Object, Remains, Table
 from layouts.enums import EventType
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ class Hca:
         """Indices of the keys that keep some, and of keys that did and are gone."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
-        self.ready: deque[Qp] = deque()
-        """Queue pairs that wait for a turn (``emu.engine.lifecycle.run``)."""
+        self.ready: deque[Queue] = deque()
+        """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queue pairs are to be stopped."""
         self.held_room: HeldRoom = HeldRoom()
@@ -170,7 +171,9 @@ class Hca:
         self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
         self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
-        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on)
+        self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
+        """What a send doorbell can name: queue pairs, whose numbers other queues share."""
+        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
         flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
@@ -243,11 +246,11 @@ class Hca:
         """The EQ that has asked for an asynchronous event type."""
         return self._event_eqs.get(event)
 
-    def schedule(self, qp: Qp) -> None:
-        """The queue pair has work, or may have."""
-        if not qp.is_ready:
-            qp.is_ready = True
-            self.ready.append(qp)
+    def schedule(self, queue: Queue) -> None:
+        """The queue has work, or may have."""
+        if not queue.is_ready:
+            queue.is_ready = True
+            self.ready.append(queue)
 
 
 def _described(model: Model) -> bytes:

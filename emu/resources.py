@@ -115,6 +115,41 @@ FREED_PER_ROUND = 5000
 T = TypeVar("T", bound=Object)
 
 
+class Numbers:
+    """The numbers that one or more tables give to their objects: from ``first`` to ``limit - 1``.
+
+    A number that is free again goes to the end of the queue.
+    """
+
+    def __init__(self, first: int, limit: int) -> None:
+        self.first = first
+        self.limit = limit
+        self.holders: dict[int, Object] = {}
+        """Who has which number now."""
+        self._next = first
+        self._freed: deque[int] = deque()
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether no number is free."""
+        return not self._freed and self._next >= self.limit
+
+    def take(self, holder: Object) -> int:
+        """The next free number; there is one."""
+        if self._next < self.limit:
+            number = self._next
+            self._next += 1
+        else:
+            number = self._freed.popleft()
+        self.holders[number] = holder
+        return number
+
+    def give_back(self, number: int) -> None:
+        """Its holder is gone."""
+        del self.holders[number]
+        self._freed.append(number)
+
+
 class Table(Generic[T]):
     """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
@@ -123,8 +158,15 @@ class Table(Generic[T]):
     """
 
     def __init__(
-        self, kind: str, first: int, limit: int, ledger: Ledger, caller: Caller | None = None
+        self,
+        kind: str,
+        first: int,
+        limit: int,
+        ledger: Ledger,
+        caller: Caller | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
+        """``numbers`` are those that it shares with tables of other kinds."""
         self.kind = kind
         self._ledger = ledger
         self._caller = caller or Caller()
@@ -133,8 +175,7 @@ class Table(Generic[T]):
         self._objects: dict[int, T] = {}
         self.added = 0
         """How many objects there have been. Handles are used again, this number is not."""
-        self._next = first
-        self._freed: deque[int] = deque()
+        self._numbers = numbers or Numbers(first, limit)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -155,7 +196,7 @@ class Table(Generic[T]):
 
     def check_room(self) -> None:
         """Raise NO_RES_ERR when every handle is taken."""
-        if not self._freed and self._next >= self.limit:
+        if self._numbers.are_taken:
             raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
@@ -167,11 +208,7 @@ class Table(Generic[T]):
         charge = item.host_bytes
         self._ledger.take(self.kind, charge)
         item.charge = charge
-        if self._next < self.limit:
-            handle = self._next
-            self._next += 1
-        else:
-            handle = self._freed.popleft()
+        handle = self._numbers.take(item)
         self.added += 1
         item.handle = handle
         item.uid = self._caller.uid
@@ -191,7 +228,7 @@ class Table(Generic[T]):
                 Status.RES_BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
             )
         del self._objects[handle]
-        self._freed.append(handle)
+        self._numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)
         self._caller.owned[item.uid] -= 1
         for held in item.holds():

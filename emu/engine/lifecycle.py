@@ -29,10 +29,10 @@ def run(hca: Hca) -> bool:
     ready = hca.ready
     hca.steps = 0
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
-        qp = ready.popleft()
-        qp.is_ready = False
-        if turn(hca, qp):
-            hca.schedule(qp)
+        queue = ready.popleft()
+        queue.is_ready = False
+        if turn(hca, queue):
+            hca.schedule(queue)
         if hca.steps > STEPS_PER_ROUND:
             break
     return bool(ready) or bool(hca.broken_cqs)

@@ -1,17 +1,20 @@
-"""A queue pair's turn: what it does when it stands first in the device's ready list.
+"""A queue's turn: what it does when it stands first in the device's ready list.
 
-Every queue pair whose doorbell rang stands there; a turn does a bounded number of its requests and
-puts it back. Requests go directly to a queue pair of this process, and as packets to any other.
+Every queue whose doorbell rang stands there; a turn does a bounded number of its requests and puts
+it back. What a turn is, each class of queue says with a function that is decorated ``@turn_of``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from emu.engine import qp_life, requester, send_work
 from emu.engine.odp import Side
 from emu.engine.packets.link import link_of
 from emu.engine.sq import BadWqeError
 from emu.hca import Hca
-from emu.objects import Qp
+from emu.objects import Qp, Queue
 from emu.ports import DmaError
 from layouts.enums import QpState
 
@@ -19,8 +22,32 @@ _RTS = QpState.RTS
 """Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
 
 
-def turn(hca: Hca, qp: Qp) -> bool:
-    """Do a share of a queue pair's waiting work; True when it wants another turn."""
+Turn = Callable[[Hca, Any], bool]
+"""Does a share of a queue's waiting work; True when it wants another turn."""
+
+_TURNS: dict[type[Queue], Turn] = {}
+
+
+def turn_of(kind: type[Queue]) -> Callable[[Turn], Turn]:
+    """Register what a turn of this class of queue is. Raises ValueError when it has one."""
+
+    def register(function: Turn) -> Turn:
+        if kind in _TURNS:
+            raise ValueError(f"{kind.__name__} has a turn already: {_TURNS[kind]}")
+        _TURNS[kind] = function
+        return function
+
+    return register
+
+
+def turn(hca: Hca, queue: Queue) -> bool:
+    """Do a share of a queue's waiting work; True when it wants another turn."""
+    return _TURNS[type(queue)](hca, queue)
+
+
+@turn_of(Qp)
+def _queue_pair(hca: Hca, qp: Qp) -> bool:
+    """Answer, then send: directly within this process, as packets to any other."""
     more = False
     if qp.link is not None:
         # What was asked is answered, even when the queue pair has failed over it.

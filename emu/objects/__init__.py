@@ -9,6 +9,7 @@ from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain,
 from emu.objects.eq import Eq
 from emu.objects.mkey import ANY_QPN, MTT_READ, MTT_WRITE, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
+from emu.objects.queue import Queue
 from emu.objects.srq import RqGeometry, Srq, SrqForm
 from emu.objects.users import Uctx, Umem
 
@@ -28,6 +29,7 @@ __all__ = [
     "QCounter",
     "Qp",
     "QpParts",
+    "Queue",
     "RqGeometry",
     "Srq",
     "SrqForm",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from emu.engine.pages import PageList
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, QCounter, Xrcd
+from emu.objects.queue import Queue
 from emu.objects.srq import Srq
 from emu.objects.users import Umem
 from emu.ports import Timer
@@ -71,7 +72,7 @@ class QpParts:
         return (*(part for part in held if part is not None), *self.umems)
 
 
-class Qp(Object):
+class Qp(Queue):
     """A queue pair.
 
     ``ctx`` is the context as the commands have set it; ``decode`` takes over what the engine needs
@@ -81,7 +82,7 @@ class Qp(Object):
 
     __slots__ = (
         "ack_timeout", "buffer", "counter", "ctx", "epsn", "faults", "held_by", "is_draining",
-        "is_ready", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
+        "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
         "moving", "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq",
         "refaults", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry",
         "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
@@ -115,8 +116,6 @@ class Qp(Object):
         """Tells it from all other queue pairs that have, or have had, its number; from 1 on."""
         self.mcgs: set[bytes] = set()
         """Multicast GIDs that it is attached to."""
-        self.is_ready = False
-        """Whether it stands in the device's ready list."""
         self.is_draining = False
         """It goes to SQD when what it is sending is complete: a signature was wrong."""
         self.timer: Timer | None = None

@@ -34,7 +34,7 @@ def snapshot(hca):
 def _table(table):
     """Live objects, and which handles come next."""
     objects = {item.handle: _attributes(item) for item in table}
-    return objects, table._next, list(table._freed)
+    return objects, table._numbers._next, list(table._numbers._freed)
 
 
 def _attributes(item):
