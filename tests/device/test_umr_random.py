@@ -3,13 +3,13 @@
 import pytest
 from helpers.driver import Driver, FunctionBar
 from helpers.keys import FastRegKey, umr
-from helpers.outcomes import settle
 from helpers.signatures import Crc, Dif, SignatureKey
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.engine.rights import MOST_STEPS, STEPS_PER_ROUND
 from emu.fabric.local import LocalFabric
 from emu.function import Function
 from emu.hca import HcaOptions
@@ -23,19 +23,22 @@ pytestmark = pytest.mark.hostile
 IOVA = 0x1234_0000_0000
 ADDRESSES = st.sampled_from([0, 1, IOVA, IOVA + 8, IOVA + 4096, (1 << 63), (1 << 64) - 1])
 LENGTHS = st.sampled_from([0, 1, 8, 520, 4096, 1 << 20, 1 << 31, (1 << 64) - 1])
+OFFSETS = st.sampled_from([0, 4, 8, 12, 16, 28, 32, (1 << 48) - 1])
+"""In octwords: into the lists, behind what they have, and behind their room."""
+A_ROUND = STEPS_PER_ROUND + MOST_STEPS
 SMALL = st.integers(0, 3)
 
 
 def fresh():
-    """A function of its own, a region, and keys of every kind."""
+    """A function of its own, a region, and keys of every kind; two have room to leave holes in."""
     memory, clock, irqs = Memory(2 << 20), HandClock(), IrqList()
     wire, options = LocalFabric(clock), HcaOptions(guid=1)
     function = Function(MODELS["connectx6"], options, TABLE, memory, irqs, clock, wire)
     node = Node(function, Driver(FunctionBar(function), memory, irqs).probe())
     keys = [
-        FastRegKey(node, entries=8),
+        FastRegKey(node, entries=64),
         FastRegKey(node, entries=8, mode=AccessMode.KLMS),
-        FastRegKey(node, entries=8, mode=AccessMode.KSM),
+        FastRegKey(node, entries=32, mode=AccessMode.KSM),
         SignatureKey(node),
     ]
     return node, node.region(8192, va=IOVA), keys
@@ -89,7 +92,8 @@ def test_any_sequence_of_updates_and_accesses(data):
     for _ in range(data.draw(st.integers(1, 8))):
         one = data.draw(st.sampled_from(keys))
         post(data, node, region, keys, one, pair[0])
-        settle(node)
+        while node.function.run():
+            assert node.hca.steps <= A_ROUND
         if {qp.state for qp in pair} != {QpState.RTS}:
             for qp in pair:
                 qp.destroy()
@@ -108,7 +112,8 @@ def post(data, node, region, keys, one, qp):
         xlt = data.draw(entries(region, keys))[: data.draw(st.sampled_from([64, 128]))]
         umr(
             qp, one.key, flags=data.draw(flags_of(UmrFlag)), mask=data.draw(flags_of(MkeyMask)),
-            xlt=xlt, octwords=len(xlt) // 16, **data.draw(CONTEXTS), pd=node.pdn,
+            xlt=xlt, octwords=len(xlt) // 16, offset=data.draw(OFFSETS), **data.draw(CONTEXTS),
+            pd=node.pdn,
         )  # fmt: skip
     elif what == "signature":
         domain = st.sampled_from([None, Dif(), Crc(), Dif(block=4096), Crc(block=4048)])
