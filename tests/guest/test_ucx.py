@@ -1,0 +1,66 @@
+"""UCX, and Open MPI on top of it, by the examples: user space that makes its queues by DEVX."""
+
+from pathlib import Path
+
+import pytest
+from helpers.kernel_log import KernelLog
+
+from emu.guest import Guest, GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "ucx"
+PACKAGES = ("openmpi-bin", "python3-mpi4py", "ucx-utils")
+SECONDS = 400
+"""UCX waits by polling: its two processes and QEMU share two emulated processors."""
+
+
+@pytest.fixture(scope="module")
+def ucx_guest(lab, suite):
+    """A guest that sees the examples; ``lab`` skips where there can be none."""
+    with Guest(GuestOptions(suite=suite, packages=PACKAGES, share=EXAMPLES)) as guest:
+        yield guest
+
+
+@pytest.fixture
+def run(ucx_guest):
+    """Runs a command that has to succeed, and leaves nothing in the kernel's log; its output."""
+    log = KernelLog(ucx_guest)
+
+    def run_one(command):
+        return ucx_guest.run(command, timeout=SECONDS).check().stdout
+
+    yield run_one
+    assert log.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("transport", "tests"), [("rc_verbs", 11), ("rc_mlx5", 11), ("ud_verbs", 3), ("ud_mlx5", 3)]
+)
+def test_transport(run, transport, tests):
+    """All that it offers, UCP's protocols over it, and requests whose data both sides check."""
+    assert run(f"ITERATIONS=20 sh /mnt/share/ucx.sh {transport}").splitlines() == [
+        "ucx: 4 transports",
+        f"ucx: {transport}: {tests} tests",
+        f"ucx: protocols over {transport}: 11 tests",
+        f"ucx: io_demo over {transport}: data verified",
+    ]
+
+
+MPI = "mpirun --allow-run-as-root -n 2 {options} python3 /mnt/share/mpi.py"
+UCX = "--mca pml ucx --mca osc ucx"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        MPI.format(options=""),
+        f"UCX_TLS=rc_x,self UCX_NET_DEVICES=mlx5_0:1 {MPI.format(options=UCX)}",
+        f"UCX_TLS=rc_v,self UCX_NET_DEVICES=mlx5_0:1 {MPI.format(options=UCX)}",
+    ],
+    ids=["default", "rc_mlx5", "rc_verbs"],
+)
+def test_mpi(run, command):
+    """Messages, windows of memory and atomics, each checked by the ranks."""
+    lines = run(command).splitlines()
+    assert sorted(lines) == [f"mpi: rank {rank} has all its data" for rank in (0, 1)]
