@@ -15,14 +15,15 @@ pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 VICTIM_LID = 1
 SABOTAGE = """
 import os
-from emu.hca import Hca
-run = Hca.run
+import emu.function
+from emu.engine import lifecycle
+run = lifecycle.run
 def mistaken(hca):
     if hca.port.lid == {lid} and os.path.exists({path!r}):
         os.remove({path!r})
         raise ZeroDivisionError("a mistake")
     return run(hca)
-Hca.run = mistaken
+lifecycle.run = mistaken
 """
 PINGPONG = "ibv_rc_pingpong -c -n 300"
 HERE = "127.0.0.1"
@@ -43,6 +44,7 @@ def mistake(tmp_path, monkeypatch):
 @pytest.mark.parametrize("model", ["connectx6", "connectx6-vf"])
 def test_driver_recovers_and_the_other_function_goes_on(boot, mistake, model):
     guest = boot(devices=(f"{model},lid=1", f"{model},lid=2"))
+    assert "sitecustomize" not in (guest.logs / "server.log").read_text()
     converse(guest, guest, PINGPONG, HERE)
     log = KernelLog(guest)
     stream = [guest.popen(f"{STREAM} {to}; echo $?") for to in ("", f"$(sleep 1) {HERE}")]
