@@ -92,7 +92,9 @@ def test_a_known_difference_that_is_none(run, given):
 
 def test_a_suites_own_binaries(run, files, monkeypatch):
     asked = []
-    monkeypatch.setattr(command.image, "ensure", lambda suite, *_: asked.append(suite) or suite)
+    monkeypatch.setattr(
+        command.image, "ensure", lambda suite, *_, **__: asked.append(suite) or suite
+    )
     monkeypatch.setattr(
         command, "driver_binaries", lambda image, directory: ([files["module"]], files["vmlinux"])
     )
@@ -127,7 +129,7 @@ class TestRefused:
         assert result.output == "mlx5emu: type 99 of 4\n"
 
     def test_no_image(self, run, monkeypatch):
-        def fail(suite, *_):
+        def fail(suite, *_, **__):
             raise LabError("mmdebstrap is not installed")
 
         monkeypatch.setattr(command.image, "ensure", fail)
