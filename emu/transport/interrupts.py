@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from emu.transport.alarm import ALARM
 from emu.transport.protocol import NUM_IRQS, Irq, IrqSetFlag, RequestError
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class IrqTable(MsixVectors):
 
     def __init__(self) -> None:
         super().__init__()
+        self.on_blocked: Callable[[], None] = _nobody
+        """Called when the client has made a write to its eventfd block; it has none any more."""
         self._fds: list[list[int]] = [[] for _ in range(NUM_IRQS)]
         self._msix: list[int] = []
         self.resize(0)
@@ -101,6 +104,9 @@ class IrqTable(MsixVectors):
     def clear(self) -> None:
         """Drop every eventfd and everything latched: the client is gone."""
         self.clear_pending()
+        self._drop_eventfds()
+
+    def _drop_eventfds(self) -> None:
         for index, fds in enumerate(self._fds):
             self._assign(index, range(len(fds)), [])
 
@@ -128,7 +134,7 @@ class IrqTable(MsixVectors):
         else:
             wanted = data or b"\1" * count
             for vector in (vector for vector, on in zip(vectors, wanted) if on):
-                _signal(self._fds[index][vector])
+                self._signal(self._fds[index][vector])
 
     def _check(self, index: int, flags: int, start: int, count: int) -> range:
         """The vectors that a DEVICE_SET_IRQS is about."""
@@ -155,23 +161,30 @@ class IrqTable(MsixVectors):
             table[vector] = fds[position] if fds else -1
 
     def _send(self, vector: int) -> bool:
-        return _signal(self._msix[vector])
+        return self._signal(self._msix[vector])
+
+    def _signal(self, fd: int) -> bool:
+        """Add one to an eventfd's counter; False when there is no eventfd."""
+        if fd < 0:
+            return False
+        ALARM.set()
+        try:
+            os.eventfd_write(fd, 1)
+        except BlockingIOError:
+            logger.debug("eventfd %d: its counter is full, so it has been signalled", fd)
+        except InterruptedError:
+            self._drop_eventfds()
+            self.on_blocked()
+        return True
+
+
+def _nobody() -> None:
+    """What is called while there is nobody to be told."""
 
 
 def _withhold(_vector: int) -> bool:
     """What sends a vector while none may be sent."""
     return False
-
-
-def _signal(fd: int) -> bool:
-    """Add one to an eventfd's counter; False when there is no eventfd."""
-    if fd < 0:
-        return False
-    try:
-        os.eventfd_write(fd, 1)
-    except BlockingIOError:
-        logger.debug("eventfd %d: its counter is full, so it has been signalled", fd)
-    return True
 
 
 def _check_eventfd(fd: int) -> None:

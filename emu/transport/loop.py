@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Final
 
 from emu.ports import PciFunction
+from emu.transport.alarm import ALARM
 from emu.transport.base import Transport
 from emu.transport.timers import TimerQueue
 from emu.transport.waiting import wait_readable
@@ -151,7 +152,10 @@ class Loop(TimerQueue):
 
     @contextmanager
     def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
-        """While inside, these signals stop the loop. Only in the main thread."""
+        """While inside, these signals stop the loop. Only in the main thread.
+
+        A client cannot make an interrupt block meanwhile (``emu.transport.alarm``).
+        """
 
         def stop(_signum: int, _frame: FrameType | None) -> None:
             self.stop()
@@ -161,7 +165,8 @@ class Loop(TimerQueue):
         previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
-            yield
+            with ALARM.ready():
+                yield
         finally:
             signal.set_wakeup_fd(previous_fd)
             for number, handler in previous.items():

@@ -74,6 +74,7 @@ class VfioUserServer:
         self._function = function
         self.memory.forget_views = function.forget_views
         self.memory.on_lost = self._memory_lost
+        self.interrupts.on_blocked = self._interrupt_blocked
         self._listener.open()
         logger.info("%s: listening", self._name)
 
@@ -117,6 +118,12 @@ class VfioUserServer:
         self._listener.close()
         if self._session is not None:
             self._drop()
+
+    def _interrupt_blocked(self) -> None:
+        """In the middle of an interrupt: the client goes when it is served the next time."""
+        logger.warning("%s: the client has made an eventfd block", self._name)
+        if self._session is not None:
+            self._session.hang_up()
 
     def _memory_lost(self) -> None:
         """In the middle of an access: the client goes when it is served the next time."""
