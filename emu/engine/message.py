@@ -8,7 +8,6 @@ responder takes it through the same steps.
 from __future__ import annotations
 
 from enum import IntEnum
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine.views import Views
@@ -16,14 +15,6 @@ from emu.engine.views import Views
 if TYPE_CHECKING:
     from emu.engine.rq import Arrival
     from emu.engine.sq import Wqe
-    from emu.hca import Hca
-
-_WORDS = Struct(">Q"), Struct("<Q")
-
-
-def atomic_word(hca: Hca) -> Struct:
-    """An atomic's operand in memory, by the endianness mode that the driver has chosen."""
-    return _WORDS[hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
 class MsgOp(IntEnum):
@@ -34,6 +25,10 @@ class MsgOp(IntEnum):
     READ = 2
     COMPARE_SWAP = 3
     FETCH_ADD = 4
+
+
+ANSWERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+"""Requests whose responses carry data."""
 
 
 class Message:

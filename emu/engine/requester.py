@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from emu.engine import arrivals, page_faults, responder, send_work, shares
 from emu.engine import datagram as ud
-from emu.engine.message import Message
+from emu.engine.message import ANSWERED, Message
 from emu.engine.nak import SYNDROMES, Dropped, Nak, NakCode, RnrNak
 from emu.engine.odp import Held, Side
-from emu.engine.packets.window import ANSWERED
 from emu.engine.qp_state import RECEIVING
 from emu.engine.rights import PIECE_BYTES, STEPS_PER_ROUND, PageFault
 from emu.engine.send_work import LocalError

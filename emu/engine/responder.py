@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine import page_faults
 from emu.engine.memory import access, check
-from emu.engine.message import Message, MsgOp, atomic_word
+from emu.engine.message import Message, MsgOp
 from emu.engine.nak import Dropped
 from emu.engine.odp import Held, Side
 from emu.engine.qp_state import RECEIVING
@@ -47,6 +47,7 @@ from emu.engine.rights import (
 )
 from emu.engine.rq import Arrival
 from emu.engine.views import Views, copy
+from emu.engine.wqe.atomic import atomic_word
 from emu.objects import Qp
 from layouts.enums import QpType
 

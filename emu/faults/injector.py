@@ -15,8 +15,8 @@ from emu.faults.decision import RuleState
 from emu.faults.declare import EFFECTS, MOUNTS
 from emu.faults.effects import Effects
 from emu.faults.event import Event
+from emu.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.faults.plan import Plan
-from emu.faults.points.device import LOAD_POINT, POWER_ON_POINT, RuleLoaded
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
 from emu.faults.vocabulary import POINTS
@@ -112,7 +112,7 @@ class Injector:
         for state in new:
             state.is_armed = True
         self._sort()
-        loaded = RuleLoaded(self)
+        loaded = POINTS[LOAD_POINT.name].event(self)
         for state in new:
             if state.rule.point == LOAD_POINT.name and state.fires(loaded):
                 self._strike(state, loaded)

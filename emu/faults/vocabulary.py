@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
 
 from emu.faults import declare
-from emu.faults import points as _points  # noqa: F401  # imports the modules that declare them
 from emu.faults.declare import Parameter, Point
+
+import_module("emu.faults.points")  # its modules declare the points
 
 
 @dataclass(frozen=True, slots=True)

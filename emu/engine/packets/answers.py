@@ -21,7 +21,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.engine.packets.link import Link
+    from emu.engine.packets.path import Path
 
 PACKETS_PER_TURN = 64
 MOST = 256
@@ -57,7 +57,7 @@ class AnswerQueue:
 
     __slots__ = ("_answers", "_link", "is_stuck", "msn")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Path) -> None:
         self._link = link
         self._answers: deque[Answer] = deque()
         self.msn = 0

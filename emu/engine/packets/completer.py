@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine import send_work
-from emu.engine.message import MsgOp, atomic_word
+from emu.engine.message import MsgOp
 from emu.engine.nak import SYNDROMES, NakCode
 from emu.engine.packets.ack_timer import AckTimer
 from emu.engine.packets.window import Request, SendWindow
 from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.views import copy
+from emu.engine.wqe.atomic import atomic_word
 from emu.engine.wqe.registry import gather_piece
 from emu.port.packet import Packet
 from layouts import bth
@@ -24,7 +25,7 @@ from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.link import Link
+    from emu.engine.packets.path import Path
 
 
 class PacketCompleter:
@@ -32,7 +33,7 @@ class PacketCompleter:
 
     __slots__ = ("_is_retrying", "_link", "timer", "window")
 
-    def __init__(self, link: Link, window: SendWindow) -> None:
+    def __init__(self, link: Path, window: SendWindow) -> None:
         self._link = link
         self.window = window
         self.timer = AckTimer(link.hca.clock, self._timed_out, self._schedule)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine import page_faults, send_work
-from emu.engine.message import Message, MsgOp
+from emu.engine.message import ANSWERED, Message, MsgOp
 from emu.engine.odp import Side
 from emu.engine.packets.completer import PacketCompleter
-from emu.engine.packets.window import ANSWERED, Request, SendWindow
+from emu.engine.packets.window import Request, SendWindow
 from emu.engine.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
@@ -25,7 +25,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.link import Link
+    from emu.engine.packets.path import Path
 
 PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128
@@ -54,7 +54,7 @@ class PacketRequester:
 
     __slots__ = ("_completer", "_link", "_window", "is_stuck")
 
-    def __init__(self, link: Link, completer: PacketCompleter) -> None:
+    def __init__(self, link: Path, completer: PacketCompleter) -> None:
         self._link = link
         self._completer = completer
         self._window: SendWindow = completer.window

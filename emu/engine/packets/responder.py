@@ -28,7 +28,7 @@ from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.link import Link
+    from emu.engine.packets.path import Path
     from emu.ports import Timer
 
 PACKETS_PER_TURN = 64
@@ -48,7 +48,7 @@ class PacketResponder:
         "_offset", "_patience", "_spare", "answers",
     )  # fmt: skip
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Path) -> None:
         self._link = link
         self.answers = AnswerQueue(link)
         self._message: Message | None = None

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from emu.engine.message import Message, MsgOp
+from emu.engine.message import ANSWERED, Message, MsgOp
 from emu.engine.send_work import LocalError
 from emu.engine.sq import Wqe
 from layouts.bth import PSN_HALF, PSN_MASK
-
-ANSWERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
-"""What an acknowledgement alone does not complete."""
 
 
 class Request:

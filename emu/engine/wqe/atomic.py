@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from emu.engine.message import Message, MsgOp
 from emu.engine.rights import LOCAL_WRITE
 from emu.engine.sq import BadWqeError, Wqe
@@ -13,6 +15,12 @@ from layouts.enums import Opcode
 from layouts.wqe import ATOMIC, DS, MASKED_ATOMIC
 
 ATOMIC_BYTES = 8
+_WORDS = Struct(">Q"), Struct("<Q")
+
+
+def atomic_word(hca: Hca) -> Struct:
+    """An atomic's operand in memory, by the endianness mode that the driver has chosen."""
+    return _WORDS[hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:

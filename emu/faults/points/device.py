@@ -18,11 +18,11 @@ from emu.engine import lifecycle
 from emu.faults.declare import Parameter, Problem, effect, point
 from emu.faults.effects import Effects, Ending
 from emu.faults.event import Event, Faults, Field, field_of, set_fields
+from emu.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.faults.names import number_of
 from emu.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
 from emu.faults.rule import Rule
 from emu.pci import Correctable, Uncorrectable
-from emu.points import FaultPoint
 from emu.trace.decode import event_layout
 from layouts.caps import cmd_hca_cap
 from layouts.enums import EventType
@@ -30,9 +30,6 @@ from layouts.eqe import eqe_page_req
 from layouts.iseg import init_seg
 
 log = logging.getLogger(__name__)
-
-LOAD_POINT: FaultPoint[[], None] = FaultPoint("load")
-POWER_ON_POINT: FaultPoint[[str], None] = FaultPoint("power_on")
 
 _EVENT_BYTES = 28
 _SEVERITY_VALID = 1

@@ -1,0 +1,51 @@
+"""What the parts of a queue pair's packet side see of it, and of each other."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emu.engine.odp import Fault
+from emu.engine.packets.window import Request
+from emu.engine.rights import PageFault
+from emu.engine.views import Views
+from emu.hca import Hca
+from emu.objects import Qp
+from emu.port.packet import Packet
+
+
+class RequesterPart(Protocol):
+    """The requester, as the completer sees it."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits for a page."""
+
+    def stall(self, request: Request, page: PageFault, done: int) -> None:
+        """A response meets an absent page, ``done`` bytes into its request."""
+
+
+class ResponderPart(Protocol):
+    """The responder, as its responses see it."""
+
+    def wait_for(self, fault: Fault) -> None:
+        """The responder waits for a page."""
+
+
+class Path(Protocol):
+    """One queue pair's way to its peer in another process (``emu.engine.packets.link``)."""
+
+    hca: Hca
+    qp: Qp
+    is_waiting: bool
+    """The wire wants a pause: nothing is sent until it gives the queue pair a turn."""
+
+    @property
+    def requester(self) -> RequesterPart:
+        """Sends requests."""
+
+    @property
+    def responder(self) -> ResponderPart:
+        """Takes requests."""
+
+    def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
+        """Put a packet on the wire, where it may be lost."""
