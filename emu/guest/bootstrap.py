@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from emu.guest.errors import LabError
@@ -92,10 +93,17 @@ class Meter:
 
 
 def first_error(log: str) -> str:
-    """The line of a log that says best why it failed: the first complaint, else the last line."""
+    """The line of a log that says best why it failed: the first complaint, else the last line.
+
+    Of a script of ours mmdebstrap only says that it failed, and the line before says why.
+    """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E: ", "dpkg: error", "mke2fs: "))]
-    return (errors[:1] or lines[-1:] or ["no output"])[0].removeprefix("E: ")
+    for before, line in pairwise(["no output", *lines]):
+        if line.startswith("E: command failed: "):
+            return before
+        if line.startswith(("E: ", "dpkg: error", "mke2fs: ")):
+            return line.removeprefix("E: ")
+    return (lines or ["no output"])[-1]
 
 
 def proxy_options() -> list[str]:

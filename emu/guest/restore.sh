@@ -18,7 +18,9 @@ done
 base=$root/mlx5emu-base # debugfs makes every directory itself
 mkdir "$base"
 debugfs -R "rdump / $base" @BASE@
-# This run's configuration and lists.
+# This run's configuration and lists; devices as its mode wants them, in a user namespace none yet.
+find "$base/dev" -mindepth 1 -delete
+[ ! -d "$root/dev" ] || cp -a "$root/dev" "$base"
 cp -a "$root/etc" "$root/tmp" "$base"
 cp -a "$root/var/lib/apt" "$base/var/lib"
 cp -a "$root/var/cache/apt" "$base/var/cache"
@@ -27,7 +29,7 @@ find "$base" -mindepth 1 -maxdepth 1 -exec mv -t "$root" {} +
 rmdir "$base" "$root/lost+found"
 
 while read -r mode path; do
-    chmod "$mode" "$root/$path"
+    [ ! -e "$root/$path" ] || chmod "$mode" "$root/$path" # what /dev has depends on the mode
 done < "$root/usr/lib/mlx5emu/modes"
 while read -r path capabilities; do
     chroot "$root" setcap "$capabilities" "$path"

@@ -35,6 +35,8 @@ def test_progress_counts_what_packages_go_through():
     [
         ("I: a\nE: Unable to locate package x\nE: setup failed\n", "Unable to locate package x"),
         ("dpkg: error processing x\n more\nE: mmdebstrap failed", "dpkg: error processing x"),
+        ("I: a\ncp: no space\nE: command failed: # Run by\nset -eu\nI: done", "cp: no space"),
+        ("E: command failed: # Run by", "no output"),
         ("newuidmap: no subuid\n\n", "newuidmap: no subuid"),
         ("", "no output"),
     ],
