@@ -1,5 +1,5 @@
 """``python -m emu`` is ``mlx5emu``."""
 
-from emu.cli import main
+from emu.cli.main import main
 
 main(prog_name="mlx5emu")

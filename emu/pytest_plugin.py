@@ -6,9 +6,9 @@
         mlx5_faults.add(point="irq", action="drop", times=1)
         mlx5_guest.run("./my-test").check()
 
-``mlx5_guest`` is a :class:`emu.guest.Guest` that is up; tests with the same options share it, and
+``mlx5_guest`` is a :class:`emu.lab.Guest` that is up; tests with the same options share it, and
 a new one is booted when a test has lost it. The marker ``mlx5(...)`` gives a test other options
-(those of :class:`emu.guest.GuestOptions`), or with ``fresh=True`` a guest of its own.
+(those of :class:`emu.lab.GuestOptions`), or with ``fresh=True`` a guest of its own.
 ``mlx5_faults`` takes rules and plans, and takes them away when the test ends. The report of a test
 that fails shows the guest's console, kernel log and trace of that test, and the faults that fired.
 """
@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.printable import printable
+from emu.host.printable import printable
 
 if TYPE_CHECKING:
     from emu.control.client import Client
-    from emu.guest import Guest, GuestOptions, GuestPool
+    from emu.lab import Guest, GuestOptions, GuestPool
 
 MOST_SHOWN = 20_000
 """Characters of each section of a report."""
@@ -91,7 +91,7 @@ class _Watched:
         self.fired: list[str] = []
 
     def _dmesg_lines(self) -> list[str]:
-        from emu.guest import GuestError
+        from emu.lab import GuestError
 
         try:
             return self.guest.dmesg().splitlines()
@@ -123,7 +123,7 @@ def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
 ) -> Iterator[Guest]:
     """A guest whose driver has probed its functions; see the plugin's own description."""
-    from emu.guest import Guest, GuestPool
+    from emu.lab import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
     with contextlib.ExitStack() as stack:
@@ -139,7 +139,7 @@ def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
     """The guest that a test wants: by the command line, and by its own markers."""
-    from emu.guest import GuestOptions
+    from emu.lab import GuestOptions
 
     config = request.config
     chosen: dict[str, Any] = {"kernel": config.getoption("--mlx5-kernel")}

@@ -17,7 +17,7 @@ from layouts.enums import Status
 from layouts.port_regs import mcam_access_reg
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""

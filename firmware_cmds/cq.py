@@ -5,19 +5,19 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import cq as cq_engine
-from emu.engine.pages import PageList, queue_buffer
+from emu.cmdif.registry import command
+from emu.engine.events import cq as cq_engine
 from emu.errors import CmdError
 from emu.objects import Cq, Moderation
-from emu.registry import command
-from emu.resources import holding
+from emu.objects.pages import PageList, queue_buffer
+from emu.objects.table import holding
 from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 CQE_BYTES = (64, 128, 128)
 """By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.cmdif.registry import command
+from emu.device.hca import MSIX_VECTORS
 from emu.engine import lifecycle
-from emu.engine.pages import queue_buffer
 from emu.errors import CmdError
-from emu.hca import MSIX_VECTORS
 from emu.objects import Eq
-from emu.registry import command
+from emu.objects.pages import queue_buffer
 from emu.turns import finish
 from layouts import eq as layout
 from layouts.enums import Op, Status
 from layouts.eqe import EQE_BYTES
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 STATE_FIRED = 0xA
 STATE_ARMED = 0x9

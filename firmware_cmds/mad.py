@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.port.ib import pma, sma
-from emu.registry import command
 from layouts import mad as layout
 from layouts.enums import Op, Status
 from layouts.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.memory import bind_to_owner
-from emu.engine.pages import ADAPTER_PAGE_SHIFT, low_bytes
+from emu.cmdif.registry import command
+from emu.engine.mr.access import bind_to_owner
 from emu.errors import CmdError
 from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem, room_bytes
-from emu.registry import command
-from emu.resources import DRIVER_UID, holding
+from emu.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
+from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 MOST_KSM_ENTRIES = 1 << 20
 """Eight times what an implicit key over 128 TiB needs (hw/odp.c: mlx5_imr_ksm_entries)."""

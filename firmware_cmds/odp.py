@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import page_faults
-from emu.registry import OpenField, command
+from emu.cmdif.registry import OpenField, command
+from emu.engine.mr import page_faults
 from layouts import odp as layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 
 @command(

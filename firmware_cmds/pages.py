@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import PAGES_PER_TURN, check_pages
+from emu.cmdif.registry import command
+from emu.device.fwpages import MOST_PAGES
+from emu.device.hca import HcaState
 from emu.errors import CmdError
-from emu.fwpages import MOST_PAGES
-from emu.hca import HcaState
-from emu.registry import command
+from emu.objects.pages import PAGES_PER_TURN, check_pages
 from emu.turns import Turns
 from firmware_cmds.hca import check_own
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 PAGE = 4096
 

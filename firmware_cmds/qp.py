@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.engine import datagram, qp_life, qp_state
-from emu.engine.pages import PageList, queue_buffer
-from emu.engine.rq import RecvRing
-from emu.engine.sq import SendRing
+from emu.cmdif.registry import Handler, command
+from emu.device.hca import MULTICAST
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp import transitions as qp_state
+from emu.engine.ud import datagram
 from emu.errors import CmdError
-from emu.hca import MULTICAST
 from emu.objects import Qp, QpParts, RqGeometry, Umem
-from emu.registry import Handler, command
-from emu.resources import DRIVER_UID, holding
+from emu.objects.pages import PageList, queue_buffer
+from emu.objects.receive_queue import RecvRing
+from emu.objects.send_queue import SendRing
+from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import qp as layout
@@ -22,7 +24,7 @@ from layouts.prm import Prm
 from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from emu.cmdif.registry import OpenField, command
+from emu.device.hca import HcaState
 from emu.errors import CmdError
-from emu.hca import HcaState
 from emu.port.ib.port import SETTABLE_CAPS
-from emu.registry import OpenField, command
 from firmware_cmds import components
 from layouts import reg as layout
 from layouts.component_regs import mcqi_reg, mcqs_reg
@@ -23,7 +23,7 @@ from layouts.port_regs import mcam_reg
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 WRITE, READ = 0, 1
 IB_PROTO_MASK = 1

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import PageList, check_record, queue_buffer
-from emu.engine.rq import SharedRecvList, SharedRecvQueue, SharedRecvRing
+from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.objects import Pd, RqGeometry, Srq, SrqForm
-from emu.registry import command
-from emu.resources import holding
+from emu.objects.pages import PageList, check_record, queue_buffer
+from emu.objects.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
+from emu.objects.table import holding
 from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import srq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.pages import (
+from emu.cmdif.registry import command
+from emu.errors import CmdError
+from emu.objects import MTT_READ, MTT_WRITE, Uctx, Umem
+from emu.objects.pages import (
     ADAPTER_PAGE_SHIFT,
     DOORBELL_RECORD_BYTES,
     PageList,
@@ -18,15 +21,12 @@ from emu.engine.pages import (
     check_record,
     low_bytes,
 )
-from emu.errors import CmdError
-from emu.objects import MTT_READ, MTT_WRITE, Uctx, Umem
-from emu.registry import command
 from emu.turns import Turns
 from layouts import umem as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 ENTRY_BYTES = 64
 """What rings are made of: WQEBBs, CQEs."""

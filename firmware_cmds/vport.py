@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
-from emu.registry import command
 from layouts import vport as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 ALL_ENTRIES = 0xFFFF
 """An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""

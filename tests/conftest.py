@@ -7,7 +7,7 @@ import logging
 import pytest
 from hypothesis import settings
 
-from emu.guest.recipe import DEFAULT_SUITE, SUITES
+from emu.lab.recipe import DEFAULT_SUITE, SUITES
 
 # How long an example takes says more about the host than about the code.
 settings.register_profile("mlx5emu", deadline=None)

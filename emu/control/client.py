@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from emu.control import protocol
-from emu.user_error import UserError
+from emu.host.user_error import UserError
 
 SOCKET_NAME = "control"
 """What the socket of a guest's server is called, in the guest's temporary directory."""

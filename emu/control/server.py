@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from emu.control import protocol
 from emu.control.protocol import MessageError
-from emu.listening import Acceptor, listen
-from emu.transport.loop import Loop
+from emu.host.listening import Acceptor, listen
 from emu.version import version
+from emu.vfio.loop import Loop
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,20 @@
 """The life of a function as a whole: turns for its queues, its link, and how all of it stops.
 
-``emu.hca`` is the state; this is what acts on all of it at once.
+``emu.device.hca`` is the state; this is what acts on all of it at once.
 """
 
 from __future__ import annotations
 
 import logging
 
-from emu.engine import eq as eq_engine
-from emu.engine import page_faults, qp_life
-from emu.engine.rights import STEPS_PER_ROUND
+from emu.device.hca import Hca, HcaState
+from emu.engine.events import eq as eq_engine
+from emu.engine.mr import page_faults
+from emu.engine.mr.rights import STEPS_PER_ROUND
+from emu.engine.qp import lifecycle as qp_life
 from emu.engine.turn import turn
-from emu.hca import Hca, HcaState
 from emu.objects import Eq
-from emu.resources import Object, Table
+from emu.objects.table import Object, Table
 from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 

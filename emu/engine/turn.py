@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.engine import qp_life, requester, send_work
-from emu.engine.odp import Side
+from emu.device.hca import Hca
 from emu.engine.packets.link import link_of
-from emu.engine.sq import BadWqeError
-from emu.hca import Hca
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp import send_requests as send_work
+from emu.engine.rc import requester
 from emu.objects import Qp, Queue
+from emu.objects.page_fault import Side
+from emu.objects.send_queue import BadWqeError
 from emu.ports import DmaError
 from layouts.enums import QpState
 

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Protocol, TypeVar, cast
 
+from emu.device.points import FaultPoint, Shown, Told
 from emu.faults.effects import Begin
 from emu.faults.event import Event, Faults, Field, Opened
 from emu.faults.rule import Rule
-from emu.points import FaultPoint, Shown, Told
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from emu.device.points import FaultPoint, Shown, Told
 from emu.faults.names import agrees, name_of
 from emu.faults.rule import Rule
-from emu.points import FaultPoint, Shown, Told
 from layouts.codec import View
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.function import Function
-    from emu.hca import Hca
+    from emu.device.hca import Hca
+    from emu.function.function import Function
 
 Result = TypeVar("Result")
 

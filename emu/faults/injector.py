@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from emu.device.points import FaultPoint, Shown, Told
 from emu.faults.decision import RuleState
 from emu.faults.declare import EFFECTS, MOUNTS
 from emu.faults.effects import Effects
@@ -20,12 +21,11 @@ from emu.faults.plan import Plan
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
 from emu.faults.vocabulary import POINTS
-from emu.points import FaultPoint, Shown, Told
 from emu.ports import DmaError
 
 if TYPE_CHECKING:
-    from emu.function import Function
-    from emu.hca import Hca
+    from emu.device.hca import Hca
+    from emu.function.function import Function
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ MOST_DELAYED = 10_000
 
 
 class Injector:
-    """Implements :class:`emu.points.FaultInjector`: makes one function fail as its rules say."""
+    """Implements :class:`emu.device.points.FaultInjector`: one function fails as its rules say."""
 
     def __init__(
         self, function: Function, index: int = 0, sink: Callable[[Fired], None] | None = None

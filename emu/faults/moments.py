@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.points import FaultPoint
+from emu.device.points import FaultPoint
 
 LOAD_POINT: FaultPoint[[], None] = FaultPoint("load")
 POWER_ON_POINT: FaultPoint[[str], None] = FaultPoint("power_on")

@@ -52,7 +52,7 @@ class Model:
     ib_link_width_oper: int = 4
     """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
     host_bytes: int = 4 << 30
-    """How much the host holds for a function's guest at most; see :mod:`emu.ledger`."""
+    """How much the host holds for a function's guest at most; see :mod:`emu.objects.ledger`."""
     bar0_size: int = 32 << 20
     """Bytes; a UAR page of 4 KiB each."""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emu.engine.pages import PageList
 from emu.objects.eq import Eq
+from emu.objects.pages import PageList
+from emu.objects.table import Object
 from emu.objects.users import Umem
 from emu.ports import Timer
-from emu.resources import Object
 from layouts.enums import CqNotification, CqStatus
 
 
 class Cq(Object):
-    """A completion queue; ``emu.engine.cq`` writes it."""
+    """A completion queue; ``emu.engine.events.cq`` writes it."""
 
     __slots__ = (
         "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",

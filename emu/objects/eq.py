@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.engine.pages import PageList
-from emu.resources import Object
+from emu.objects.pages import PageList
+from emu.objects.table import Object
 
 
 class Eq(Object):
-    """An event queue; ``emu.engine.eq`` writes it."""
+    """An event queue; ``emu.engine.events.eq`` writes it."""
 
     __slots__ = (
         "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "vector"

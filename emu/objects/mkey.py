@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from emu.objects.domains import Pd
 from emu.objects.ranges import Ranges
+from emu.objects.table import Object
 from emu.objects.users import Umem
-from emu.resources import Object
 from layouts.enums import AccessMode
 
 ANY_QPN = 0xFFFFFF
@@ -39,7 +39,7 @@ def room_bytes(mode: int, octwords: int) -> int:
 class KeySignature(Protocol):
     """Block signatures of a key's data, as whoever translates the key sees them.
 
-    ``emu.engine.signature`` implements it.
+    ``emu.engine.mr.signature`` implements it.
     """
 
     def wire_length(self, length: int) -> int:

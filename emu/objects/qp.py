@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from emu.engine.pages import PageList
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, QCounter, Xrcd
+from emu.objects.pages import PageList
 from emu.objects.queue import Queue
 from emu.objects.srq import Srq
+from emu.objects.table import Object
 from emu.objects.users import Umem
 from emu.ports import Timer
-from emu.resources import Object
 from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.message import Message
-    from emu.engine.odp import Fault, Page, Side
-    from emu.engine.rq import Arrival, RecvRing
-    from emu.engine.sq import SendRing
+    from emu.objects.message import Message
+    from emu.objects.page_fault import Fault, Page, Side
+    from emu.objects.receive_queue import Arrival, RecvRing
+    from emu.objects.send_queue import SendRing
 
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.resources import Object
+from emu.objects.table import Object
 
 
 class Queue(Object):

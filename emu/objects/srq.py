@@ -9,11 +9,11 @@ from weakref import WeakSet
 
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, Xrcd
+from emu.objects.table import Object
 from emu.objects.users import Umem
-from emu.resources import Object
 
 if TYPE_CHECKING:
-    from emu.engine.rq import Arrival, SharedRecvQueue
+    from emu.objects.receive_queue import Arrival, SharedRecvQueue
 
 
 class SrqForm(Enum):

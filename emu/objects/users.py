@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.engine.pages import PageList
-from emu.resources import Object
+from emu.objects.pages import PageList
+from emu.objects.table import Object
 
 
 class Uctx(Object):

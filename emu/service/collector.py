@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emu.function import Function
+from emu.function.function import Function
 
 FEW = 5000
 """Objects of the device among which everything can be looked at."""

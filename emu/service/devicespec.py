@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
 from emu.models import DEFAULT_MODEL, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
 from emu.port.ib.port import BASE_GUID, SM_LID
 

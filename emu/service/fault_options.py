@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emu.function import Function
+from emu.function.function import Function
 
 if TYPE_CHECKING:
     from emu.service.fault_session import FaultSession

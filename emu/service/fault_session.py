@@ -17,11 +17,11 @@ from emu.faults.plan import MOST_RULES, Plan
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
 from emu.faults.text import MOST_BYTES, PlanError, load
-from emu.function import Function
+from emu.function.function import Function
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
 from emu.service.fault_options import FaultOptions
 from emu.service.trace_file import TraceFile
-from emu.user_error import UserError
-from emu.userfiles import read_infile
 from emu.version import version
 
 log = logging.getLogger(__name__)

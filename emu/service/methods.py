@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emu.control.server import Method, RequestError
-from emu.function import Function
+from emu.function.function import Function
 from emu.ports import Clock
 from emu.service import views
 from emu.service.fault_options import Faults

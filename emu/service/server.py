@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emu.control.server import ControlServer
-from emu.fabric.local import LocalFabric
-from emu.fabric.protocol import Identity
-from emu.fabric.sockets import SocketFabric
-from emu.function import Function, Tracer
-from emu.listening import OWNER_ONLY
+from emu.function.function import Function, Tracer
+from emu.host.listening import OWNER_ONLY
+from emu.net.ib.local import LocalFabric
+from emu.net.ib.protocol import Identity
+from emu.net.ib.sockets import SocketFabric
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
-from emu.transport.kinds import DEFAULT_KIND, make_transport
-from emu.transport.loop import Loop
+from emu.vfio.kinds import DEFAULT_KIND, make_transport
+from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
 
 log = logging.getLogger(__name__)

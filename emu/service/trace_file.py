@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from emu.function import Tracer
+from emu.function.function import Tracer
+from emu.host.userfiles import open_outfile
 from emu.ports import Clock
 from emu.trace.event import Event
 from emu.trace.recorder import LineSink, Recorder
 from emu.trace.text import TextForm
-from emu.userfiles import open_outfile
 
 FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
     "json": lambda: Event.to_json,

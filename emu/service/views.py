@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from emu.function import Function
+from emu.function.function import Function
 from emu.objects import Cq, Eq, Mkey, Qp, Srq
-from emu.resources import Object
+from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
 from layouts.wqe import KLM
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import construct as c
 
-from emu.bars import PAGE, UAR_CQ_ARM, UAR_EQ_ARM, UAR_EQ_CI, UAR_SEND
-from emu.function import MSIX_PBA, MSIX_TABLE
-from emu.hca import MSIX_VECTORS
+from emu.device.hca import MSIX_VECTORS
+from emu.function.bar0 import PAGE, UAR_CQ_ARM, UAR_EQ_ARM, UAR_EQ_CI, UAR_SEND
+from emu.function.function import MSIX_PBA, MSIX_TABLE
 from emu.ports import Buffer
 from emu.trace import decode
 from layouts.iseg import init_seg

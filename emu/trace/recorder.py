@@ -15,14 +15,14 @@ from emu.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
 
 if TYPE_CHECKING:
-    from emu.cmdif import Request
-    from emu.engine.odp import Fault
-    from emu.engine.sq import Wqe
-    from emu.hca import Hca
-    from emu.mailbox import DeliveryError
+    from emu.cmdif.interface import Request
+    from emu.cmdif.mailbox import DeliveryError
+    from emu.cmdif.registry import Command
+    from emu.device.hca import Hca
     from emu.objects import Qp
+    from emu.objects.page_fault import Fault
+    from emu.objects.send_queue import Wqe
     from emu.ports import Buffer, Clock
-    from emu.registry import Command
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class LineSink:
 
 
 class Recorder:
-    """Implements :class:`emu.function.Tracer` for one function.
+    """Implements :class:`emu.function.function.Tracer` for one function.
 
     It is false once its sink is closed, so that trace points cost next to nothing from then on.
     """

@@ -35,7 +35,7 @@ from layouts.wqe import (
 )
 
 if TYPE_CHECKING:
-    from emu.engine.sq import Wqe
+    from emu.objects.send_queue import Wqe
 
 _RDMA = (wqe_raddr_seg,)
 _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {

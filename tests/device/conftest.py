@@ -14,10 +14,10 @@ from helpers.two_nodes import GUID, two_nodes
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
 
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import QpType
 

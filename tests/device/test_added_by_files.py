@@ -79,17 +79,17 @@ KEY = (
     "log = logging.getLogger(__name__)\n",
     'LINK_POINT: FaultPoint[[bool], bool] = FaultPoint("link.change")\n',
 )
-IMPORT = "from emu.objects import Eq\n", "from emu.points import FaultPoint\n"
+IMPORT = "from emu.objects import Eq\n", "from emu.device.points import FaultPoint\n"
 
 FIRE = """
 from emu.engine import lifecycle
-from emu.fabric.local import LocalFabric
+from emu.net.ib.local import LocalFabric
 from emu.faults.injector import Injector
 from emu.faults.table import markdown
 from emu.faults.text import PlanError, load
 from emu.faults.vocabulary import ACTIONS, POINTS
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.function.function import Function
+from emu.device.hca import HcaOptions
 from emu.models import MODELS
 from firmware_cmds import TABLE
 from helpers.driver import Driver, FunctionBar
@@ -151,14 +151,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import eq as eq_engine
+from emu.engine.events import eq as eq_engine
 from emu.errors import CmdError
-from emu.registry import command
+from emu.cmdif.registry import command
 from layouts import gen_eqe as layout
 from layouts.enums import EventType, Op, Status
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 
 @command(Op.GEN_EQE, layout.gen_eqe_in, layout.gen_eqe_out)
@@ -172,9 +172,9 @@ def gen_eqe(hca: Hca, cmd: Any, out: Any) -> None:
 '''
 
 ANSWER = """
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.net.ib.local import LocalFabric
+from emu.function.function import Function
+from emu.device.hca import HcaOptions
 from emu.models import MODELS
 from firmware_cmds import TABLE
 from firmware_cmds.table import markdown

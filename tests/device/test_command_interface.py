@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.cmdif.mailbox import MAX_COMMAND_BYTES, xor8
 from emu.errors import syndrome_of
-from emu.mailbox import MAX_COMMAND_BYTES, xor8
 from layouts import caps
 from layouts.cmd import cmd_layout, cmd_prot_block
 from layouts.enums import Delivery, EventType, NicInterface, Op, Status, TeardownProfile

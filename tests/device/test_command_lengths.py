@@ -6,7 +6,7 @@ The lengths of the boot driver are those of iPXE's golan.c, which knows structur
 import pytest
 from helpers.driver import Driver, FunctionBar
 
-from emu.registry import COMMANDS
+from emu.cmdif.registry import COMMANDS
 from layouts import caps, vport
 from layouts.enums import CapMode, CapType, EventType, Op, QpState, Status
 

@@ -4,12 +4,14 @@ import pytest
 from helpers.channels import Channel
 from helpers.paging import PagedRegion, Pager
 
-from emu.bars import HEALTH_SYNDROME
-from emu.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
-from emu.engine import datagram, lifecycle, responder
+from emu.device.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
+from emu.engine import lifecycle
 from emu.engine.packets import intake
+from emu.engine.rc import responder
+from emu.engine.ud import datagram
 from emu.faults.injector import Injector
 from emu.faults.text import load
+from emu.function.bar0 import HEALTH_SYNDROME
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
 
 SECOND = 1_000_000_000

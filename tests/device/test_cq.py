@@ -3,7 +3,7 @@
 import pytest
 from helpers.driver import pack64
 
-from emu.engine import eq as eq_engine
+from emu.engine.events import eq as eq_engine
 from layouts.enums import EventType, Op, Status
 
 

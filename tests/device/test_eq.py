@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.engine import eq as eq_engine
+from emu.engine.events import eq as eq_engine
 from layouts.enums import EventType, Op, Status
 
 

@@ -6,9 +6,9 @@ import pytest
 from helpers.driver import MEMORY_SPACE, enable
 from helpers.parts import Parts
 
-from emu.engine import eq as eq_engine
-from emu.function import MSIX_TABLE
-from emu.hca import HcaOptions, HcaState
+from emu.device.hca import HcaOptions, HcaState
+from emu.engine.events import eq as eq_engine
+from emu.function.function import MSIX_TABLE
 from emu.pci import Correctable
 from layouts import reg
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId

@@ -4,9 +4,9 @@ import pytest
 from helpers.parts import Parts
 from helpers.snapshot import snapshot
 
-from emu.engine import eq as eq_engine
-from emu.hca import HcaOptions, HcaState
-from emu.registry import COMMANDS
+from emu.cmdif.registry import COMMANDS
+from emu.device.hca import HcaOptions, HcaState
+from emu.engine.events import eq as eq_engine
 from layouts import caps
 from layouts.enums import (
     CapMode,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.engine import memory
+from emu.engine.mr import access as memory
 from emu.models import MODELS
 from layouts.enums import AccessMode, Op
 

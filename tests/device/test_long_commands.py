@@ -5,9 +5,10 @@ from helpers.driver import enable, pack64
 from helpers.snapshot import snapshot
 from helpers.world import Memory
 
-from emu import cmdif, mailbox
-from emu.engine import pages
-from emu.registry import COMMANDS
+from emu.cmdif import interface as cmdif
+from emu.cmdif import mailbox
+from emu.cmdif.registry import COMMANDS
+from emu.objects import pages
 from layouts.cmd import cmd_layout
 from layouts.enums import AccessMode, NicInterface, Op, PageOp, Status, TeardownProfile
 

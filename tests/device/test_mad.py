@@ -2,8 +2,8 @@
 
 import pytest
 
+from emu.device.hca import HcaOptions
 from emu.engine import lifecycle
-from emu.hca import HcaOptions
 from layouts.enums import CapMask1, Op, Status
 from layouts.mads import (
     DIRECTION,

@@ -11,7 +11,7 @@ from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
 from helpers.verbs import connect
 
 from emu.engine.lifecycle import QUEUES_PER_ROUND
-from emu.engine.page_faults import MOST_RESUMES
+from emu.engine.mr.page_faults import MOST_RESUMES
 from layouts.enums import Op, QpType, Status
 
 RC = QpType.RC

@@ -7,7 +7,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.paging import IN_BOTH_SCHEMES, READ, PagedRegion, Pager
 
-from emu.engine.packets.held import MOST_HELD
+from emu.device.held import MOST_HELD
 from emu.engine.packets.responder import PATIENCE_NS
 from emu.port.ib.framing import parse
 from layouts.bth import Kind

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.engine import lifecycle
-from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.port.ib.framing import parse
 from emu.port.packet import BadPacketError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType

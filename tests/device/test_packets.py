@@ -12,7 +12,7 @@ from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
 from emu.engine import lifecycle
 from emu.engine.packets.requester import WINDOW_PACKETS
-from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.port.ib.framing import Route, build, parse
 from emu.port.ib.port import Traffic
 from emu.port.packet import OPS, Packet

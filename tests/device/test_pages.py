@@ -3,7 +3,7 @@
 import pytest
 from helpers.driver import pack64
 
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
 from layouts.enums import BootPages, Op, PageOp, Status
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.hca import FIRST_UAR
+from emu.device.hca import FIRST_UAR
 from layouts.enums import Op, Status
 
 KINDS = {

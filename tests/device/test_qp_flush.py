@@ -4,9 +4,9 @@ import pytest
 from helpers.channels import Channel
 from helpers.verbs import SIGNALED, connect
 
-from emu.engine import qp_life
-from emu.engine.qp_life import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
-from emu.registry import COMMANDS
+from emu.cmdif.registry import COMMANDS
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.lifecycle import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR

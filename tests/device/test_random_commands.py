@@ -18,11 +18,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from emu.engine import eq as eq_engine
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions, HcaState
+from emu.device.hca import HcaOptions, HcaState
+from emu.engine.events import eq as eq_engine
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
 from emu.pci.capabilities import D0
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status

@@ -5,8 +5,8 @@ import gc
 import pytest
 from helpers.verbs import connect
 
-from emu import resources
-from emu.registry import COMMANDS
+from emu.cmdif.registry import COMMANDS
+from emu.objects import table as resources
 from layouts.enums import Op, TeardownProfile
 
 GRACEFUL, FORCED = TeardownProfile.GRACEFUL_CLOSE, TeardownProfile.FORCE_CLOSE

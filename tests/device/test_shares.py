@@ -13,7 +13,7 @@ from helpers.paging import PagedRegion, Pager
 from helpers.signatures import CRC64, Crc, Dif, SignatureKey
 from helpers.verbs import connect
 
-from emu.engine.rights import MOST_STEPS, PACKET_BYTES, STEPS_PER_ROUND
+from emu.engine.mr.rights import MOST_STEPS, PACKET_BYTES, STEPS_PER_ROUND
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 

@@ -20,7 +20,8 @@ from helpers.signatures import (
 )
 from helpers.verbs import FENCE, connect
 
-from emu.engine import guards, lifecycle
+from emu.engine import lifecycle
+from emu.engine.mr import checksums as guards
 from emu.faults.injector import Injector
 from emu.faults.text import load
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import emu
 import firmware_cmds
+from emu.cmdif.reasons import collect
+from emu.cmdif.registry import COMMANDS
+from emu.device.hca import HcaOptions
 from emu.errors import CmdError, syndrome_of
-from emu.function import Function
-from emu.hca import HcaOptions
-from emu.reasons import collect
-from emu.registry import COMMANDS
+from emu.function.function import Function
 from emu.trace import decode
 from emu.trace.event import MOST_ITEMS, Event, Point
 from emu.trace.recorder import EventList, LineSink, Recorder
@@ -450,6 +450,6 @@ def test_an_error_without_detail(tracer, driver, events):
 
 
 def _request():
-    from emu.cmdif import Request
+    from emu.cmdif.interface import Request
 
     return Request(0, 0, None, bytearray(16), bytearray(16), [], [])

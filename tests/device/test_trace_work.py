@@ -5,7 +5,7 @@ from helpers.keys import INLINE, OFFSET, FastRegKey, Window, umr
 from helpers.outcomes import settle
 from helpers.signatures import Crc, Dif, SignatureKey
 
-from emu.function import Function
+from emu.function.function import Function
 from emu.trace.event import Point
 from emu.trace.recorder import EventList, Recorder
 from emu.trace.text import body

@@ -14,10 +14,10 @@ from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
 from layouts.wqe import ATOMIC, CTRL, DATA, DS, MASKED_ATOMIC, RADDR, WQEBB, XRC, av

@@ -3,7 +3,7 @@
 import pytest
 from helpers.channels import Channel
 
-from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

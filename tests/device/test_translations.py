@@ -18,15 +18,15 @@ from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.engine import guards
-from emu.engine.memory import access
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE, AccessError
-from emu.engine.special_keys import NULL_MKEY
-from emu.engine.views import copy
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
+from emu.engine.mr import checksums as guards
+from emu.engine.mr.access import access
+from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError
+from emu.engine.mr.special_keys import NULL_MKEY
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
+from emu.objects.views import copy
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode
 from layouts.wqe import KLM

@@ -9,11 +9,11 @@ from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.engine.rights import MOST_STEPS, STEPS_PER_ROUND
-from emu.fabric.local import LocalFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
+from emu.engine.mr.rights import MOST_STEPS, STEPS_PER_ROUND
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY

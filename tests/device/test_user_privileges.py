@@ -11,8 +11,8 @@ from helpers.driver import pack64
 from helpers.keys import Window, dma_key, indirect_key, umr
 from helpers.verbs import connect
 
+from emu.cmdif.registry import COMMANDS
 from emu.errors import CmdError
-from emu.registry import COMMANDS
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
 
 pytestmark = pytest.mark.hostile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
 from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from layouts.enums import CapMask1, Op, PhysState, PortState, Status
 

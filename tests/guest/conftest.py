@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from emu.guest import Guest, GuestOptions, GuestPool, doctor
-from emu.guest.options import DEFAULT_DEVICE
+from emu.lab import Guest, GuestOptions, GuestPool, doctor
+from emu.lab.options import DEFAULT_DEVICE
 
 
 @pytest.fixture(scope="package")

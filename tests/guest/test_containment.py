@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 VICTIM_LID = 1
 SABOTAGE = """
 import os
-import emu.function
+import emu.function.function
 from emu.engine import lifecycle
 run = lifecycle.run
 def mistaken(hca):

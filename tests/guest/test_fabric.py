@@ -21,7 +21,7 @@ from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 from helpers.traffic_tools import PINGPONGS, SECONDS, converse
 
-from emu.guest import Guest, GuestOptions
+from emu.lab import Guest, GuestOptions
 from emu.port.ib.port import SM_LID
 
 pytestmark = pytest.mark.guest

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from emu.guest import (
+from emu.lab import (
     CommandTimeoutError,
     GuestHungError,
     GuestPanicError,
@@ -24,7 +24,7 @@ from emu.guest import (
     frames,
     image,
 )
-from emu.guest.recipe import DEFAULT_SUITE
+from emu.lab.recipe import DEFAULT_SUITE
 
 pytestmark = pytest.mark.guest
 # What no kernel can change is tested on one suite.

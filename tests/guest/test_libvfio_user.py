@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.transport.base import TransportError
-from emu.transport.libvfio_abi import load_library
+from emu.vfio.base import TransportError
+from emu.vfio.libvfio_abi import load_library
 
 pytestmark = pytest.mark.guest
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.guest import GuestStoppedError
+from emu.lab import GuestStoppedError
 from layouts.enums import NicInterface
 
 pytestmark = pytest.mark.guest

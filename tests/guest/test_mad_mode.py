@@ -8,7 +8,7 @@ import pytest
 from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.guest import GuestOptions
+from emu.lab import GuestOptions
 from emu.port.ib.port import BASE_GUID
 
 pytestmark = pytest.mark.guest

@@ -9,8 +9,8 @@ import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 from helpers.traffic_tools import check, talk
 
-from emu.guest import GuestOptions
-from emu.guest.suite import BROKEN, HUGE_PAGES, Outcome, run_module
+from emu.lab import GuestOptions
+from emu.lab.suite import BROKEN, HUGE_PAGES, Outcome, run_module
 
 pytestmark = pytest.mark.guest
 

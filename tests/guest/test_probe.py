@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 
-from emu.guest import GuestOptions
+from emu.lab import GuestOptions
 from emu.models import MODELS
 from emu.port.ib.port import BASE_GUID
 

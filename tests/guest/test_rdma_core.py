@@ -10,8 +10,8 @@ import re
 import pytest
 from helpers.kernel_log import KernelLog
 
-from emu.guest import GuestOptions
-from emu.guest.suite import BROKEN, HUGE_PAGES, Outcome, list_modules, prepare, run_module
+from emu.lab import GuestOptions
+from emu.lab.suite import BROKEN, HUGE_PAGES, Outcome, list_modules, prepare, run_module
 
 pytestmark = pytest.mark.guest
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.guest import Guest, GuestOptions
+from emu.lab import Guest, GuestOptions
 
 pytestmark = pytest.mark.guest
 

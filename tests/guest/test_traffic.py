@@ -7,7 +7,7 @@ from helpers import traffic_tools
 from helpers.kernel_log import KernelLog, server_complaints
 from helpers.traffic_tools import PINGPONGS, check_table, converse
 
-from emu.guest import GuestOptions
+from emu.lab import GuestOptions
 
 pytestmark = pytest.mark.guest
 

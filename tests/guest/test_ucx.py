@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers.kernel_log import KernelLog
 
-from emu.guest import Guest, GuestOptions
+from emu.lab import Guest, GuestOptions
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
 

@@ -6,14 +6,14 @@ import contextlib
 import socket
 import time
 
+from emu.device.hca import HcaOptions
 from emu.engine import lifecycle
-from emu.fabric import protocol
-from emu.fabric.protocol import HEADER, Kind
-from emu.fabric.sockets import SocketFabric
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.function.function import Function
 from emu.models import MODELS
-from emu.transport.loop import Loop
+from emu.net.ib import protocol
+from emu.net.ib.protocol import HEADER, Kind
+from emu.net.ib.sockets import SocketFabric
+from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
 from helpers.driver import Driver, FunctionBar
 from helpers.verbs import Node

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from emu.control import Client
-from emu.guest import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
+from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
 from helpers.kernel_log import KernelLog
 
 PLANS = Path(__file__).parents[2] / "examples" / "faults"

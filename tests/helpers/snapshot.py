@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from emu.caps import GROUPS
+from emu.device.caps import GROUPS
 from emu.objects import Eq, Qp
-from emu.resources import Object
+from emu.objects.table import Object
 from layouts.codec import View
 from layouts.enums import CapMode
 

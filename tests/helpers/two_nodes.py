@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
 from firmware_cmds import TABLE
 from helpers.driver import Driver, FunctionBar
 from helpers.verbs import Node

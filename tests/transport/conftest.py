@@ -10,9 +10,9 @@ from helpers.fabric import Fabric
 from helpers.fake_function import FakeFunction
 from helpers.vfio_client import GuestRam, VfioClient
 
-from emu.transport.base import TransportError
-from emu.transport.kinds import DEFAULT_KIND, KINDS, make_transport
-from emu.transport.libvfio_abi import load_library
+from emu.vfio.base import TransportError
+from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
+from emu.vfio.libvfio_abi import load_library
 
 try:
     load_library()

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 from helpers.vfio_client import VfioClient
 
-from emu.transport.alarm import ALARM
+from emu.vfio.alarm import ALARM
 
 pytestmark = pytest.mark.hostile
 
@@ -19,8 +19,8 @@ FULL = (1 << 64) - 2
 SERVER = """
 import signal, sys
 from helpers.fake_function import FakeFunction
-from emu.transport.kinds import make_transport
-from emu.transport.loop import Loop
+from emu.vfio.kinds import make_transport
+from emu.vfio.loop import Loop
 
 loop, functions = Loop(), []
 for path in sys.argv[1:]:

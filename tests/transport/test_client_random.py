@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 )
 
 from emu.ports import DmaError
-from emu.transport import backing
-from emu.transport.kinds import make_transport
-from emu.transport.protocol import HEADER, IrqSetFlag
+from emu.vfio import backing
+from emu.vfio.kinds import make_transport
+from emu.vfio.protocol import HEADER, IrqSetFlag
 
 pytestmark = pytest.mark.hostile
 

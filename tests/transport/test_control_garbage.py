@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from emu.control.protocol import MOST_DEPTH
 from emu.control.server import ControlServer
-from emu.fabric.local import LocalFabric
+from emu.device.hca import HcaOptions
 from emu.faults.vocabulary import ACTIONS, POINTS
-from emu.function import Function
-from emu.hca import HcaOptions
+from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
-from emu.transport.loop import Loop
+from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
 
 pytestmark = pytest.mark.hostile

@@ -3,7 +3,7 @@
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import DEVICE_INFO, Command
+from emu.vfio.protocol import DEVICE_INFO, Command
 
 
 def test_device_is_pci_and_can_be_reset(client):

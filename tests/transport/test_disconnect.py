@@ -10,10 +10,10 @@ import socket
 import pytest
 
 from emu.ports import DmaError
-from emu.transport.base import TransportError
-from emu.transport.kinds import make_transport
-from emu.transport.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, Command, Flag
-from emu.transport.session import Session
+from emu.vfio.base import TransportError
+from emu.vfio.kinds import make_transport
+from emu.vfio.protocol import HEADER, MAX_MSG_SIZE, REGION_ACCESS, Command, Flag
+from emu.vfio.session import Session
 
 pytestmark = pytest.mark.hostile
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.vfio_client import RefusedError
 
 from emu.ports import DmaError
-from emu.transport.protocol import DMA_MAP, Command, DmaFlag
+from emu.vfio.protocol import DMA_MAP, Command, DmaFlag
 
 MIB = 1 << 20
 IOVA = 0x1_0000_0000

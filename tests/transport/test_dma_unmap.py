@@ -9,7 +9,7 @@ import pytest
 from helpers.vfio_client import RefusedError
 
 from emu.ports import DmaError
-from emu.transport.protocol import DMA_MAP, DMA_UNMAP, Command, UnmapFlag
+from emu.vfio.protocol import DMA_MAP, DMA_UNMAP, Command, UnmapFlag
 
 MIB = 1 << 20
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.loop import Loop
-from emu.transport.protocol import (
+from emu.vfio.loop import Loop
+from emu.vfio.protocol import (
     HEADER,
     REGION_ACCESS,
     REGION_REQUEST,

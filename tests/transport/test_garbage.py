@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.transport.protocol import HEADER, Command, Flag
+from emu.vfio.protocol import HEADER, Command, Flag
 
 pytestmark = pytest.mark.hostile
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import IRQ_INFO, Command, Irq, IrqInfoFlag
+from emu.vfio.protocol import IRQ_INFO, Command, Irq, IrqInfoFlag
 
 
 @pytest.mark.parametrize(

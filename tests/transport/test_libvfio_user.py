@@ -2,10 +2,10 @@
 
 import pytest
 
-from emu.transport import libvfio_abi
-from emu.transport.base import TransportError
-from emu.transport.kinds import make_transport
-from emu.transport.protocol import HEADER, REGION_ACCESS, Command
+from emu.vfio import libvfio_abi
+from emu.vfio.base import TransportError
+from emu.vfio.kinds import make_transport
+from emu.vfio.protocol import HEADER, REGION_ACCESS, Command
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from emu.transport.base import TransportError
-from emu.transport.listener import Listener
+from emu.vfio.base import TransportError
+from emu.vfio.listener import Listener
 
 
 @pytest.fixture

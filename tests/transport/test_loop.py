@@ -11,7 +11,7 @@ import threading
 import pytest
 from helpers.vfio_client import VfioClient
 
-from emu.transport.loop import Loop
+from emu.vfio.loop import Loop
 
 MS = 1_000_000
 
@@ -265,8 +265,8 @@ def test_wake_makes_it_go_round(served, loop, connected):
 SERVER = """
 import signal, sys
 from helpers.fake_function import FakeFunction
-from emu.transport.kinds import make_transport
-from emu.transport.loop import Loop
+from emu.vfio.kinds import make_transport
+from emu.vfio.loop import Loop
 
 transport = make_transport(sys.argv[1], sys.argv[2])
 transport.listen(FakeFunction())

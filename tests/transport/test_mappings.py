@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from emu.transport.mappings import find_backing
+from emu.vfio.mappings import find_backing
 
 PAGE = mmap.PAGESIZE
 

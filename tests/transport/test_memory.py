@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.ports import DmaError
-from emu.transport.memory import READ, WRITE, DmaMap
+from emu.vfio.memory import READ, WRITE, DmaMap
 
 PAGE = 0x1000
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from helpers.fake_function import FakeFunction
 
-from emu.transport.protocol import (
+from emu.vfio.protocol import (
     DEVICE_INFO,
     DMA_MAP,
     HEADER,

@@ -5,14 +5,7 @@ import errno
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import (
-    REGION_ACCESS,
-    WRITE_MULTI,
-    WRITE_MULTI_ENTRY,
-    Command,
-    Flag,
-    Region,
-)
+from emu.vfio.protocol import REGION_ACCESS, WRITE_MULTI, WRITE_MULTI_ENTRY, Command, Flag, Region
 
 
 def test_posted_writes_arrive_in_order_before_the_next_reply(served, client):

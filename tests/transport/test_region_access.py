@@ -7,7 +7,7 @@ import pytest
 from helpers.fake_function import FakeFunction
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import MAX_DATA_XFER_SIZE, REGION_ACCESS, Command, Flag, Region
+from emu.vfio.protocol import MAX_DATA_XFER_SIZE, REGION_ACCESS, Command, Flag, Region
 
 BAR0_SIZE = 1 << 16
 

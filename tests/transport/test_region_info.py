@@ -5,7 +5,7 @@ import errno
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import REGION_INFO, Command, RegionFlag
+from emu.vfio.protocol import REGION_INFO, Command, RegionFlag
 
 RW = RegionFlag.READ | RegionFlag.WRITE
 

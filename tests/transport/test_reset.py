@@ -6,7 +6,7 @@ import os
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import Command, Flag
+from emu.vfio.protocol import Command, Flag
 
 
 def test_reset(served, client):

@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from emu.cli import main
+from emu.cli.main import main
 
 
 @pytest.fixture

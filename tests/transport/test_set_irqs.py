@@ -7,7 +7,7 @@ import os
 import pytest
 from helpers.vfio_client import RefusedError
 
-from emu.transport.protocol import IRQ_SET, Command, Irq, IrqSetFlag
+from emu.vfio.protocol import IRQ_SET, Command, Irq, IrqSetFlag
 
 EVENTFD = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
 NONE = IrqSetFlag.DATA_NONE | IrqSetFlag.ACTION_TRIGGER

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.hostile
 PRELUDE = """
 import fcntl, os, sys
 from emu.ports import DmaError
-from emu.transport.memory import READ, WRITE, DmaMap
-from emu.transport.protocol import RequestError
+from emu.vfio.memory import READ, WRITE, DmaMap
+from emu.vfio.protocol import RequestError
 SIZE = 1 << 16
 memory = DmaMap()
 fd = os.memfd_create("ram", os.MFD_ALLOW_SEALING)
@@ -139,7 +139,7 @@ NOT_OURS = """
     memory = DmaMap(trust_unsealed=True)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
     memory.map(0, SIZE, 0, READ | WRITE, fd)
-    assert "emu.transport.sigbus" in sys.modules
+    assert "emu.vfio.sigbus" in sys.modules
     own = os.memfd_create("own")
     os.ftruncate(own, SIZE)
     mapping = mmap.mmap(own, SIZE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.transport.timers import TimerQueue
+from emu.vfio.timers import TimerQueue
 
 
 class ManualQueue(TimerQueue):

@@ -6,7 +6,7 @@ import json
 import pytest
 from helpers.vfio_client import QEMU_CAPABILITIES, RefusedError
 
-from emu.transport.protocol import VERSION, Command
+from emu.vfio.protocol import VERSION, Command
 
 
 def version(data, major=0, minor=0):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from emu.transport.waiting import Waiter
+from emu.vfio.waiting import Waiter
 
 MS = 1_000_000
 

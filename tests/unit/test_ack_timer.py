@@ -4,8 +4,8 @@ import pytest
 from helpers.world import HandClock
 
 from emu.engine.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
-from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from emu.transport.timers import TimerQueue
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.vfio.timers import TimerQueue
 
 CODE = 10
 TIMEOUT = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << CODE)

@@ -12,12 +12,11 @@ PACKAGES = ("layouts", "emu", "firmware_cmds")
 EDGE = tuple(
     f"emu.{name}"
     for name in (
-        "transport", "fabric", "guest", "commands", "service", "cli", "control", "listening",
-        "manpage", "userfiles", "pytest_plugin", "__main__",
+        "vfio", "net", "lab", "service", "cli", "control", "host", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")
-"""The core knows who looks on by protocols of its own: emu.points and emu.tracer."""
+"""The core knows who looks on by protocols of its own: emu.device.points and emu.device.tracer."""
 OPERATING_SYSTEM = (
     "asyncio", "concurrent", "ctypes", "fcntl", "mmap", "multiprocessing", "os", "select",
     "selectors", "signal", "socket", "subprocess", "tempfile", "threading", "time",
@@ -31,7 +30,7 @@ def within(name, packages):
 def forbidden(module):
     """What a module must not import, and why."""
     if within(module, EDGE):
-        assembles = within(module, ("emu.service", "emu.commands"))
+        assembles = within(module, ("emu.service", "emu.cli.commands"))
         return () if assembles else ("firmware_cmds",), "only a service puts the commands in"
     if within(module, ["layouts"]):
         return ("emu", "firmware_cmds", *OPERATING_SYSTEM), "a structure imports nothing of ours"
@@ -72,23 +71,140 @@ def test_everyone_keeps_to_the_import_rule():
 @pytest.mark.parametrize(
     ("module", "source", "count"),
     [
-        ("layouts.eq", "from emu.hca import Hca", 1),
+        ("layouts.eq", "from emu.device.hca import Hca", 1),
         ("layouts.eq", "import struct\nfrom layouts.prm import Prm", 0),
-        ("emu.hca", "import time\nfrom os import path", 2),
-        ("emu.hca", "def f():\n  import socket", 1),
-        ("emu.engine.sq", "from emu.transport.loop import Loop\nfrom emu import service", 2),
-        ("emu.cmdif", "from firmware_cmds import TABLE", 1),
-        ("firmware_cmds.qp", "from emu.engine import sq\nfrom firmware_cmds.hca import x", 0),
-        ("firmware_cmds.qp", "from emu.fabric.local import LocalFabric", 1),
-        ("emu.transport.loop", "import select\nfrom firmware_cmds import TABLE", 1),
+        ("emu.device.hca", "import time\nfrom os import path", 2),
+        ("emu.device.hca", "def f():\n  import socket", 1),
+        ("emu.objects.send_queue", "from emu.vfio.loop import Loop\nfrom emu import service", 2),
+        ("emu.cmdif.interface", "from firmware_cmds import TABLE", 1),
+        (
+            "firmware_cmds.qp",
+            "from emu.engine.qp import lifecycle\nfrom firmware_cmds.hca import x",
+            0,
+        ),
+        ("firmware_cmds.qp", "from emu.net.ib.local import LocalFabric", 1),
+        ("emu.vfio.loop", "import select\nfrom firmware_cmds import TABLE", 1),
         ("emu.service", "import signal\nfrom firmware_cmds import TABLE", 0),
         ("emu.timeline", "import timeit", 0),
-        ("emu.hca", "if TYPE_CHECKING:\n  from emu.trace import Recorder", 1),
-        ("emu.hca", "from emu.function import Tracer", 0),
-        ("emu.engine.eq", "from emu.faults.injector import Injector", 1),
-        ("emu.engine.eq", "from emu.points import FaultPoint", 0),
+        ("emu.device.hca", "if TYPE_CHECKING:\n  from emu.trace import Recorder", 1),
+        ("emu.device.hca", "from emu.function.function import Tracer", 0),
+        ("emu.engine.events.eq", "from emu.faults.injector import Injector", 1),
+        ("emu.engine.events.eq", "from emu.device.points import FaultPoint", 0),
         ("emu.faults.events", "from emu.trace.decode import event_layout", 0),
     ],
 )
 def test_rule_itself(module, source, count):
     assert len(breaches(module, source)) == count
+
+
+# The order inside the core, from the bottom to the top. A module imports what stands in its own
+# line or in one above it; imports for types count as well.
+CORE = (
+    "layouts", "emu.errors", "emu.turns", "emu.ports", "emu.pci", "emu.objects", "emu.models",
+    "emu.port", "emu.device", "emu.engine.events", "emu.engine.mr", "emu.engine.wqe",
+    "emu.engine.qp", "emu.engine.ud", "emu.engine.rc", "emu.engine.packets", "emu.engine.eth",
+    "emu.engine", "emu.cmdif", "emu.function", "emu.trace", "emu.faults", "firmware_cmds",
+)  # fmt: skip
+MOST_IN_A_CIRCLE = 3
+
+
+def place(name):
+    """Where a module stands in the core's order; None for what is not of the core."""
+    found = [number for number, package in enumerate(CORE) if within(name, [package])]
+    return max(found, key=lambda number: len(CORE[number]), default=None)
+
+
+def against_the_order(module, source):
+    own = place(module)
+    if own is None:
+        return []
+    return [
+        f"{module} imports {name}, which stands above it"
+        for name in imported(source)
+        if (other := place(name)) is not None and other > own
+    ]
+
+
+def test_core_has_an_order():
+    found = [breach for module, source in sources() for breach in against_the_order(module, source)]
+    assert not found, "\n".join(["see ARCHITECTURE.md", *found])
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "count"),
+    [
+        ("emu.objects.qp", "if TYPE_CHECKING:\n  from emu.engine.rc import responder", 1),
+        ("emu.engine.rc.responder", "from emu.objects import Qp", 0),
+        ("emu.engine.events.cq", "from emu.engine.lifecycle import run", 1),
+        ("emu.engine.lifecycle", "from emu.engine.events import cq", 0),
+        ("emu.net.ib.local", "from emu.engine.ud import delivery", 0),
+    ],
+)
+def test_order_itself(module, source, count):
+    assert len(against_the_order(module, source)) == count
+
+
+def imports():
+    """Every module, and the modules of ours that it imports."""
+    known = dict(sources())
+
+    def resolve(name):
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        return name
+
+    return {
+        module: {found for name in imported(source) if (found := resolve(name))} - {module}
+        for module, source in known.items()
+    }
+
+
+def package_of(module):
+    """The folder that a module lies in; a module beside the packages stands for itself."""
+    folder = ROOT.joinpath(*module.split("."))
+    if folder.is_dir():
+        return module
+    package = module.rpartition(".")[0]
+    return module if package == "emu" else package
+
+
+def circles(graph):
+    """Sets of nodes that reach each other (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def test_few_modules_import_each_other():
+    assert not [circle for circle in circles(imports()) if len(circle) > MOST_IN_A_CIRCLE]
+
+
+def test_no_packages_import_each_other():
+    graph = {}
+    for module, others in imports().items():
+        own = package_of(module)
+        graph.setdefault(own, set()).update({package_of(other) for other in others} - {own})
+    assert not circles(graph)
+
+
+def test_circles_are_found():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"d"}}
+    assert circles(graph) == [["a", "b", "c"]]

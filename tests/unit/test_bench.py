@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench.d"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
 import machine
 import perftest

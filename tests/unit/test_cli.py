@@ -8,9 +8,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from emu import cli
-from emu.guest import GuestPanicError, LabError
-from emu.guest.doctor import Check, State
+from emu.cli import main as cli
+from emu.lab import GuestPanicError, LabError
+from emu.lab.doctor import Check, State
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +40,19 @@ def test_every_command_has_help(name):
 
 
 def test_nothing_heavy_is_imported_before_a_command_is_chosen():
-    code = "import sys, emu.cli; print(sorted(m for m in sys.modules if m.startswith('emu')))"
+    code = "import sys, emu.cli.main; print(sorted(m for m in sys.modules if m.startswith('emu')))"
     output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert output.stdout.strip() == "['emu', 'emu.cli', 'emu.commands', 'emu.user_error']"
+    loaded = [
+        "emu",
+        "emu.cli",
+        "emu.cli.commands",
+        "emu.cli.main",
+        "emu.host",
+        "emu.host.user_error",
+    ]
+    assert output.stdout.strip() == str(loaded)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +89,14 @@ def test_failures_end_as_a_line_and_a_status(monkeypatch, error, status, lines):
     def fail():
         raise error
 
-    monkeypatch.setattr("emu.commands.doctor.examine", fail)
+    monkeypatch.setattr("emu.cli.commands.doctor.examine", fail)
     result = invoke("doctor")
     assert result.exit_code == status
     assert result.output.splitlines()[-len(lines) :] == lines or not lines
 
 
 def test_our_own_mistakes_keep_their_traceback(monkeypatch):
-    monkeypatch.setattr("emu.commands.doctor.examine", lambda: 1 / 0)
+    monkeypatch.setattr("emu.cli.commands.doctor.examine", lambda: 1 / 0)
     assert isinstance(invoke("doctor").exception, ZeroDivisionError)
 
 
@@ -102,7 +110,7 @@ def test_our_own_mistakes_keep_their_traceback(monkeypatch):
 )
 def test_the_doctor_says_what_to_do(monkeypatch, state, status, verdict):
     check = Check("mmdebstrap", state, "found", "apt-get install mmdebstrap")
-    monkeypatch.setattr("emu.commands.doctor.examine", lambda: [check])
+    monkeypatch.setattr("emu.cli.commands.doctor.examine", lambda: [check])
     result = invoke("doctor")
     assert result.exit_code == status
     assert verdict in result.output

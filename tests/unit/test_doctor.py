@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guest import accel, cache, doctor, recipe
-from emu.guest.doctor import State
+from emu.lab import accel, cache, doctor, recipe
+from emu.lab.doctor import State
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 import emu
 import firmware_cmds
+from emu.cmdif.reasons import collect
 from emu.errors import CmdError, syndrome_of
-from emu.reasons import collect
 from layouts.enums import Status
 
 

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 import emu
 import firmware_cmds
-from emu.cli import main
-from emu.commands.explain import commands_of
+from emu.cli.commands.explain import commands_of
+from emu.cli.main import main
+from emu.cmdif.reasons import Reason, ReasonError, collect, kinds, reasons_in
 from emu.errors import syndrome_of
-from emu.reasons import Reason, ReasonError, collect, kinds, reasons_in
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ class TestCommandLine:
 
     def test_core_says_so(self, explain):
         result = explain(hex(syndrome_of("no such pd")))
-        assert "emu/resources.py" in result.output
+        assert "emu/objects/table.py" in result.output
         assert "any command that gets there" in result.output
 
     def test_unknown(self, explain):

@@ -7,14 +7,14 @@ from click.testing import CliRunner
 from helpers.fault_plans import PLANS
 
 import firmware_cmds  # noqa: F401  # the commands whose fields plans name
-from emu.cli import main
-from emu.commands.fault import rule_of
-from emu.commands.objects import _tree
-from emu.commands.status import rates
+from emu.cli.commands.fault import rule_of
+from emu.cli.commands.objects import _tree
+from emu.cli.commands.status import rates
+from emu.cli.main import main
 from emu.faults.table import markdown
 from emu.faults.vocabulary import POINTS
+from emu.host.user_error import UserError
 from emu.service.fault_session import read_plans
-from emu.user_error import UserError
 
 
 def test_page_beside_the_plans_is_of_now():

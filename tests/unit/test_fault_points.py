@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import emu
+from emu.device.points import FaultPoint
 from emu.faults import declare
 from emu.faults.declare import DeclarationError, Parameter, action, effect, point
 from emu.faults.event import Event, Field, Opened
 from emu.faults.vocabulary import ACTIONS, POINTS
-from emu.points import FaultPoint
 
 CORE = Path(emu.__file__).parent
 KEY = re.compile(r"\bFaultPoint\(\"([^\"]+)\"\)")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from emu.cli import main
-from emu.commands import _replaying
+from emu.cli.commands import _replaying
+from emu.cli.main import main
 from emu.faults import record
 from emu.faults.record import Fired
 from emu.faults.text import load
-from emu.guest import CommandTimeoutError, GuestPanicError
+from emu.lab import CommandTimeoutError, GuestPanicError
 
 NAMES = [f"r{number}" for number in range(10)]
 CULPRIT = ("r6", 4)

@@ -7,8 +7,8 @@ from helpers.frames import TCP, UDP, Packet, ones_complement_sum, packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.packet.checksum import insert, total, totals, trusted, verify
-from emu.packet.headers import parse
+from emu.port.eth.checksum import insert, total, totals, trusted, verify
+from emu.port.eth.headers import parse
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 

@@ -13,8 +13,8 @@ from helpers.frames import TCP, UDP, Packet, packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.packet.headers import parse
-from emu.packet.toeplitz import INPUT_BYTES, Hasher, inverted_xor8, tables, toeplitz
+from emu.port.eth.headers import parse
+from emu.port.eth.toeplitz import INPUT_BYTES, Hasher, inverted_xor8, tables, toeplitz
 from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
 
 KEY = bytes.fromhex(

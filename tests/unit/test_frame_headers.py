@@ -7,8 +7,8 @@ from helpers.frames import MACS, TCP, UDP, Packet, packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.packet.headers import MAX_EXTENSIONS, FrameError, parse
-from emu.packet.vlan import insert_tag, pad, strip_tag
+from emu.port.eth.headers import MAX_EXTENSIONS, FrameError, parse
+from emu.port.eth.vlan import insert_tag, pad, strip_tag
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 

@@ -9,8 +9,8 @@ from helpers.frames import TCP, UDP, Packet, packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.packet.headers import FrameError
-from emu.packet.segment import segment
+from emu.port.eth.headers import FrameError
+from emu.port.eth.segment import segment
 
 
 def expected(packet, payload, mss):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.engine import guards
+from emu.engine.mr import checksums as guards
 
 CHECK = b"123456789"
 ONES32, ONES64 = (1 << 32) - 1, (1 << 64) - 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guest import bootstrap
-from emu.guest.errors import LabError
+from emu.lab import bootstrap
+from emu.lab.errors import LabError
 
 LINES = """\
 I: running apt-get update...

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from emu.guest import cache
-from emu.guest.errors import LabError
+from emu.lab import cache
+from emu.lab.errors import LabError
 
 NO_PID = 2**22 + 1
 """One more than Linux ever gives."""

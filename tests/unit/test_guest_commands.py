@@ -11,18 +11,13 @@ import sys
 
 import pytest
 
-from emu.guest import frames, job
-from emu.guest.channel import Channel
-from emu.guest.errors import (
-    ChannelClosedError,
-    CommandTimeoutError,
-    GuestError,
-    GuestHungError,
-)
+from emu.lab import frames, job
+from emu.lab.channel import Channel
+from emu.lab.errors import ChannelClosedError, CommandTimeoutError, GuestError, GuestHungError
 
 INSIDE = """
 import os, sys
-from emu.guest.inside import Runner
+from emu.lab.inside import Runner
 
 port = int(sys.argv[1])
 os.set_inheritable(port, False)  # as the guest opens it: no command keeps it
@@ -150,7 +145,7 @@ def test_a_guest_that_ends_ends_every_wait(channel, child):
 
 
 def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
-    monkeypatch.setattr("emu.guest.channel.PING_INTERVAL", 0.1)
+    monkeypatch.setattr("emu.lab.channel.PING_INTERVAL", 0.1)
     channel = Channel(ends[0], hang_timeout=0.5)
     assert channel.wait_ready(TIMEOUT)
     job = start(channel, "exec cat", has_input=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guest import driver
-from emu.guest.errors import LabError
-from emu.guest.image import Image
+from emu.lab import driver
+from emu.lab.errors import LabError
+from emu.lab.image import Image
 
 CORE = "kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko.xz"
 IB = "kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko.xz"

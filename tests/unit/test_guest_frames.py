@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.guest import frames
+from emu.lab import frames
 
 HELLO = frames.encode(frames.HELLO, 0, frames.MARK + b"6.12.0")
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), max_size=5)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.guest import console, frames
-from emu.guest.channel import Channel
-from emu.guest.errors import GuestError
-from emu.guest.qmp import Qmp
+from emu.lab import console, frames
+from emu.lab.channel import Channel
+from emu.lab.errors import GuestError
+from emu.lab.qmp import Qmp
 
 pytestmark = pytest.mark.hostile
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from emu.cli import main
-from emu.guest import cache, image
-from emu.guest.errors import LabError
-from emu.guest.recipe import recipe
+from emu.cli.main import main
+from emu.lab import cache, image
+from emu.lab.errors import LabError
+from emu.lab.recipe import recipe
 
 MIRROR = "http://archive.invalid/debian"
 WORKS = """

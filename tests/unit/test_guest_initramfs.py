@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import stat
 
-from emu.guest import initramfs
-from emu.guest.cpio import Archive
+from emu.lab import initramfs
+from emu.lab.cpio import Archive
 
 
 def entries(data):
@@ -45,5 +45,5 @@ def test_a_boot_has_its_programs_modules_and_settings():
     assert files["bin/busybox"] == b"busybox"
     assert files["init"].startswith(b"#!/bin/busybox sh\n")
     assert files["mlx5emu/config"] == b"release='6.1 '\"'\"'x'\"'\"''\nprobe=1\n"
-    assert b"def main" in files["mlx5emu/emu/guest/inside.py"]
-    assert files["mlx5emu/emu/guest/__init__.py"] == b""
+    assert b"def main" in files["mlx5emu/emu/lab/inside.py"]
+    assert files["mlx5emu/emu/lab/__init__.py"] == b""

@@ -10,9 +10,9 @@ import struct
 import pytest
 import zstandard
 
-from emu.guest import custom, kernel
-from emu.guest.errors import LabError
-from emu.guest.modules import load_order, module_name
+from emu.lab import custom, kernel
+from emu.lab.errors import LabError
+from emu.lab.modules import load_order, module_name
 
 ELF = b"\x7fELF" + bytes(60) + struct.pack("<III", 4, 8, 18) + b"Xen\0" + bytes(8)
 VERSION = b"6.12.1-test (me@here) #1 SMP\0"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emu.guest.machine import REPLY_TIMEOUT_MS, Machine, arguments
-from emu.guest.qemu import Qemu
+from emu.lab.machine import REPLY_TIMEOUT_MS, Machine, arguments
+from emu.lab.qemu import Qemu
 
 QEMU = Qemu(("ld.so", "--library-path", "/l", "/q/qemu-system-x86_64", "-L", "/f"), (11, 1, 3), "x")
 

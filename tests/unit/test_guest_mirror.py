@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emu.guest import mirror
-from emu.guest.errors import LabError
-from emu.guest.mirror import AptSource
+from emu.lab import mirror
+from emu.lab.errors import LabError
+from emu.lab.mirror import AptSource
 
 DEB822 = """\
 # a comment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.guest import GuestOptions, LabError
+from emu.lab import GuestOptions, LabError
 
 
 def test_the_default_has_one_function():

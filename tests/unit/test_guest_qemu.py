@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from emu.guest import console, qemu
-from emu.guest.errors import GuestError, LabError
-from emu.guest.qmp import Qmp
+from emu.lab import console, qemu
+from emu.lab.errors import GuestError, LabError
+from emu.lab.qmp import Qmp
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from emu.guest.errors import LabError
-from emu.guest.recipe import SUITES, recipe
+from emu.lab.errors import LabError
+from emu.lab.recipe import SUITES, recipe
 
 
 def test_a_key_stays_the_same():

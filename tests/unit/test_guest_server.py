@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from emu.guest import GuestOptions
-from emu.guest import server as module
-from emu.guest.errors import ServerError
-from emu.guest.server import Server
+from emu.lab import GuestOptions
+from emu.lab import server as module
+from emu.lab.errors import ServerError
+from emu.lab.server import Server
 
 
 @pytest.fixture

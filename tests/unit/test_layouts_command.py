@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from helpers import kernel_files
 from helpers.btf_blob import Blob
 
-from emu.cli import main
-from emu.commands import layouts as command
-from emu.guest.errors import LabError
+from emu.cli.commands import layouts as command
+from emu.cli.main import main
+from emu.lab.errors import LabError
 from layouts.btf.report import Known, What
 from layouts.prm import Prm, bits, rsvd
 

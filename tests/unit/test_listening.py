@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from emu.listening import Acceptor, bind, listen
+from emu.host.listening import Acceptor, bind, listen
 
 pytestmark = pytest.mark.hostile
 

@@ -5,7 +5,7 @@ from helpers.world import Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.mailbox import (
+from emu.cmdif.mailbox import (
     MAX_COMMAND_BYTES,
     DeliveryError,
     check_signatures,

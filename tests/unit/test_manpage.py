@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import emu
-from emu.cli import main
-from emu.manpage import page
+from emu.cli.main import main
+from emu.cli.manpage import page
 
 STORED = Path(emu.__file__).parents[1] / "share" / "man" / "man1" / "mlx5emu.1"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from emu.commands.models import command
+from emu.cli.commands.models import command
 from emu.models import BASE_GENERAL, DEFAULT_MODEL, MODELS
 from emu.pci import CLASS_INFINIBAND
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap

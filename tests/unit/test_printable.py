@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from emu import cli
-from emu.commands import _control, _progress
-from emu.commands import fault as fault_command
-from emu.guest import GuestPanicError
-from emu.printable import one_line, printable
+from emu.cli import main as cli
+from emu.cli.commands import _control, _progress
+from emu.cli.commands import fault as fault_command
+from emu.host.printable import one_line, printable
+from emu.lab import GuestPanicError
 
 pytestmark = pytest.mark.hostile
 
@@ -57,8 +57,8 @@ def test_errors_of_a_guest(monkeypatch):
     def fail(*_):
         raise GuestPanicError(f"panic: {NASTY}", f"console {NASTY}\nline")
 
-    monkeypatch.setattr("emu.guest.doctor.examine", fail)
-    monkeypatch.setattr("emu.commands.doctor.examine", fail)
+    monkeypatch.setattr("emu.lab.doctor.examine", fail)
+    monkeypatch.setattr("emu.cli.commands.doctor.examine", fail)
     result = CliRunner().invoke(cli.main, ["doctor"])
     assert result.exit_code == 125
     assert "panic: \\x1b]0;owned\\x07 [/red]" in result.output

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.engine.qp_state import KNOWN_OPTIONS, TRANSITIONS, apply
+from emu.engine.qp.transitions import KNOWN_OPTIONS, TRANSITIONS, apply
 from layouts.enums import Op, QpState
 from layouts.qp import ads, qpc
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.world import HandClock
 
-from emu.commands.serve import serve
+from emu.cli.commands.serve import serve
 from emu.service.repeats import INTERVAL_NS, MOST_LINES, summed_up
 
 log = logging.getLogger("a.device")
@@ -132,7 +132,7 @@ def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
         def close(self):
             log.warning("the last line")
 
-    monkeypatch.setattr("emu.commands.serve.Server", TalkativeServer)
+    monkeypatch.setattr("emu.cli.commands.serve.Server", TalkativeServer)
     result = CliRunner().invoke(serve, ["--socket", str(tmp_path / "socket")])
     assert result.exit_code == 0, result.output
     assert len(handler.lines) == MOST_LINES + 2

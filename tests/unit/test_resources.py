@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import CmdError
-from emu.ledger import Ledger
-from emu.resources import DRIVER_UID, SHARED_UID, Caller, Object, Table, holding
+from emu.objects.ledger import Ledger
+from emu.objects.table import DRIVER_UID, SHARED_UID, Caller, Object, Table, holding
 from layouts.enums import Status
 
 PLENTY = 1 << 30

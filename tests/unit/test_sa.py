@@ -3,8 +3,8 @@
 import pytest
 from helpers.subnet import GUID, Subnet, end_port
 
-from emu.fabric.sa import paths
-from emu.fabric.sa.administrator import SM_GUID
+from emu.net.ib.sa import paths
+from emu.net.ib.sa.administrator import SM_GUID
 from emu.port.ib.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts.enums import CapMask1

@@ -7,8 +7,8 @@ import pytest
 from helpers.subnet import Subnet, end_port
 from helpers.world import HandClock
 
-from emu.fabric.sa import administrator, events, multicast, records, rmpp
-from emu.fabric.sa.worker import STEPS_PER_ROUND, Worker
+from emu.net.ib.sa import administrator, events, multicast, records, rmpp
+from emu.net.ib.sa.worker import STEPS_PER_ROUND, Worker
 from emu.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
 from layouts.mads import MadStatus, Method
 from layouts.sa import SaAttr

@@ -6,7 +6,7 @@ from helpers.subnet import RECORDS, Subnet, end_port
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.fabric.sa import events, multicast, rmpp, services
+from emu.net.ib.sa import events, multicast, rmpp, services
 from emu.port.ib.datagram import MULTICAST_LID
 from emu.port.ib.port import SM_LID
 from layouts.mads import MAD_BYTES, Method

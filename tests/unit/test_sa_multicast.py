@@ -3,7 +3,7 @@
 import pytest
 from helpers.subnet import Subnet, end_port
 
-from emu.fabric.sa import multicast
+from emu.net.ib.sa import multicast
 from layouts.mads import MadStatus, Method
 from layouts.sa import JoinState, SaAttr, SaStatus, Selector
 

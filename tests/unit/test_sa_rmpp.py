@@ -3,7 +3,7 @@
 import pytest
 from helpers.subnet import Subnet
 
-from emu.fabric.sa import administrator, rmpp
+from emu.net.ib.sa import administrator, rmpp
 from layouts.mads import RESPONSE, MadStatus, Method
 from layouts.sa import RmppFlags, RmppStatus, RmppType, SaAttr, SaStatus, sa_mad
 

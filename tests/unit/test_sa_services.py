@@ -3,7 +3,7 @@
 import pytest
 from helpers.subnet import Subnet, end_port
 
-from emu.fabric.sa import events, services
+from emu.net.ib.sa import events, services
 from emu.port.ib.port import SM_LID
 from layouts.mads import RESPONSE, MadStatus, Method
 from layouts.sa import SaAttr, SaStatus, SmTrap, inform_info, notice, sa_mad

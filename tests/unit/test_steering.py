@@ -19,13 +19,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from emu.packet.headers import parse
-from emu.packet.steering.criteria import Criteria
-from emu.packet.steering.criteria import fields_of as fields_of_param
-from emu.packet.steering.domain import MAX_VISITS, Steering
-from emu.packet.steering.errors import SteeringBusyError, SteeringError
-from emu.packet.steering.fields import FIELDS
-from emu.packet.steering.table import Action, FlowCounter, FlowTable, Miss, Verdict
+from emu.engine.eth.steering.criteria import Criteria
+from emu.engine.eth.steering.criteria import fields_of as fields_of_param
+from emu.engine.eth.steering.domain import MAX_VISITS, Steering
+from emu.engine.eth.steering.errors import SteeringBusyError, SteeringError
+from emu.engine.eth.steering.fields import FIELDS
+from emu.engine.eth.steering.table import Action, FlowCounter, FlowTable, Miss, Verdict
+from emu.port.eth.headers import parse
 from layouts.flow_match import fte_match_param
 
 DROP = Action(Verdict.DROP)

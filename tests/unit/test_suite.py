@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.commands import suite as command
-from emu.guest import frames, suite_inside
-from emu.guest.errors import GuestError, GuestStoppedError, LabError
-from emu.guest.suite import Outcome, choose, list_modules, prepare, run_module
+from emu.cli.commands import suite as command
+from emu.lab import frames, suite_inside
+from emu.lab.errors import GuestError, GuestStoppedError, LabError
+from emu.lab.suite import Outcome, choose, list_modules, prepare, run_module
 
 ARGS_PARSER = """
 class Parser:
@@ -371,7 +371,7 @@ class TestResultsOfAHostileGuest:
             collect(*[b"x" * 10_000] * 10)
 
     def test_results_without_an_end(self, monkeypatch):
-        monkeypatch.setattr("emu.guest.suite._MOST_TESTS", 100)
+        monkeypatch.setattr("emu.lab.suite._MOST_TESTS", 100)
         with pytest.raises(GuestError, match="without an end"):
             collect(*[event() * 10] * 20)
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.cli import main
+from emu.cli.main import main
 from emu.trace.event import Event, Point
 from emu.trace.stored import MOST_LINE_BYTES, Choice, Reader
 from emu.trace.text import TextForm

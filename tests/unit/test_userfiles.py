@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.userfiles import open_outfile, write_outfile
+from emu.host.userfiles import open_outfile, write_outfile
 
 pytestmark = pytest.mark.hostile
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emu.engine.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.ports import Clock, Timer
 
 TIMEOUT_FACTOR = 4

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine import send_work
-from emu.engine.message import MsgOp
-from emu.engine.nak import SYNDROMES, NakCode
+from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
 from emu.engine.packets.ack_timer import AckTimer
 from emu.engine.packets.window import Request, SendWindow
-from emu.engine.rights import LOCAL_WRITE, AccessError, PageFault
-from emu.engine.views import copy
+from emu.engine.qp import send_requests as send_work
+from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.wqe.atomic import atomic_word
 from emu.engine.wqe.registry import gather_piece
+from emu.objects.message import MsgOp
+from emu.objects.views import copy
 from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind

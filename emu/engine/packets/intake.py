@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from emu.device.points import FaultPoint
 from emu.engine.packets.link import link_of
-from emu.engine.qp_state import RECEIVING
-from emu.points import FaultPoint
+from emu.engine.qp.transitions import RECEIVING
 from emu.port.ib import partitions
 from emu.port.packet import SERVICES, Packet
 from layouts.bth import RESPONSES, Service
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
     from emu.objects import Qp
 
 log = logging.getLogger(__name__)

@@ -12,15 +12,15 @@ from emu.engine.packets.completer import PacketCompleter
 from emu.engine.packets.requester import PacketRequester
 from emu.engine.packets.responder import PacketResponder
 from emu.engine.packets.window import SendWindow
-from emu.engine.qp_state import RECEIVING
-from emu.engine.rq import Arrival
-from emu.engine.views import Views
+from emu.engine.qp.transitions import RECEIVING
+from emu.objects.receive_queue import Arrival
+from emu.objects.views import Views
 from emu.port.ib.framing import Route, build
 from emu.port.packet import Packet
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
     from emu.objects import Qp
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from emu.engine.odp import Fault
+from emu.device.hca import Hca
+from emu.engine.mr.rights import PageFault
 from emu.engine.packets.window import Request
-from emu.engine.rights import PageFault
-from emu.engine.views import Views
-from emu.hca import Hca
 from emu.objects import Qp
+from emu.objects.page_fault import Fault
+from emu.objects.views import Views
 from emu.port.packet import Packet
 
 

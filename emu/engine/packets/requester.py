@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine import page_faults, send_work
-from emu.engine.message import ANSWERED, Message, MsgOp
-from emu.engine.odp import Side
+from emu.engine.mr import page_faults
+from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
 from emu.engine.packets.completer import PacketCompleter
 from emu.engine.packets.window import Request, SendWindow
-from emu.engine.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
-from emu.engine.send_work import LocalError
-from emu.engine.sq import Wqe
+from emu.engine.qp import send_requests as send_work
+from emu.engine.qp.send_requests import LocalError
 from emu.engine.wqe.registry import gather_piece
+from emu.objects.message import ANSWERED, Message, MsgOp
+from emu.objects.page_fault import Side
+from emu.objects.send_queue import Wqe
 from emu.port.packet import OPS, SERVICES, Packet
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind

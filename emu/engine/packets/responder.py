@@ -1,9 +1,9 @@
 """The responder of connected services, packet by packet (IBTA 9.7.4, 9.7.5, 9.9.3).
 
 A request packet passes PSN, sequence and length here, in this order, then the steps of
-``emu.engine.responder``. A packet from before the expected one is a duplicate: it is answered again
-and nothing else is done. One from behind a gap is refused once. UC has no answers: a message that
-misses a packet is dropped, and the next first packet begins anew.
+``emu.engine.rc.responder``. A packet from before the expected one is a duplicate: it is answered
+again and nothing else is done. One from behind a gap is refused once. UC has no answers: a message
+that misses a packet is dropped, and the next first packet begins anew.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine import qp_life, responder
-from emu.engine.message import Message, MsgOp
-from emu.engine.nak import Dropped, Nak, NakCode, RnrNak
-from emu.engine.odp import Fault, Held, Side
-from emu.engine.packets.answers import AnswerQueue, packets_of
-from emu.engine.packets.held import HeldPackets
+from emu.device.held import HeldPackets
+from emu.engine.packets.responses import AnswerQueue, packets_of
 from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
-from emu.engine.receive import keep
-from emu.engine.refusals import invalid_request
-from emu.engine.rq import Arrival
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.rc import responder
+from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.engine.rc.receive import keep
+from emu.engine.rc.refusals import invalid_request
+from emu.objects.message import Message, MsgOp
+from emu.objects.page_fault import Fault, Held, Side
+from emu.objects.receive_queue import Arrival
 from emu.port.packet import Packet
 from layouts import bth
 from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind

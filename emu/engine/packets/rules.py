@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emu.engine.message import Message, MsgOp
-from emu.engine.packets.answers import packets_of
+from emu.engine.packets.responses import packets_of
 from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
 from emu.port.packet import Packet
 from layouts.bth import PSN_HALF, Kind
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from emu.engine.message import ANSWERED, Message, MsgOp
-from emu.engine.send_work import LocalError
-from emu.engine.sq import Wqe
+from emu.engine.qp.send_requests import LocalError
+from emu.objects.message import ANSWERED, Message, MsgOp
+from emu.objects.send_queue import Wqe
 from layouts.bth import PSN_HALF, PSN_MASK
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from struct import Struct
 
-from emu.engine.message import Message, MsgOp
-from emu.engine.rights import LOCAL_WRITE
-from emu.engine.sq import BadWqeError, Wqe
+from emu.device.hca import Hca
+from emu.engine.mr.rights import LOCAL_WRITE
 from emu.engine.wqe.registry import RELIABLE, Work, wqe_op
 from emu.engine.wqe.segments import after_xrc, listed, need_segment, remote_address
-from emu.hca import Hca
 from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
+from emu.objects.send_queue import BadWqeError, Wqe
 from layouts.enums import Opcode
 from layouts.wqe import ATOMIC, DS, MASKED_ATOMIC
 

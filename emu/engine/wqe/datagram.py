@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emu.engine.rights import LOCAL_READ, InPieces
-from emu.engine.sq import BadWqeError, Wqe
-from emu.engine.views import Views, length_of
+from emu.device.hca import Hca
+from emu.engine.mr.rights import LOCAL_READ, InPieces
 from emu.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
 from emu.engine.wqe.segments import SOLICITED
-from emu.hca import Hca
 from emu.objects import Qp
+from emu.objects.send_queue import BadWqeError, Wqe
+from emu.objects.views import Views, length_of
 from emu.port.ib.datagram import Datagram, Destination
 from layouts.enums import Opcode
 from layouts.wqe import DS, av

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emu.engine.message import Message, MsgOp
-from emu.engine.rights import LOCAL_READ, LOCAL_WRITE
-from emu.engine.sq import Wqe
+from emu.device.hca import Hca
+from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE
 from emu.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
 from emu.engine.wqe.segments import SOLICITED, after_xrc, listed, remote_address
-from emu.hca import Hca
 from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
+from emu.objects.send_queue import Wqe
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DS
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine.memory import access
-from emu.engine.message import Message
-from emu.engine.rights import (
+from emu.engine.mr.access import access
+from emu.engine.mr.rights import (
     LOCAL_WRITE,
     MOST_BYTES,
     MOST_STEPS,
@@ -26,16 +25,17 @@ from emu.engine.rights import (
     InPieces,
     Refusal,
 )
-from emu.engine.signature import on_wire
-from emu.engine.sq import BadWqeError, Wqe
-from emu.engine.views import Views
+from emu.engine.mr.signature import on_wire
 from emu.objects import Qp
+from emu.objects.message import Message
+from emu.objects.send_queue import BadWqeError, Wqe
+from emu.objects.views import Views
 from emu.port.ib.datagram import Datagram
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""

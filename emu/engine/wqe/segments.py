@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emu.engine.message import Message
-from emu.engine.rights import InPieces
-from emu.engine.sq import BadWqeError, Wqe
-from emu.engine.views import Views, length_of
+from emu.device.hca import Hca
+from emu.engine.mr.rights import InPieces
 from emu.engine.wqe.registry import gather, listed_length
-from emu.hca import Hca
 from emu.objects import Qp
+from emu.objects.message import Message
+from emu.objects.send_queue import BadWqeError, Wqe
+from emu.objects.views import Views, length_of
 from layouts.enums import QpType
 from layouts.wqe import DS, RADDR, XRC
 

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
-from emu.engine.memory import access, bind_to_owner, is_for
-from emu.engine.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
-from emu.engine.rights import LOCAL_READ
-from emu.engine.signature import Signature
-from emu.engine.sq import BadWqeError, Wqe
+from emu.engine.mr.access import access, bind_to_owner, is_for
+from emu.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
+from emu.engine.mr.rights import LOCAL_READ
+from emu.engine.mr.signature import Signature
 from emu.engine.wqe.registry import Work, wqe_op
 from emu.objects import OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
+from emu.objects.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
+from emu.objects.send_queue import BadWqeError, Wqe
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
 from layouts.mkey import mkc
 from layouts.wqe import DATA, SET_PSV, UMR_CTRL
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
 
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 

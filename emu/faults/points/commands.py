@@ -6,7 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from emu.cmdif import COMMAND_POINT, CommandInterface, Request
+from emu.cmdif.interface import COMMAND_POINT, CommandInterface, Request
+from emu.cmdif.registry import COMMANDS, Command
+from emu.device.points import FaultPoint
 from emu.errors import CmdError
 from emu.faults.declare import Parameter, Problem, action, point
 from emu.faults.event import Event, Faults, Field, Opened, Result, set_fields
@@ -15,9 +17,7 @@ from emu.faults.moves import Delayable, Losable
 from emu.faults.names import number_of
 from emu.faults.parameters import COUNT, DATA, MS, has_field, names_in, near, one_of
 from emu.faults.rule import Assignments, Rule
-from emu.points import FaultPoint
 from emu.ports import DmaError
-from emu.registry import COMMANDS, Command
 from emu.turns import Turns
 from layouts.codec import View
 from layouts.enums import Delivery, Op, Status

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import Field as Bounds
 
-from emu.engine import cq as cq_engine
-from emu.engine import qp_life
-from emu.engine.cq import CQE_POINT
-from emu.engine.send_work import WQE_POINT, LocalError
-from emu.engine.sq import Wqe
+from emu.engine.events import cq as cq_engine
+from emu.engine.events.cq import CQE_POINT
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.faults.declare import Parameter, action, point
 from emu.faults.event import MISSING, Event, Faults, Field, Opened, set_fields
 from emu.faults.moves import Delayable, Losable, Repeatable
@@ -19,6 +18,7 @@ from emu.faults.names import number_of
 from emu.faults.parameters import DATA, one_of, set_in
 from emu.faults.rule import Rule
 from emu.objects import Cq, Qp
+from emu.objects.send_queue import Wqe
 from layouts.codec import View
 from layouts.cqe import OP_OWN, cqe64
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
@@ -158,7 +158,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return {"cqe.": self._view, "": self._view}
 
     def go_on(self) -> bool:
-        """As :func:`emu.engine.cq.write`."""
+        """As :func:`emu.engine.events.cq.write`."""
         return self._write(self._entry, self._op_own, solicited=self._solicited)
 
     @action(

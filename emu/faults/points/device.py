@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field as Bounds
 from pydantic import StrictBool, StrictStr
 
-from emu.engine import eq as eq_engine
 from emu.engine import lifecycle
+from emu.engine.events import eq as eq_engine
 from emu.faults.declare import Parameter, Problem, effect, point
 from emu.faults.effects import Effects, Ending
 from emu.faults.event import Event, Faults, Field, field_of, set_fields

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from emu.device.points import FaultPoint
 from emu.faults.declare import action, mount, point
 from emu.faults.event import Event, Faults, Field
 from emu.faults.rule import Rule
-from emu.points import FaultPoint
 from emu.ports import DmaError
 
 READ_POINT: FaultPoint[[int, int], None] = FaultPoint("dma.read")

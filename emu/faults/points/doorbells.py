@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emu.bars import CMD_DBELL, DOORBELL_POINT, PAGE, UAR_CQ_ARM, UAR_SEND
 from emu.faults.declare import point
 from emu.faults.event import Faults, Field
 from emu.faults.moves import Delayable, Losable, Repeatable
+from emu.function.bar0 import CMD_DBELL, DOORBELL_POINT, PAGE, UAR_CQ_ARM, UAR_SEND
 
 _QPN = slice(4, 7)
 _CQN = slice(5, 8)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from emu.engine import eq as eq_engine
-from emu.engine.eq import EQE_POINT
+from emu.device.points import FaultPoint
+from emu.engine.events import eq as eq_engine
+from emu.engine.events.eq import EQE_POINT
 from emu.faults.declare import action, mount, point
 from emu.faults.event import Faults, Field, Opened, set_fields
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.faults.parameters import DATA, SET
 from emu.faults.rule import Rule
 from emu.objects import Eq
-from emu.points import FaultPoint
 from emu.ports import Buffer, Interrupts
 from emu.trace.decode import event_layout
 from layouts.codec import View
@@ -55,7 +55,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
         return {_DATA: layout.view(self._data)} if layout is not None else {}
 
     def go_on(self) -> bool:
-        """As :func:`emu.engine.eq.write`, unless its queue has gone meanwhile."""
+        """As :func:`emu.engine.events.eq.write`, unless its queue has gone meanwhile."""
         hca, eq = self.faults.hca, self._eq
         return hca.eqs.get(eq.handle) is eq and eq_engine.write(
             hca, eq, self.type, self.sub_type, self._data

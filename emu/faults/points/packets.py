@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from pydantic import Field as Bounds
 
+from emu.device.points import FaultPoint
 from emu.engine.packets import intake
 from emu.engine.packets.intake import PKT_RX_POINT
 from emu.engine.packets.link import link_of
@@ -20,7 +21,6 @@ from emu.faults.event import Faults, Field, Result
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.faults.parameters import set_of
 from emu.faults.rule import Rule
-from emu.points import FaultPoint
 from emu.port.ib.framing import parse
 from emu.port.ib.wire import IbWire
 from emu.port.packet import SERVICES, BadPacketError, Packet
@@ -28,7 +28,7 @@ from layouts import bth
 from layouts.bth import RESPONSES, Kind, Service
 
 if TYPE_CHECKING:
-    from emu.hca import Hca
+    from emu.device.hca import Hca
     from emu.port.ib.datagram import Datagram, Origin
 
 _DEFAULT_RNR_TIMER = 12

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from emu.engine import eq as eq_engine
-from emu.engine import page_faults
-from emu.engine.odp import Fault as PageFault
-from emu.engine.odp import Kind, Side
-from emu.engine.page_faults import PAGE_FAULT_POINT, RESUME_POINT
+from emu.engine.events import eq as eq_engine
+from emu.engine.mr import page_faults
+from emu.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
 from emu.faults.declare import action, point
 from emu.faults.event import Event, Faults, Field
 from emu.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.faults.moves import Delayable, Losable
 from emu.faults.parameters import COUNT, set_of
 from emu.faults.rule import Rule
+from emu.objects.page_fault import Fault as PageFault
+from emu.objects.page_fault import Kind, Side
 from layouts.enums import EventType
 
 _FIELDS = (
@@ -72,7 +72,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     __slots__ = ()
 
     def go_on(self) -> None:
-        """As :func:`emu.engine.page_faults.announce`, if it still waits."""
+        """As :func:`emu.engine.mr.page_faults.announce`, if it still waits."""
         if self._page_fault.is_open:
             page_faults.announce(self.faults.hca, self._page_fault)
 
@@ -115,7 +115,7 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
         self.error = int(error)
 
     def go_on(self) -> None:
-        """As :func:`emu.engine.page_faults.end`, unless something has ended it meanwhile."""
+        """As :func:`emu.engine.mr.page_faults.end`, unless something has ended it meanwhile."""
         self._end(refused=bool(self.error))
 
     @action("the command gets status and syndrome, and the page fault stays open",

@@ -6,7 +6,7 @@ from emu.faults.declare import action, point
 from emu.faults.event import Event, Faults, Field
 from emu.faults.parameters import DATA, set_of
 from emu.faults.rule import Rule
-from emu.function import MMIO_READ_POINT, MMIO_WRITE_POINT
+from emu.function.function import MMIO_READ_POINT, MMIO_WRITE_POINT
 from emu.ports import Buffer
 
 _FIELDS = (Field("offset", int), Field("length", int), Field("register", str, is_told=True))

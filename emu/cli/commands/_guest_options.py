@@ -1,0 +1,120 @@
+"""The options of every command that boots a guest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
+from emu.lab.recipe import DEFAULT_SUITE, SUITES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path, resolve_path=True)
+
+_OPTIONS = (
+    click.option(
+        "--suite",
+        type=click.Choice(SUITES),
+        default=DEFAULT_SUITE,
+        show_default=True,
+        help="Debian suite of the guest.",
+    ),
+    click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="NAME",
+        help="A Debian package that the guest has as well; may be repeated.",
+    ),
+    click.option("--kernel", type=_FILE, help="A bzImage to boot instead of the suite's."),
+    click.option("--modules", type=_DIRECTORY, help="Its modules: lib/modules/RELEASE."),
+    click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="SPEC",
+        help=f"An emulated function; may be repeated.  [default: {DEFAULT_DEVICE}]",
+    ),
+    click.option("--no-device", is_flag=True, hidden=True, help="Boot without any function."),
+    click.option("--share", type=_DIRECTORY, help="A directory to see, read-only, at /mnt/share."),
+    click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
+    click.option("--faults", type=_FILE, help="Make the functions fail as this plan says."),
+    click.option("--record", type=_NEW_FILE, help="Where the record of the faults goes."),
+    click.option("--transport", metavar="NAME", help="How the functions are served."),
+    click.option(
+        "--fabric",
+        metavar="NAME",
+        help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
+    ),
+    click.option(
+        "--memory",
+        "memory_mib",
+        type=int,
+        default=2048,
+        show_default=True,
+        metavar="MIB",
+        help="Memory of the guest.",
+    ),
+    click.option("--cpus", type=int, default=2, show_default=True, help="Processors."),
+    click.option(
+        "--hugepages", type=int, default=0, metavar="N", help="Huge pages of 2 MiB to set aside."
+    ),
+    click.option(
+        "--probe/--no-probe",
+        default=True,
+        show_default=True,
+        help="Load the mlx5 driver while booting.",
+    ),
+    click.option(
+        "--accel",
+        "accelerator",
+        type=click.Choice(ACCELERATORS),
+        default="auto",
+        show_default=True,
+        help="KVM, emulation, or what works.",
+    ),
+    click.option(
+        "--kernel-arg",
+        "kernel_arguments",
+        multiple=True,
+        metavar="ARG",
+        help="Add to the kernel's command line; may be repeated.",
+    ),
+)
+
+
+def guest_options(function: F) -> F:
+    """Add the options to a command; it gets them as keywords for :func:`to_options`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def to_options(
+    devices: tuple[str, ...],
+    no_device: bool,
+    transport: str | None,
+    fabric: str | None,
+    **rest: Any,
+) -> GuestOptions:
+    """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
+
+    Raises UserError: nothing has started yet, so a mistake is told at once.
+    """
+    if rest.get("faults") is not None:
+        from emu.service.fault_session import (
+            read_plan,  # takes a tenth of a second, which few runs need
+        )
+
+        read_plan(rest["faults"])
+    options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
+    chosen = {"--transport": transport, "--fabric": fabric}
+    words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
+    return dataclasses.replace(options, server_options=tuple(words))

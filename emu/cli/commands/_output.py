@@ -1,0 +1,19 @@
+"""What a command in a guest says, on our own standard output and error."""
+
+from __future__ import annotations
+
+import sys
+
+from emu.lab import frames
+
+
+def pass_on(kind: int, data: bytes) -> None:
+    """Write what came as ``kind`` (:mod:`emu.lab.frames`) at once: the sink of a job.
+
+    As the command wrote it, escape sequences included, as ssh does: the user has asked for this
+    command's output, which may be an archive as well as a progress bar, and can send it through a
+    pager. What a guest says that our own reports repeat goes through ``emu.host.printable``.
+    """
+    stream = sys.stdout if kind == frames.STDOUT else sys.stderr
+    stream.buffer.write(data)
+    stream.buffer.flush()

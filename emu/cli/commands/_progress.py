@@ -1,0 +1,59 @@
+"""Shows on standard error how far something long is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from emu.host.printable import one_line
+
+
+class Display:
+    """A bar on a terminal; elsewhere a line whenever something else begins.
+
+    Nothing appears before the first call, so that a run with a full cache stays silent.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bars.add_task("", total=None)
+        self._shown = ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Take in a step of :data:`emu.lab.bootstrap.Progress`."""
+        what = one_line(what)
+        if self._console.is_terminal:
+            self._bars.start()
+            self._bars.update(self._task, description=what, completed=done, total=total or None)
+        elif what != self._shown:
+            self._console.print(what, highlight=False, markup=False)
+        self._shown = what
+
+    def waiting(self) -> None:
+        """Say that somebody else does the same work just now."""
+        self("waiting for another build", 0, 0)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bars.stop()
+
+
+@contextlib.contextmanager
+def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], None]]]:
+    """A progress callback and one for waiting; the display goes away at the end."""
+    shown = Display(Console(stderr=True))
+    try:
+        yield shown, shown.waiting
+    finally:
+        shown.close()

@@ -1,0 +1,26 @@
+"""``mlx5emu boot``: a shell in a guest, in this terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from emu.cli.commands._guest_options import guest_options, to_options
+from emu.cli.commands._progress import display
+from emu.lab.interactive import Boot
+
+
+@click.command()
+@guest_options
+@click.option("-v", "--verbose", is_flag=True, help="Show all that the kernel says.")
+def boot(**choices: Any) -> None:
+    """Boot a guest with emulated functions and give a root shell on its console.
+
+    The guest ends with the shell; Ctrl-A x ends it at once.
+    """
+    options = to_options(**choices)
+    with Boot(options) as guest:
+        with display() as (progress, on_wait):
+            guest.prepare(progress, on_wait)
+        guest.run()

@@ -1,0 +1,167 @@
+"""``mlx5emu fault``: the rules of a server that runs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.cli.commands._control import connect, console, control_option
+from emu.host.printable import one_line
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+
+
+@click.group()
+def fault() -> None:
+    """Make the functions of a running guest fail, and see what has failed.
+
+    Plans and rules are described in examples/faults/README.md.
+    """
+
+
+@fault.command()
+@click.argument("name", default="", metavar="[POINT]")
+def points(name: str) -> None:
+    """List the points where a rule can strike, or what it can match and do at POINT."""
+    from emu.faults.vocabulary import POINTS
+
+    if not name:
+        table = _table("point", "an event")
+        for point in POINTS.values():
+            table.add_row(point.name, _plain(point.about))
+    elif name in POINTS:
+        table = _uses(name)
+    else:
+        raise UserError(f"no point {name!r}; there are {', '.join(POINTS)}")
+    console().print(table)
+
+
+def _uses(name: str) -> Table:
+    """The actions at a point, below the fields of its events."""
+    from emu.faults.table import fields_of
+    from emu.faults.vocabulary import ACTIONS, POINTS
+
+    table = _table("action", "what happens", "needs", "takes")
+    table.title, table.title_justify = f"match: {_plain(fields_of(POINTS[name])) or '-'}", "left"
+    for action in ACTIONS.values():
+        if (use := action.uses.get(name)) is not None:
+            parameters = (", ".join(one.name for one in part) for part in (use.needs, use.takes))
+            table.add_row(action.name, _plain(use.about), *parameters)
+    return table
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name)
+    return table
+
+
+@fault.command()
+@control_option
+@click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
+def add(words: tuple[str, ...], control: Path | None) -> None:
+    """Add a rule: mlx5emu fault add point=cmd action=fail match.op=CREATE_CQ times=1"""
+    table = rule_of(words)
+    with connect(control) as client:
+        click.echo(client.add(table))
+
+
+@fault.command("list")
+@control_option
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+def list_(control: Path | None, as_json: bool) -> None:
+    """Show the rules: events matched, times fired, events held back, and whether more can come.
+
+    A rule waits for its time (after), is armed while it can fire, and in force while what it has
+    begun goes on.
+    """
+    with connect(control) as client:
+        rules = client.rules()
+    if as_json:
+        click.echo(json.dumps(rules, indent=1))
+        return
+    table = _table("rule", "point", "action", "matched", "fired", "held back", "now")
+    for rule in rules:
+        about = rule["rule"]
+        sums = (str(_sum(rule, name)) for name in ("met", "fired", "held"))
+        words = (one_line(rule["name"]), about["point"], about["action"])
+        table.add_row(*words, *sums, _now(rule))
+    console().print(table)
+
+
+def _sum(rule: Mapping[str, Any], name: str) -> int:
+    """One of a rule's counts, over all functions."""
+    return sum(count[name] for count in rule["counts"])
+
+
+def _now(rule: Mapping[str, Any]) -> str:
+    """What may still come of a rule."""
+    if _sum(rule, "in_force"):
+        return "in force"
+    if _sum(rule, "armed"):
+        return "armed"
+    return "waits" if _sum(rule, "waits") else "-"
+
+
+@fault.command()
+@control_option
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--all", "all_rules", is_flag=True, help="Every rule.")
+def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> None:
+    """Take rules away; what they have begun ends."""
+    if bool(names) == all_rules:
+        raise click.UsageError("the names of rules, or --all")
+    with connect(control) as client:
+        if all_rules:
+            client.clear()
+        for name in names:
+            client.remove(name)
+
+
+@fault.command()
+@control_option
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def load(plan: Path, control: Path | None) -> None:
+    """Replace all rules by those of PLAN."""
+    from emu.faults.text import MOST_BYTES
+    from emu.service.fault_session import read_plan
+
+    read_plan(plan)  # its mistakes, with the file's name
+    text = read_infile(plan, MOST_BYTES).decode()
+    with connect(control) as client:
+        count = client.load_plan(text)
+    click.echo(f"{count} rules")
+
+
+def rule_of(words: tuple[str, ...]) -> dict[str, Any]:
+    """The rule that words like ``match.op=CREATE_CQ`` describe; a value is TOML, or plain text."""
+    lines = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UserError(f"{word!r} is no KEY=VALUE")
+        lines.append(_line(key, value))
+    try:
+        return tomllib.loads("\n".join(lines))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"these words are no rule: {error}") from None
+
+
+def _line(key: str, value: str) -> str:
+    plain = f"{key} = {value}"
+    try:
+        tomllib.loads(plain)
+    except tomllib.TOMLDecodeError:
+        return f"{key} = {json.dumps(value)}"
+    return plain

@@ -1,0 +1,93 @@
+"""``mlx5emu guest``: the guest images in the cache."""
+
+from __future__ import annotations
+
+import shutil
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from emu.cli.commands._progress import display
+from emu.host.printable import printable
+from emu.lab import cache, image, qemu
+from emu.lab.recipe import DEFAULT_SUITE, SUITES, recipe
+
+
+@click.group()
+def guest() -> None:
+    """Guest images: build, list, remove. `run` and `boot` build what they need by themselves."""
+
+
+@guest.command()
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice(SUITES),
+    multiple=True,
+    help=f"May be repeated.  [default: {DEFAULT_SUITE}]",
+)
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="A Debian package to add to them; may be repeated.",
+)
+def build(suites: tuple[str, ...], packages: tuple[str, ...]) -> None:
+    """Build images that the cache lacks, and fetch QEMU when the system's is too old."""
+    wanted = [recipe(suite, packages) for suite in suites or (DEFAULT_SUITE,)]
+    with display() as (progress, on_wait):
+        program = qemu.ensure(progress, on_wait)
+        images = [image.ensure(one.suite, one.extra, progress, on_wait) for one in wanted]
+    click.echo(f"QEMU {program.version_text} ({program.origin})")
+    for one, built in zip(wanted, images, strict=True):
+        click.echo(f"{one.title}: Linux {built.release}, rdma-core {built.rdma_core}")
+
+
+@guest.command("list")
+def list_images() -> None:
+    """Show the images in the cache."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("suite", "kernel", "rdma-core", "built", "size", "state"):
+        table.add_column(heading, overflow="fold")
+    for found in image.cached():
+        state = "current" if found.is_current else "old"
+        size = decimal(cache.disk_usage(found.path))
+        built = found.built.partition("T")[0]
+        name = "\n+\N{NO-BREAK SPACE}".join((found.suite, *found.packages))
+        words = (printable(word) for word in (name, found.release, found.rdma_core))
+        table.add_row(*words, built, size, state)
+    if table.row_count:
+        Console(markup=False, emoji=False, highlight=False).print(table)
+    else:
+        click.echo("no images; mlx5emu guest build makes one")
+
+
+@guest.command()
+@click.option(
+    "--suite",
+    "suites",
+    type=click.Choice(SUITES),
+    multiple=True,
+    help="Only images of this suite; may be repeated.",
+)
+@click.option("--old", is_flag=True, help="Only images of older recipes.")
+@click.option("--all", "everything", is_flag=True, help="Also QEMU and the logs of past runs.")
+def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
+    """Remove images from the cache. Guests that run keep theirs until they end."""
+    if everything and (suites or old):
+        raise click.UsageError("--all leaves no choice")
+    freed = 0
+    for found in image.cached():
+        if (not suites or found.suite in suites) and not (old and found.is_current):
+            freed += cache.disk_usage(found.path)
+            image.remove(found)
+    if everything:
+        for name in ("images", "qemu", "runs"):
+            directory = cache.subdir(name)
+            freed += cache.disk_usage(directory)
+            shutil.rmtree(directory)
+    click.echo(f"{decimal(freed)} freed")

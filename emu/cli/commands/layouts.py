@@ -1,0 +1,133 @@
+"""``mlx5emu layouts``: are our structures those of the driver's own binaries?"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from emu.cli.commands._progress import display
+from emu.host.printable import printable
+from emu.host.user_error import UserError
+from emu.lab import image
+from emu.lab.driver import driver_binaries
+from emu.lab.recipe import SUITES
+from layouts.btf import binaries
+from layouts.btf.check import check as compare
+from layouts.btf.kernel_differences import KNOWN
+from layouts.btf.reader import BtfError
+from layouts.btf.report import Difference, Report
+from layouts.registry import structures
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def layouts() -> None:
+    """The structures that device and driver share."""
+
+
+@layouts.command()
+@click.option(
+    "--kernel",
+    "suites",
+    multiple=True,
+    type=click.Choice(SUITES),
+    help="Take the driver out of this suite's guest image; may be given more than once.",
+)
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    type=_FILE,
+    help="A module of the driver, compressed or not: mlx5_core, and mlx5_ib by another --module.",
+)
+@click.option("--vmlinux", "kernel", type=_FILE, help="The kernel of the modules, or its vmlinuz.")
+@click.option("--explained", is_flag=True, help="List the known differences, with their reasons.")
+@click.option("--unmodelled", is_flag=True, help="List fields of theirs that we leave reserved.")
+def check(
+    suites: tuple[str, ...],
+    modules: tuple[Path, ...],
+    kernel: Path | None,
+    explained: bool,
+    unmodelled: bool,
+) -> None:
+    """Compare every declared structure with the type information (BTF) of the driver.
+
+    Reports each field that differs in name, offset or width; the status is 1 when there is one
+    that layouts/btf/kernel_differences.py does not explain, or an explanation that nothing needs.
+    """
+    if bool(suites) == bool(modules) or bool(modules) != (kernel is not None):
+        raise click.UsageError("give either --kernel SUITE, or --module and --vmlinux together")
+    reports = [_of_suite(suite) for suite in suites]
+    if kernel is not None:
+        reports.append(_of_files(list(modules), kernel))
+    console = Console()
+    for report in reports:
+        _show(console, report, explained, unmodelled)
+    if not all(report.holds for report in reports):
+        raise SystemExit(1)
+
+
+def _of_suite(suite: str) -> Report:
+    with display() as (progress, on_wait):
+        found = image.ensure(suite, progress=progress, on_wait=on_wait)
+    with tempfile.TemporaryDirectory(prefix="mlx5emu-") as directory:
+        return _of_files(*driver_binaries(found, Path(directory)))
+
+
+def _of_files(modules: list[Path], kernel: Path) -> Report:
+    try:
+        driver = binaries.load(modules, kernel)
+        return compare(structures(), driver.release, driver.btfs, KNOWN)
+    except (binaries.BinaryError, BtfError) as error:
+        raise UserError(str(error)) from error
+
+
+def _show(console: Console, report: Report, explained: bool, unmodelled: bool) -> None:
+    verdict = "[green]hold[/]" if report.holds else "[red]do not hold[/]"
+    console.print(
+        f"{report.release}: {report.structures} structures {verdict}: "
+        f"{len(report.differences)} differences, {len(report.explained)} known differences, "
+        f"{len(report.unmodelled)} fields not modelled",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if report.differences:
+        console.print(_differences(report.differences))
+    for what, name in report.unused:
+        said = f"{name}: known difference ({what}) that this kernel does not have"
+        console.print(said, markup=False)
+    if explained:
+        for reason, names in _by_reason(report).items():
+            console.print(f"{reason}:", highlight=False, markup=False)
+            text = Text(printable(", ".join(names)))
+            console.print(Padding(text, (0, 0, 0, 4)), highlight=False)
+    if unmodelled:
+        for name in report.unmodelled:
+            console.print(printable(name), highlight=False, markup=False)
+
+
+def _differences(differences: list[Difference]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, caption="in bits, hexadecimal as in mlx5_ifc.h")
+    for column in ("Structure and field", "Differs in", "Ours", "Theirs"):
+        table.add_column(column, overflow="fold")
+    for difference in differences:
+        theirs = "-" if difference.theirs is None else f"{difference.theirs:#x}"
+        table.add_row(
+            Text(printable(difference.name)), difference.what, f"{difference.ours:#x}", theirs
+        )
+    return table
+
+
+def _by_reason(report: Report) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for difference, reason in report.explained:
+        names.setdefault(reason, []).append(f"{difference.name} ({difference.what})")
+    return names

@@ -1,0 +1,102 @@
+"""``mlx5emu objects``: the tables of a server that runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.tree import Tree
+
+from emu.cli.commands._control import connect, console, control_option
+from emu.host.printable import one_line
+
+
+@click.command()
+@control_option
+@click.option("--function", type=click.IntRange(0, 15), metavar="N", help="Only this function.")
+@click.option("--kind", metavar="KIND", help="Only objects of this kind, such as qp or mkey.")
+@click.option("--limit", type=click.IntRange(0, 20000), default=100, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+def objects(
+    control: Path | None, function: int | None, kind: str | None, limit: int, as_json: bool
+) -> None:
+    """Show the objects that the driver has made: queues, keys, domains.
+
+    Page faults that wait for the driver and fault rules are shown, too. Keys that lead to other
+    keys are shown as trees.
+    """
+    choice: dict[str, Any] = {"limit": limit}
+    if function is not None:
+        choice["function"] = function
+    if kind is not None:
+        choice["kind"] = kind
+    with connect(control) as client:
+        told = client.objects(**choice)
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+        return
+    screen = console()
+    for one in told["functions"]:
+        for name, table in one["objects"].items():
+            if table["total"]:
+                _show(screen, f"function {one['function']}: {name}", table)
+
+
+def _show(screen: Console, title: str, told: Mapping[str, Any]) -> None:
+    items: Sequence[Mapping[str, Any]] = told["items"]
+    shown = f"{len(items)} of {told['total']}" if len(items) < told["total"] else told["total"]
+    names = [name for name in (items[0] if items else {}) if name != "below"]
+    table = Table(title=f"{title}, {shown}", title_justify="left", box=None, header_style="bold")
+    for name in names:
+        table.add_column(name)
+    for item in items:
+        table.add_row(*(_word(name, item.get(name)) for name in names))
+    screen.print(table)
+    _show_trees(screen, items)
+    screen.print()
+
+
+def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:
+    by_key = {item["key"]: item for item in items if "below" in item or "mode" in item}
+    for item in items:
+        if item.get("below"):
+            screen.print(_tree(item, by_key, frozenset()))
+
+
+def _tree(
+    item: Mapping[str, Any], by_key: Mapping[int, Mapping[str, Any]], above: frozenset[int]
+) -> Tree:
+    """A key and the keys below it; one that leads back to itself is not followed."""
+    tree = Tree(f"key {item['key']:#x} {item['mode']}")
+    for entry in item.get("below", ()):
+        below = by_key.get(entry["key"])
+        text = f"{entry['va']:#x}+{entry['bytes']:#x} -> key {entry['key']:#x}"
+        if not entry["exists"]:
+            tree.add(f"{text}, which does not exist")
+        elif below is not None and below.get("below") and entry["key"] not in above:
+            branch = tree.add(text)
+            branch.add(_tree(below, by_key, above | {item["key"]}))
+        else:
+            tree.add(text)
+    return tree
+
+
+_HEX = frozenset(
+    {
+        "handle", "key", "remote_qpn", "start", "bytes", "scq", "rcq", "srq", "pd", "qpn", "va",
+        "token",
+    }
+)  # fmt: skip
+
+
+def _word(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name in _HEX and isinstance(value, int):
+        return f"{value:#x}"
+    return one_line(str(value))

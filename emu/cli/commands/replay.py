@@ -1,0 +1,47 @@
+"""``mlx5emu replay``: a run again, with the faults that its record tells of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from emu.cli.commands._replaying import (
+    command_words,
+    options_of,
+    read_record,
+    record_arguments,
+    run_trial,
+)
+from emu.host.printable import printable
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@record_arguments
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    /,
+    source: Path,
+    words: tuple[str, ...],
+    timeout: float | None,
+    **choices: Any,
+) -> None:
+    """Run COMMAND in a guest as RECORD's was, and fire the same faults.
+
+    Each fault strikes at the same event as before: the n-th that its rule matches. Suite, kernel
+    and functions are those of the record unless options say otherwise. Ends with COMMAND's status,
+    and says when a fault did not come up again.
+    """
+    told = read_record(source)
+    ending = run_trial(
+        options_of(ctx, told, choices), told.replayed(), command_words(words), timeout, is_loud=True
+    )
+    if ending.why:
+        click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
+    if ending.fired < len(told.fired):
+        missing = len(told.fired) - ending.fired
+        click.echo(f"mlx5emu: {missing} of {len(told.fired)} faults did not come up", err=True)
+    sys.exit(ending.status)

@@ -1,0 +1,53 @@
+"""``mlx5emu run``: boot a guest, run one command in it, end with its status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import click
+
+from emu.cli.commands._guest_options import guest_options, to_options
+from emu.cli.commands._output import pass_on
+from emu.cli.commands._progress import display
+from emu.lab import Guest, frames
+from emu.lab.job import Job
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@guest_options
+@click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
+@click.option("--stdin", is_flag=True, help="Give the command our standard input.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: Any) -> None:
+    """Run COMMAND as root in a guest with emulated functions.
+
+    Output and exit status are the command's own. A guest that panics or ends early gives status
+    125, a timeout or a guest that hangs 124, a device server that ends 123.
+    """
+    if timeout is not None and timeout <= 0:
+        raise click.BadParameter("more than 0 s", param_hint="--timeout")
+    options = to_options(**choices)
+    # Leave in order when asked to, so that the guest ends with us.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with display() as (progress, on_wait):
+        guest = Guest(options, progress=progress, on_wait=on_wait)
+        guest.start()
+    with guest:
+        job = guest.popen(words, has_input=stdin, sink=pass_on)
+        if stdin:
+            threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
+        status = guest.wait(job, timeout)
+        if options.faults is not None:
+            click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
+    sys.exit(status)
+
+
+def _feed(job: Job) -> None:
+    while data := os.read(sys.stdin.fileno(), frames.CHUNK):
+        job.write(data)
+    job.close_input()

@@ -1,0 +1,156 @@
+"""``mlx5emu serve``: functions behind sockets, for a QEMU that somebody else runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import stat
+import sys
+from pathlib import Path
+
+import click
+
+from emu.host.listening import OWNER_ONLY
+from emu.host.printable import printable
+from emu.service.collector import short_collections
+from emu.service.devicespec import DeviceSpecError, parse
+from emu.service.fault_options import FaultOptions
+from emu.service.repeats import summed_up
+from emu.service.server import Endpoint, Server
+from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
+from emu.vfio.base import TransportError
+from emu.vfio.kinds import DEFAULT_KIND, KINDS
+
+REPLY_TIMEOUT_MS = 60_000
+
+
+class _Lines(logging.Formatter):
+    """Lines for a terminal, whatever a guest, a client or a peer has put into them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    """A mode as chmod takes it; the owner must be able to connect."""
+    try:
+        mode = int(value, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777 or not mode & stat.S_IWUSR:
+        raise click.BadParameter(f"{value!r} is no octal number up to 0777 with 0200 in it")
+    return mode
+
+
+@click.command()
+@click.option(
+    "--socket",
+    "sockets",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Socket to listen on; once for each function.",
+)
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="SPEC",
+    help="MODEL[,guid=N][,lid=N][,pages=N] of the socket at the same place. Default: connectx6.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(KINDS),
+    default=DEFAULT_KIND,
+    show_default=True,
+    help="Who speaks vfio-user.",
+)
+@click.option(
+    "--fabric",
+    metavar="NAME",
+    help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+)
+@click.option(
+    "--socket-mode",
+    callback=_mode,
+    default=f"{OWNER_ONLY:04o}",
+    show_default=True,
+    metavar="OCTAL",
+    help="Mode of the sockets; whoever may write to one may connect.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Record every command, register access, event and interrupt in this file.",
+)
+@click.option(
+    "--trace-format",
+    type=click.Choice(list(FORMS)),
+    default=DEFAULT_FORM,
+    show_default=True,
+    help="Lines for mlx5emu trace show, or for reading as they are.",
+)
+@click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Fail as this plan says (TOML).",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every fault that fires in this file.",
+)
+@click.option(
+    "--control",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Socket for mlx5emu status, objects and fault.",
+)
+@click.option("--run", "run_json", default="{}", hidden=True, help="What the record says of us.")
+@click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
+def serve(
+    sockets: tuple[Path, ...],
+    devices: tuple[str, ...],
+    transport: str,
+    fabric: str | None,
+    socket_mode: int,
+    trace: Path | None,
+    trace_format: str,
+    faults: Path | None,
+    record: Path | None,
+    control: Path | None,
+    run_json: str,
+    verbose: bool,
+) -> None:
+    """Serve emulated functions until interrupted.
+
+    Prints the option that attaches each to QEMU (10.1 or later), then "ready".
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    if len(devices) > len(sockets):
+        raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    with contextlib.ExitStack() as stack:
+        try:
+            endpoints = [
+                Endpoint(socket, parse(devices[index] if index < len(devices) else "", index))
+                for index, socket in enumerate(sockets)
+            ]
+            tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
+            options = FaultOptions(faults, record, devices, json.loads(run_json))
+            server = Server(endpoints, transport, tracer, fabric, options, control, socket_mode)
+        except (DeviceSpecError, TransportError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+        stack.callback(server.close)
+        stack.enter_context(summed_up(server.loop))
+        stack.enter_context(short_collections(server.functions))
+        for socket in sockets:
+            click.echo(f"-device '{_qemu_option(socket)}'")
+        server.run()
+
+
+def _qemu_option(socket: Path) -> str:
+    address = {"type": "unix", "path": str(socket.absolute())}
+    option = {"driver": "vfio-user-pci", "socket": address, "x-msg-timeout": REPLY_TIMEOUT_MS}
+    return json.dumps(option)

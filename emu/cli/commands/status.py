@@ -1,0 +1,85 @@
+"""``mlx5emu status``: the functions of a server that runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.cli.commands._control import connect, console, control_option
+from emu.host.printable import one_line
+
+_SECOND_NS = 1e9
+_ABOUT = ("function", "model", "state", "lid", "link", "faults", "held", "in_force", "page_faults")
+_COUNTS = (
+    "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
+    "received_bytes",
+)  # fmt: skip
+
+
+@click.command()
+@control_option
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="How long --rate looks.",
+)
+def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> None:
+    """Show state, port and counts of the functions of a running guest or server."""
+    with connect(control) as client:
+        told = client.status()
+        if rate:
+            time.sleep(interval)
+            told = rates(told, client.status())
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("", *_ABOUT[1:], *_COUNTS):
+        table.add_column(name.replace("_", " "), justify="right" if name in _COUNTS else "left")
+    for one in told["functions"]:
+        counts = [f"{one['counts'][name]:,.0f}" for name in _COUNTS]
+        words = (one_line(str(one[name])) for name in _ABOUT)
+        table.add_row(*words, *counts)
+    console().print(table)
+    for one in told["functions"]:
+        console().print(f"function {one['function']}: {_ledger(one['ledger'])}")
+
+
+def _ledger(ledger: Mapping[str, Any]) -> str:
+    """What the host holds for a function, the most first."""
+    accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
+    parts = ", ".join(f"{kind} {_mib(used)}" for kind, used in accounts)
+    return f"{_mib(ledger['used'])} of {_mib(ledger['limit'])} MiB held" + f" ({parts})" * bool(
+        parts
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f}"
+
+
+def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The counts as numbers per second between two answers.
+
+    Counts of objects that have gone in between make none below zero.
+    """
+    seconds = (after["t_ns"] - before["t_ns"]) / _SECOND_NS
+    functions = []
+    for one, other in zip(before["functions"], after["functions"]):
+        counts = {
+            name: round(max(count - one["counts"][name], 0) / seconds, 1)
+            for name, count in other["counts"].items()
+        }
+        functions.append({**other, "counts": counts})
+    return {**after, "functions": functions, "seconds": round(seconds, 3)}

@@ -1,0 +1,95 @@
+"""``mlx5emu suite``: rdma-core's own tests in a guest."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from emu.cli.commands._guest_options import guest_options, to_options
+from emu.cli.commands._progress import display
+from emu.host.printable import one_line, printable
+from emu.host.userfiles import write_outfile
+from emu.lab import Guest
+from emu.lab import suite as tests
+from emu.lab.suite import BROKEN, ModuleRun, Outcome
+
+REASONS = 3
+"""Reasons for skipping that a module's row shows."""
+
+
+@click.command()
+@guest_options
+@click.option(
+    "--module", "names", multiple=True, metavar="NAME", help="Only this one; may be repeated."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=tests.DEFAULT_TIMEOUT,
+    show_default=True,
+    metavar="S",
+    help="How long one test may take.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write every test's result in this file as well.",
+)
+def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choices: Any) -> None:
+    """Run rdma-core's tests in a guest with an emulated function.
+
+    Prints what each module's tests did and why some did not run. The status is 1 when a test
+    failed. Huge pages are set aside, and IPoIB gets an address, without asking.
+    """
+    choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
+    options = to_options(**choices)
+    runs: list[ModuleRun] = []
+    with (
+        display() as (progress, on_wait),
+        Guest(options, progress=progress, on_wait=on_wait) as guest,
+    ):
+        tests.prepare(guest)
+        for module in tests.choose(tests.list_modules(guest), names):
+            runs.append(tests.run_module(guest, module, timeout, progress))
+    if json_file is not None:
+        text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
+        write_outfile(json_file, text)
+    # What stands in square brackets is text, not markup: tests say what they like.
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(_table(runs))
+    _print_broken(console, runs)
+    sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
+
+
+def _table(runs: list[ModuleRun]) -> Table:
+    table = Table("module", title="rdma-core's tests")
+    for heading in ("passed", "skipped", "failed"):
+        table.add_column(heading, justify="right")
+    table.add_column("why skipped")
+    for run in runs:
+        reasons = [f"{count} x {one_line(reason)}" for reason, count in run.skip_reasons()]
+        more = [f"and {len(reasons) - REASONS} more"] if len(reasons) > REASONS else []
+        table.add_row(one_line(run.module), *_counts([run]), "\n".join(reasons[:REASONS] + more))
+    table.add_section()
+    table.add_row("all", *_counts(runs), "")
+    return table
+
+
+def _counts(runs: list[ModuleRun]) -> list[str]:
+    groups = ((Outcome.PASSED,), (Outcome.SKIPPED,), BROKEN)
+    return [str(sum(run.count(*group) for run in runs)) for group in groups]
+
+
+def _print_broken(console: Console, runs: list[ModuleRun]) -> None:
+    for run in runs:
+        for test in run.tests:
+            if test.outcome in BROKEN:
+                console.print(f"{test.outcome.value}: {one_line(test.test)}", style="bold red")
+                console.print(printable(test.detail.strip()), soft_wrap=True)

@@ -1,0 +1,174 @@
+"""``mlx5emu trace``: what ``--trace`` has recorded."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from emu.host.user_error import UserError
+from emu.trace.event import Event, Point
+from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError, kind_of
+from emu.trace.text import TextForm
+from layouts.enums import Delivery, Op, Status, op_name
+
+_STATUSES = (REFUSED, *(status.name for status in Status), *(status.name for status in Delivery))
+_STYLES: Mapping[str, str] = {
+    Point.CMD: "cyan",
+    Point.MMIO: "blue",
+    Point.EQE: "magenta",
+    Point.IRQ: "green",
+    Point.WQE: "bright_blue",
+    Point.CQE: "yellow",
+}
+_FEW = 8
+
+
+def _known(value: str, names: Iterable[str]) -> str:
+    """The name meant, in either case. Raises BadParameter, with what is near it."""
+    known = {name.lower(): name for name in names}
+    if value.lower() in known:
+        return known[value.lower()]
+    near = difflib.get_close_matches(value.lower(), known, n=3)
+    hint = ", ".join(known[name] for name in near or list(known)[:_FEW])
+    raise click.BadParameter(f"{value!r} is none; there is {hint}")
+
+
+def _points(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
+    return frozenset(_known(name.strip(), Point) for name in value.split(",") if value)
+
+
+def _ops(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
+    return frozenset(_op(name.strip()) for name in value.split(",") if value)
+
+
+def _op(value: str) -> str:
+    try:
+        return op_name(int(value, 0))
+    except ValueError:
+        return _known(value, map(op_name, Op))
+
+
+def _status(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    return None if value is None else _known(value, _STATUSES)
+
+
+@click.group()
+def trace() -> None:
+    """What the functions did: read what --trace has recorded."""
+
+
+@trace.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "--point",
+    "points",
+    default="",
+    callback=_points,
+    metavar="POINT[,...]",
+    help=f"Only these: {', '.join(Point)}.",
+)
+@click.option(
+    "--op",
+    "ops",
+    default="",
+    callback=_ops,
+    metavar="OP[,...]",
+    help="Only these commands, such as CREATE_CQ or 0x400.",
+)
+@click.option(
+    "--status",
+    callback=_status,
+    metavar="STATUS",
+    help="Only commands with this status, such as BAD_RES_ERR; refused is all but OK.",
+)
+@click.option("--function", type=click.IntRange(min=0), metavar="N", help="Only this function.")
+@click.option("--since", type=click.FloatRange(min=0), metavar="S", help="Not before this second.")
+@click.option("--until", type=click.FloatRange(min=0), metavar="S", help="Not after this second.")
+@click.option("--json", "as_json", is_flag=True, help="The lines as they are stored.")
+def show(file: str, as_json: bool, **wanted: Any) -> None:
+    """Print a trace, or a choice from it.
+
+    FILE is what --trace has written in its JSON form; - is standard input, so this follows a
+    trace that grows: tail -n +1 -f FILE | mlx5emu trace show -
+
+    Seconds count from the first line of the trace.
+    """
+    choice, form = Choice(**wanted), TextForm()
+    say = _json_line if as_json else _printer(form)
+    for line, event in _events(file):
+        if choice.takes(event, form.origin_ns(event)):
+            say(line, event)
+    # A reader that has gone is noticed here, not when the interpreter ends.
+    sys.stdout.flush()
+
+
+@trace.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+def count(file: str) -> None:
+    """Count what a trace has of each kind: commands, work requests, completions, events.
+
+    FILE is what --trace has written in its JSON form; - is standard input.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for _, event in _events(file):
+        found[kind_of(event)] += 1
+    table = Table("point", "kind")
+    table.add_column("number", justify="right")
+    for (point, kind), number in sorted(found.items()):
+        table.add_row(Text(point), Text(kind), str(number))
+    Console().print(table)
+
+
+def _events(file: str) -> Iterator[tuple[str, Event]]:
+    """The lines of a stored trace with their events; says what it leaves out. Raises UserError."""
+    with click.open_file(file, "rb") as stream:
+        reader = Reader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
+        try:
+            yield from reader
+        except StoredTextError:
+            raise UserError(
+                f"{file} is a trace in text form: read it as it is;"
+                " this reads the JSON form (--trace-format json)"
+            ) from None
+    if reader.broken and not reader.events:
+        raise UserError(f"{file} is no trace")
+    if reader.broken > 1:
+        _warn(f"{file}: {reader.broken} lines left out in all")
+
+
+def _json_line(line: str, _event: Event) -> None:
+    sys.stdout.write(line.rstrip() + "\n")
+
+
+def _printer(form: TextForm) -> Callable[[str, Event], None]:
+    console = Console(highlight=False)
+
+    def say(_line: str, event: Event) -> None:
+        if console.is_terminal:
+            console.print(_coloured(event, form.columns(event)), soft_wrap=True)
+        else:
+            sys.stdout.write(form(event) + "\n")
+
+    return say
+
+
+def _coloured(event: Event, columns: tuple[str, str, str, str]) -> Text:
+    time, function, point, body = columns
+    return Text.assemble(
+        (time, "dim"),
+        f" {function} ",
+        (point, _STYLES.get(event.point, "")),
+        (f" {body}", "red" if event.is_refusal else ""),
+    )
+
+
+def _warn(message: str) -> None:
+    click.echo(f"mlx5emu: {message}", err=True)

@@ -1,0 +1,81 @@
+"""The command line, ``mlx5emu COMMAND``.
+
+Every module of :mod:`emu.cli.commands` whose name has no leading underscore is a command: it
+defines a click command of its own name, or one named ``command``. Nothing else has to know about
+it. A module is imported when its command is used, so a heavy one does not slow down the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pkgutil
+import sys
+from typing import Any, NoReturn
+
+import click
+
+import emu.cli.commands
+from emu.host.user_error import UserError
+
+logger = logging.getLogger(__name__)
+
+INTERRUPTED = 130  # what a shell gives for a command that Ctrl-C ended
+
+
+class Commands(click.Group):
+    """The commands, found by their modules; failures end as one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, without importing them."""
+        names = [module.name for module in pkgutil.iter_modules(emu.cli.commands.__path__)]
+        return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None for an unknown one."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        name = cmd_name.replace("-", "_")
+        members = vars(importlib.import_module(f"emu.cli.commands.{name}"))
+        command = members.get("command") or members[name]
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            logger.debug("where it happened", exc_info=True)
+            _fail(str(error), error.status, error.detail())
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has gone; the interpreter must not try to flush the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            logger.debug("where it happened", exc_info=True)
+            _fail(f"{error.filename}: {error.strerror}", 1)
+
+
+def _fail(message: str, status: int, detail: str = "") -> NoReturn:
+    from emu.host.printable import printable
+
+    if detail:
+        click.echo(printable(detail), err=True)
+    click.echo(f"mlx5emu: {printable(message)}", err=True)
+    sys.exit(status)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-v", "--verbose", count=True, help="Say what is being done; twice for details.")
+@click.version_option(package_name="mlx5emu", prog_name="mlx5emu")
+def main(verbose: int) -> None:
+    """An emulated mlx5 adapter, and Linux guests that use it."""
+    if verbose:
+        level = logging.INFO if verbose == 1 else logging.DEBUG
+        logging.basicConfig(level=level, format="%(levelname).1s %(name)s: %(message)s")

@@ -1,0 +1,398 @@
+"""The command interface: doorbell, queue entries, dispatch, completion (PRM "Command interface").
+
+A doorbell names slots; each slot's 64-byte entry is read, its mailboxes are gathered, the command
+runs and the entry's ownership goes back to the driver as the very last byte written. When the
+driver has an EQ for CMD events, one EQE then names all slots that this round has finished.
+
+A command may bring megabytes, and a handler may have much to do. Such a command is served in turns,
+one in each round, while short ones in other slots pass it. Of the long ones only the first in line
+is at work: the others wait with nothing read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from emu.cmdif import mailbox
+from emu.cmdif.mailbox import DeliveryError
+from emu.cmdif.registry import Command
+from emu.device.points import FaultPoint, FaultPoints
+from emu.engine.events import eq as eq_engine
+from emu.errors import CmdError
+from emu.objects.table import DRIVER_UID, SHARED_UID
+from emu.ports import DmaError
+from emu.turns import Turns
+from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
+from layouts.enums import Delivery, EventType, Op, Status, op_name
+from layouts.eqe import eqe_cmd
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+COMMAND_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd")
+"""A delivered command; whether it is done, and its completion may be reported."""
+
+LOG_SLOTS = 5
+LOG_STRIDE = 6
+COMMANDS_PER_ROUND = 8
+SHORT_BYTES = 16 << 10
+"""Input and output of a command that is served at once; a longer one stands in line."""
+
+_HEADER_BYTES = 8
+_OUT_OFFSET = 0x20
+_STATUS_OWN_OFFSET = 0x3F
+
+
+@dataclass(slots=True)
+class Request:
+    """One command in a slot, as delivered: what the driver gave and where the answer goes."""
+
+    slot: int
+    address: int
+    """Of the slot's entry."""
+    entry: Any
+    data: bytearray
+    out: bytearray
+    in_blocks: list[int]
+    out_blocks: list[int]
+
+    @property
+    def opcode(self) -> int:
+        """The command's opcode, known or not."""
+        return int.from_bytes(self.data[:2], "big")
+
+    @property
+    def uid(self) -> int:
+        """The user context that the driver sends the command for."""
+        return int.from_bytes(self.data[2:4], "big")
+
+    @property
+    def op_mod(self) -> int:
+        """The opcode modifier."""
+        return int.from_bytes(self.data[6:8], "big")
+
+
+class CommandTracer(Protocol):
+    """Where the trace points of commands go."""
+
+    def command(
+        self, hca: Hca, request: Request, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """A command begins; ``command`` is None for an opcode that nobody answers.
+
+        What is returned is to be called when the command has run, with its refusal if there is one.
+        """
+
+    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
+
+
+class CommandInterface:
+    """The 32 command slots of one function."""
+
+    def __init__(
+        self, hca: Hca, commands: Mapping[int, Command], tracer: CommandTracer | None = None
+    ) -> None:
+        self._hca = hca
+        self._tracer = tracer
+        self._commands = commands
+        self._address = 0
+        self._waiting = 0
+        """Slots whose doorbell has rung, one bit each."""
+        self._working = 0
+        """Slots whose command has begun and not ended."""
+        self._line: deque[Turns[None]] = deque()
+        """Commands that take several turns; the first one gets them."""
+        self._finished = 0
+        self._is_left = False
+        """The driver has disabled the interface."""
+        self.executed = 0
+        """Commands that were run or refused since power-on."""
+
+    def set_address(self, address: int) -> None:
+        """Where the command queue lies (a page); the driver says so before its first doorbell.
+
+        What is still at work in a queue elsewhere is dropped.
+        """
+        if address != self._address:
+            self._drop()
+        self._address = address
+        self._is_left = False
+
+    def forget(self) -> None:
+        """The driver has gone: no slot is served until the next one says where its queue lies."""
+        self._drop()
+        self._address = 0
+        self._is_left = True
+
+    def _drop(self) -> None:
+        """Nothing is answered any more of what has been asked."""
+        self._waiting = self._working = self._finished = 0
+        for work in self._line:
+            work.close()
+        self._line.clear()
+
+    def doorbell(self, vector: int) -> None:
+        """Note the slots that the driver has filled; those at work are not the driver's."""
+        if not self._address:
+            # Work that the driver has not stopped (6.1: its cache of keys) may ring once more.
+            level = logging.DEBUG if self._is_left else logging.WARNING
+            log.log(level, "command doorbell %#x, and the queue has no address", vector)
+            return
+        self._waiting |= vector & ~self._working
+
+    @property
+    def busy(self) -> bool:
+        """True while slots wait to be served, or to be finished."""
+        return bool(self._waiting or self._line)
+
+    def run(self) -> None:
+        """A turn for the first in line; up to COMMANDS_PER_ROUND waiting slots; a report."""
+        if self._line:
+            self._first_in_line()
+        for _ in range(COMMANDS_PER_ROUND):
+            if not self._waiting:
+                break
+            slot = (self._waiting & -self._waiting).bit_length() - 1
+            self._waiting &= self._waiting - 1
+            self._working |= 1 << slot
+            self.begin(self._serve(slot))
+        self.report()
+
+    def _first_in_line(self) -> None:
+        work = self._line.popleft()
+        if _is_left(work):
+            self._line.appendleft(work)
+
+    def begin(self, work: Turns[None]) -> None:
+        """Do the first turn of something; if that is not all, it stands in line."""
+        if _is_left(work):
+            self._line.append(work)
+
+    def _serve(self, slot: int) -> Turns[None]:
+        """Take a slot's command from its entry to its completion."""
+        by_event = self._hca.event_eq(EventType.CMD)
+        address = self._address + (slot << LOG_STRIDE)
+        try:
+            is_done = yield from self._serve_entry(slot, address)
+        except DmaError as error:
+            log.warning("command slot %d: %s", slot, error)
+            is_done = False
+        self._working &= ~(1 << slot)
+        # The command that makes the CMD EQ, and the one that destroys it, are polled.
+        if is_done and by_event is not None and by_event is self._hca.event_eq(EventType.CMD):
+            self._finished |= 1 << slot
+
+    def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
+        """False when nothing is handed back, or only later. Raises DmaError."""
+        entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
+        if not entry.status_own & 1:
+            log.warning("command slot %d: doorbell, but the entry is the driver's", slot)
+            return False
+        size = entry.inlen + entry.outlen
+        if size <= SHORT_BYTES:
+            return (yield from self._answer(slot, address, entry))
+        yield  # a place in the line
+        with self._hca.ledger.at_work(size):
+            return (yield from self._answer(slot, address, entry))
+
+    def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
+        """As ``_serve_entry``, for an entry that is the device's."""
+        try:
+            request = yield from self._take(slot, address, entry)
+        except DeliveryError as error:
+            log.warning("command slot %d: %s: %s", slot, error.status.name, error)
+            if self._tracer:
+                self._tracer.undelivered(slot, entry, error)
+            self._hand_back(address, entry, error.status)
+            return True
+        if self._hca.faults is not None:
+            return (yield from self._show(self._hca.faults, request))
+        yield from self.execute(request)
+        yield from self.deliver(request)
+        return True
+
+    def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
+        """As ``_answer``, for a command that rules may be about."""
+        return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
+
+    def _take(self, slot: int, address: int, entry: Any) -> Turns[Request]:
+        """Check the entry and both mailbox chains. Raises DeliveryError."""
+        if entry.type != CMD_TYPE_PCIE:
+            raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {entry.type:#x}")
+        if entry.inlen < _HEADER_BYTES:
+            raise DeliveryError(Delivery.IN_LENGTH_ERR, f"input of {entry.inlen} bytes")
+        if entry.outlen < _HEADER_BYTES:
+            raise DeliveryError(Delivery.OUT_LENGTH_ERR, f"output of {entry.outlen} bytes")
+        memory, token = self._hca.memory, entry.token
+        in_blocks = yield from mailbox.walk(
+            memory, entry.in_ptr, entry.inlen, token, Delivery.IN_LENGTH_ERR
+        )
+        out_blocks: list[int] = []
+        if entry.outlen > INLINE_BYTES:
+            out_blocks = yield from mailbox.walk(
+                memory, entry.out_ptr, entry.outlen, token, Delivery.OUT_LENGTH_ERR
+            )
+        if self._signed:
+            if mailbox.xor8(entry.buf) != 0xFF:
+                raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
+            yield from mailbox.check_signatures(memory, in_blocks)
+        data = yield from mailbox.gather(memory, getattr(entry, "in"), in_blocks, entry.inlen)
+        request = Request(
+            slot, address, entry, data, bytearray(entry.outlen), in_blocks, out_blocks
+        )
+        command = self._commands.get(request.opcode)
+        if command is not None:
+            command.complete(data)
+        return request
+
+    @property
+    def _signed(self) -> bool:
+        return bool(self._hca.caps.general.cmdif_checksum)
+
+    def deliver(self, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
+        """Give the command's output and its slot back to the driver. Raises DmaError."""
+        if request.out_blocks:
+            yield from mailbox.scatter(self._hca.memory, request.out_blocks, request.out)
+        if self._signed:
+            yield from mailbox.sign(self._hca.memory, request.out_blocks)
+        request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
+        self._hand_back(request.address, request.entry, delivery)
+
+    def finish(self, slot: int) -> None:
+        """Have the next report name a slot, if the driver wants events now."""
+        if self._hca.event_eq(EventType.CMD) is not None:
+            self._finished |= 1 << slot
+
+    def execute(self, request: Request, refusal: CmdError | None = None) -> Turns[None]:
+        """Run one delivered command; its output, status and syndrome are in ``request.out``.
+
+        With a ``refusal`` it does not run and gets that.
+        """
+        hca = self._hca
+        self.executed += 1
+        command = self._commands.get(request.opcode)
+        traced = self._tracer.command(hca, request, command) if self._tracer else None
+        error: CmdError | None = None
+        hca.caller.uid = request.uid
+        try:
+            if refusal is not None:
+                raise refusal
+            yield from self._dispatch(request, command)
+        except CmdError as refused:
+            error = refused.with_traceback(None)  # its frames refer to it again
+            if command is not None:  # an unknown one has had its line, and is counted
+                name = op_name(request.opcode)
+                log.warning("%s refused: %s: %s", name, refused.status.name, refused)
+        except Exception:
+            log.exception("%s: internal error", op_name(request.opcode))
+            hca.internal_errors += 1
+            error = CmdError(Status.INT_ERR, "internal error of the emulator")
+        if error:
+            request.out[:] = bytes(len(request.out))
+            request.out[0] = error.status
+            request.out[4:8] = error.syndrome.to_bytes(4, "big")
+        hca.caller.uid = DRIVER_UID
+        if traced:
+            traced(error)
+
+    def _dispatch(self, request: Request, command: Command | None) -> Turns[None]:
+        if command is None:
+            raise self._unknown(request.opcode)
+        self._check_standing(request, command)
+        _check_lengths(request, command)
+        is_cut = len(request.out) < command.layout_out.size
+        whole = bytearray(command.layout_out.size) if is_cut else request.out
+        out = command.layout_out.view(whole)
+        work = command.handler(self._hca, command.layout_in.view(request.data), out)
+        if work is not None:
+            yield from self._in_turns(request, command, work)
+        if is_cut:
+            request.out[:] = whole[: len(request.out)]
+
+    def _check_standing(self, request: Request, command: Command) -> None:
+        """The HCA is up far enough, and the caller exists and may send this."""
+        if self._hca.state < command.needs:
+            raise CmdError(
+                Status.BAD_SYS_STATE_ERR, "command comes too early", f"HCA {self._hca.state.name}"
+            )
+        uid = request.uid
+        if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
+            raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
+        if command.privileged and uid not in (DRIVER_UID, SHARED_UID):
+            raise CmdError(Status.BAD_PARAM_ERR, "command is the driver's", f"uid {uid:#x}")
+
+    def _in_turns(self, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
+        """Go on with a handler, as long as what it began with is still there."""
+        hca = self._hca
+        teardowns = hca.teardowns
+        try:
+            for _ in work:
+                hca.caller.uid = DRIVER_UID
+                yield
+                if hca.teardowns != teardowns:
+                    raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
+                self._check_standing(request, command)
+                hca.caller.uid = request.uid
+        finally:
+            work.close()
+
+    def _unknown(self, opcode: int) -> CmdError:
+        name = op_name(opcode)
+        asked = self._hca.missing.commands
+        if not asked[opcode]:
+            where = name.lower() if opcode in Op._value2member_map_ else "a new layout"
+            log.warning(
+                "%s (%#x) is not answered: BAD_OP_ERR; to add it, declare %s_in/_out in layouts/"
+                " and a @command(Op.%s, ...) function in firmware_cmds/",
+                name, opcode, where, name,
+            )  # fmt: skip
+        asked[opcode] += 1
+        return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
+
+    def _hand_back(self, at: int, entry: Any, delivery: int) -> None:
+        """Write output and signature and, last of all, the ownership byte."""
+        entry.status_own = delivery << 1
+        if self._signed:
+            entry.sig = 0
+            entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
+        memory = self._hca.memory
+        memory.write(at + _OUT_OFFSET, entry.buf[_OUT_OFFSET:_STATUS_OWN_OFFSET])
+        memory.write(at + _STATUS_OWN_OFFSET, entry.buf[_STATUS_OWN_OFFSET:])
+
+    def report(self) -> None:
+        """One CMD event for all slots finished since the last one, if the driver wants events."""
+        finished, self._finished = self._finished, 0
+        if finished:
+            eq_engine.raise_event(self._hca, EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
+
+
+def _check_lengths(request: Request, command: Command) -> None:
+    """Input and output are long enough. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    if len(request.data) < command.least_in:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input too short",
+            f"{len(request.data)} of {command.least_in} bytes",
+        )
+    if len(request.out) < command.least_out:
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR,
+            "output too short",
+            f"{len(request.out)} of {command.least_out} bytes",
+        )
+
+
+def _is_left(work: Turns[None]) -> bool:
+    """Give it a turn; whether it wants another."""
+    try:
+        next(work)
+    except StopIteration:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""Which sentences in our own sources can become a syndrome: the other direction of a CRC.
+
+Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, so the
+calls in the sources are the complete list. A reason is a string, a constant of its module, or an
+f-string over ``self.kind``, which stands for every kind of object that the device has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from emu import objects
+from emu.errors import CmdError, syndrome_of
+from emu.objects.table import Object
+
+_KIND = "self.kind"
+
+
+class ReasonError(Exception):
+    """A reason that is no fixed text: its syndrome could not be explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A refusal in the sources."""
+
+    text: str
+    status: str
+    """Its name, as the source has it."""
+    module: str
+    line: int
+    function: str
+    """The function that refuses, with the one around it (``create_eq``, ``Table.need``)."""
+
+    @property
+    def syndrome(self) -> int:
+        """What the driver prints."""
+        return syndrome_of(self.text)
+
+
+def kinds() -> tuple[str, ...]:
+    """What the device calls its objects."""
+    return tuple(
+        kind.kind
+        for kind in vars(objects).values()
+        if isinstance(kind, type) and issubclass(kind, Object) and kind is not Object
+    )
+
+
+def collect(packages: Iterable[ModuleType]) -> list[Reason]:
+    """Every reason in the packages' sources, module by module.
+
+    Raises :class:`ReasonError` for one that is no fixed text.
+    """
+    found: list[Reason] = []
+    for package in packages:
+        for directory in package.__path__:
+            for path in sorted(Path(directory).rglob("*.py")):
+                inner = path.relative_to(directory).with_suffix("").parts
+                name = ".".join((package.__name__, *inner)).removesuffix(".__init__")
+                found += reasons_in(path.read_text(encoding="utf-8"), name)
+    return found
+
+
+def reasons_in(source: str, module: str) -> Iterator[Reason]:
+    """The reasons in one module. Raises :class:`ReasonError` for one that is no fixed text."""
+    tree = ast.parse(source)
+    constants = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+    for call, function in _refusals(tree, ()):
+        where = f"{module}, line {call.lineno}"
+        if len(call.args) < 2:
+            raise ReasonError(f"{where}: status and reason are to be given by position")
+        status, reason = call.args[:2]
+        for text in _texts(reason, constants, where):
+            name = ast.unparse(status).removeprefix("Status.")
+            yield Reason(text, name, module, call.lineno, function)
+
+
+def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
+    """Each call of CmdError below a node, with the function that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            yield from _refusals(child, (*around, child.name))
+            continue
+        if isinstance(child, ast.Call) and _called(child) == CmdError.__name__:
+            yield child, ".".join(around)
+        yield from _refusals(child, around)
+
+
+def _called(call: ast.Call) -> str:
+    """The called name, without the module in front of it."""
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
+    if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
+        return [reason.value]
+    if isinstance(reason, ast.Name) and reason.id in constants:
+        return [constants[reason.id]]
+    if isinstance(reason, ast.JoinedStr):
+        return [_filled(reason, kind, where) for kind in kinds()]
+    raise ReasonError(f"{where}: the reason is no fixed text: {ast.unparse(reason)}")
+
+
+def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
+    parts = []
+    for part in reason.values:
+        if isinstance(part, ast.Constant):
+            parts.append(str(part.value))
+        elif isinstance(part, ast.FormattedValue) and ast.unparse(part.value) == _KIND:
+            parts.append(kind)
+        else:
+            raise ReasonError(f"{where}: only {{{_KIND}}} has known values: {ast.unparse(reason)}")
+    return "".join(parts)

@@ -1,1 +1,0 @@
-"""The commands of ``mlx5emu``, one module each; see :mod:`emu.cli`."""

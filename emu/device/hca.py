@@ -1,0 +1,258 @@
+"""The state of one function between two resets: ports to the world, capabilities, objects.
+
+A reset is a new ``Hca`` on the same ports. It does no I/O and does nothing by itself: firmware
+commands (``emu.cmdif``) and the engine (``emu.engine``) act on it, and ``emu.engine.lifecycle``
+stops it and gives its queues their turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from emu.device.caps import Caps
+from emu.device.containment import ContainedClock
+from emu.device.fwpages import FirmwarePages
+from emu.device.held import HeldRoom
+from emu.device.points import FaultPoints
+from emu.device.unhandled import Missing
+from emu.objects import (
+    Cq,
+    Eq,
+    FlowCounter,
+    Mkey,
+    Pd,
+    Psv,
+    QCounter,
+    Qp,
+    Queue,
+    Srq,
+    TransportDomain,
+    Uar,
+    Uctx,
+    Umem,
+    Xrcd,
+)
+from emu.objects.ledger import Ledger
+from emu.objects.page_fault import FaultTable
+from emu.objects.table import Caller, Numbers, Object, Remains, Table
+from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
+from emu.port.ib.wire import IbWire
+from emu.ports import Clock, GuestMemory, Interrupts
+from layouts.enums import EventType
+
+if TYPE_CHECKING:
+    from emu.device.tracer import DeviceTracer
+    from emu.models import Model
+
+log = logging.getLogger(__name__)
+
+MSIX_VECTORS = 64
+
+FIRST_UAR = 8
+"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
+
+FIRST_MKEY_INDEX = 0x100
+"""Below lie the device's own keys (``emu.engine.mr.special_keys``).
+
+1 must stay unused, 0x100 being a scatter list's end mark.
+"""
+
+MULTICAST = "multicast"
+"""The ledger's account of queue pairs in multicast groups."""
+
+FIRST_QPN = 0x40
+"""Numbers 0 and 1 belong to the SMI and the GSI on the wire."""
+
+
+class HcaState(IntEnum):
+    """How far the driver has brought the function up; each state allows more commands."""
+
+    DISABLED = 0
+    ENABLED = 1
+    INITIALIZED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HcaOptions:
+    """What can be chosen for a function beside its model."""
+
+    guid: int
+    lid: int = 1
+    boot_pages: int = 0
+    """Pages asked for before and after INIT_HCA (each); 0 skips MANAGE_PAGES."""
+    windows_2a: bool = False
+    """Memory windows of type 2 are of type 2A: access through one compares the QPN, not the PD."""
+
+
+class Hca:
+    """One mlx5 function."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        wire: IbWire[Hca],
+        tracer: DeviceTracer | None = None,
+        missing: Missing | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+        remains: Remains | None = None,
+    ) -> None:
+        """``on_failure`` is called when the function fails over a mistake of our own.
+
+        ``remains`` takes the objects that are dropped; they may outlive this.
+        """
+        self.model = model
+        self.options = options
+        self.memory = memory
+        self.interrupts = interrupts
+        self.clock: Clock = ContainedClock(clock, self)
+        self.wire = wire
+        self.tracer = tracer
+        self.faults: FaultPoints | None = None
+        self.state = HcaState.DISABLED
+        self.caps = Caps(model.capabilities)
+        self.port = Port(
+            options.guid,
+            model.ib_link_width_oper,
+            model.ib_proto_oper,
+            device_id=model.identity.device_id,
+            lid=options.lid,
+            node_description=_described(model),
+        )
+        self.remains = remains if remains is not None else Remains()
+        self.ledger = Ledger(model.host_bytes)
+        """What the host holds for the guest."""
+        self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
+        self.issi = 0
+        self.internal_errors = 0
+        self.teardowns = 0
+        """How often all objects have been dropped at once."""
+        self.has_failed = False
+        """An unexpected exception has stopped it for good (see ``emu.device.containment``)."""
+        self._on_failure = on_failure
+        self.caller = Caller()
+        self.has_signatures = False
+        """A key has or had block signatures: its segments may be longer on the wire."""
+        self.steps = 0
+        """Work that this round has done, as far as it is counted: see ``STEPS_PER_ROUND``."""
+        self.kept_views = 0
+        """Views that keys have kept of their translations, since they last had to forget them."""
+        self.keys_with_views: set[int] = set()
+        """Indices of the keys that keep some, and of keys that did and are gone."""
+        self.missing = missing if missing is not None else Missing()
+        self._event_eqs: dict[EventType, Eq] = {}
+        self.ready: deque[Queue] = deque()
+        """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
+        self.broken_cqs: list[Cq] = []
+        """CQs that have just failed, whose queue pairs are to be stopped."""
+        self.held_room: HeldRoom = HeldRoom()
+        self.page_faults = FaultTable(self.ledger)
+        """Page faults that wait for the driver."""
+        self._make_tables()
+        wire.attach(self)
+
+    def _make_tables(self) -> None:
+        """Empty tables, bounded by what the driver has been told."""
+        caps, on = self.caps.general, (self.ledger, self.caller)
+        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, *on)
+        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, *on)
+        self.tds = Table[TransportDomain](
+            "transport domain", 1, 1 << caps.log_max_transport_domain, *on
+        )
+        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12, *on)
+        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
+        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
+        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
+        self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
+        """What a send doorbell can name: queue pairs, whose numbers other queues share."""
+        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
+        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
+        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
+        flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
+        self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
+        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
+        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
+        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
+        self.special_qps: dict[int, Qp] = {}
+        """The queue pairs that receive as QP0 and QP1."""
+        self.mcgs: dict[bytes, list[Qp]] = {}
+        """Datagram queue pairs by the multicast GID that they are attached to."""
+
+    @property
+    def tables(self) -> tuple[Table[Object], ...]:
+        """Every table, for summaries and leak checks."""
+        return (
+            self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
+            self.srqs, self.counters, self.flow_counters, self.psvs, self.uctxs, self.umems,
+        )  # type: ignore[return-value]  # fmt: skip
+
+    def initialize(self) -> None:
+        """INIT_HCA: the driver's capability choices take effect."""
+        self._make_tables()
+        self.state = HcaState.INITIALIZED
+
+    def forget_views(self) -> None:
+        """Make every key forget its translations; at a cost that their making has had before."""
+        for index in self.keys_with_views:
+            if (mkey := self.mkeys.get(index)) is not None:
+                mkey.views.clear()
+        self.keys_with_views.clear()
+        self.kept_views = 0
+
+    def drop_objects(self) -> None:
+        """Forget all objects at once. Whoever calls this has stopped all work on them before."""
+        self.teardowns += 1
+        self._event_eqs.clear()
+        for table in self.tables:
+            self.remains.add(table.clear())
+            self.ledger.close(table.kind)
+        self.ledger.close(MULTICAST)
+        self.caller.owned.clear()
+        self._make_tables()
+
+    def fail(self) -> None:
+        """Stop for good over the exception that is being handled.
+
+        No timer, packet or turn reaches a function that has failed.
+        """
+        if self.has_failed:
+            return
+        self.has_failed = True
+        self.internal_errors += 1
+        log.exception("%s: internal error: the function stops", self.model.name)
+        self._on_failure()
+
+    def subscribe(self, eq: Eq) -> None:
+        """The EQ takes the asynchronous event types of its mask from now on."""
+        for event in EventType:
+            if event is not EventType.COMP and eq.events >> event & 1:
+                self._event_eqs[event] = eq
+
+    def unsubscribe(self, eq: Eq) -> None:
+        """The EQ is going away."""
+        self._event_eqs = {
+            kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
+        }
+
+    def event_eq(self, event: EventType) -> Eq | None:
+        """The EQ that has asked for an asynchronous event type."""
+        return self._event_eqs.get(event)
+
+    def schedule(self, queue: Queue) -> None:
+        """The queue has work, or may have."""
+        if not queue.is_ready:
+            queue.is_ready = True
+            self.ready.append(queue)
+
+
+def _described(model: Model) -> bytes:
+    """What the node calls itself until the guest says otherwise (rdma-ndd does)."""
+    return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")

@@ -1,0 +1,49 @@
+"""What the device tells about itself while it runs, as the core sees it.
+
+``hca.tracer`` is a :class:`DeviceTracer` or None, and the core calls its trace points always as
+``if tracer: tracer.point(...)``. Who listens is not the core's concern; ``emu.trace`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.objects import Qp
+    from emu.objects.page_fault import Fault
+    from emu.objects.send_queue import Wqe
+    from emu.ports import Buffer
+    from layouts.enums import EventType
+
+
+class DeviceTracer(Protocol):
+    """Where the device's trace points go. A device without one pays an attribute test for each."""
+
+    def power_on(self, model: str) -> None:
+        """A function of this model is in its power-on state: made, or reset."""
+
+    def mmio(self, kind: str, offset: int, data: Buffer) -> None:
+        """A BAR 0 access; ``kind`` is read or write."""
+
+    def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
+        """An event queue entry was written."""
+
+    def irq(self, vector: int, eqn: int) -> None:
+        """An interrupt was raised for an event queue."""
+
+    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
+        """A work request is about to be carried out, or is tried again."""
+
+    def summary(self) -> Iterator[str]:
+        """Lines for the end of a run: what there was of each kind."""
+
+    def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
+        """A completion queue entry was written: its first 63 bytes, and the last."""
+
+    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
+        """A page fault is over, ``took_ns`` after it was raised.
+
+        ``outcome`` is resumed, error (the driver gave up) or cancelled (the queue pair stopped).
+        """

@@ -1,0 +1,1 @@
+"""Ethernet: what the queues of a network interface do with frames."""

@@ -1,0 +1,1 @@
+"""Completion and event queues."""

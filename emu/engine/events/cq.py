@@ -1,0 +1,291 @@
+"""Completion queues: how a completion becomes a CQE and perhaps an event.
+
+The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
+sw_own_cqe), so the owner byte is written after everything else. An event is raised once for each
+arm: at once when entries wait that no event has told of (cqc.last_notified_index), otherwise with
+the next (solicited) one. Moderation holds an event back until enough entries, or enough time, have
+come together (PRM "CQ moderation").
+
+A queue that overruns or whose memory is gone takes nothing any more: its driver is told, and the
+queue pairs that report there stop (IBTA 10.2.5.2, 11.6.3.2).
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.device.points import FaultPoint
+from emu.engine.events import eq as eq_engine
+from emu.engine.events.counters import count_error
+from emu.errors import CmdError
+from emu.objects import Cq, Moderation
+from emu.objects.pages import PageList
+from emu.ports import DmaError
+from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE
+from layouts.enums import (
+    CqeOpcode,
+    CqErrorSyndrome,
+    CqeSyndrome,
+    CqNotification,
+    CqStatus,
+    EventType,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.objects import Qp
+
+log = logging.getLogger(__name__)
+
+CQE_POINT: FaultPoint[[Cq, Qp, bytes, int, bool], bool] = FaultPoint("cqe")
+
+INDEX_MASK = 0xFFFFFF
+MODERATION_UNMEASURED_NS = 8_000
+"""A moderation period no longer than this is over before a host's timer could say so.
+
+The driver's own choice starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
+"""
+_WORD = 0xFFFFFFFF
+ARM_SOLICITED = 1 << 24
+_SOLICITED = 1 << 1
+_EVENT_DATA = Struct(">24xI")
+_ERROR_DATA = Struct(">I7xB")
+_CONSUMER = Struct(">I")
+_BYTES = [bytes((value,)) for value in range(256)]
+_ARMED, _SOLICITED_ARMED = CqNotification.ARMED, CqNotification.SOLICITED_ARMED
+
+_STATUSES = {
+    CqErrorSyndrome.CQ_OVERRUN: CqStatus.CQ_OVERFLOW,
+    CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
+}
+
+
+def complete(
+    hca: Hca,
+    cq: Cq,
+    qp: Qp,
+    opcode: CqeOpcode,
+    *,
+    wqe_counter: int,
+    byte_cnt: int = 0,
+    wqe_opcode: int = 0,
+    srqn: int = 0,
+    immediate: int = 0,
+    flags_rqpn: int = 0,
+    slid: int = 0,
+    ml_path: int = 0,
+    solicited: bool = False,
+) -> None:
+    """Report a success; ``wqe_opcode`` is the send opcode of a requester's completion."""
+    now = hca.clock.now_ns()
+    entry = CQE.pack(
+        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & 0xFFFFFFFF,
+        now & 0xFFFFFFFF, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF,
+    )  # fmt: skip
+    op_own = opcode << 4 | (_SOLICITED if solicited else 0)
+    _report(hca, cq, qp, entry, op_own, solicited)
+
+
+def fail(
+    hca: Hca,
+    cq: Cq,
+    qp: Qp,
+    opcode: CqeOpcode,
+    syndrome: CqeSyndrome,
+    *,
+    wqe_counter: int,
+    vendor: int = 0,
+    wqe_opcode: int = 0,
+    srqn: int = 0,
+) -> None:
+    """Report a failure; errors count as solicited (IBTA 11.4.2.2)."""
+    count_error(qp, opcode, syndrome)
+    entry = error_entry(
+        qp, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
+    )
+    _report(hca, cq, qp, entry, opcode << 4, True)
+
+
+def report_signature(
+    hca: Hca,
+    cq: Cq,
+    qp: Qp,
+    key: int,
+    syndrome: int,
+    domain: int,
+    values: tuple[int, int, int],
+) -> None:
+    """Report a wrong signature: found, computed (64 bits each) and where its block begins.
+
+    ``domain`` is 0 for the wire's, 1 for the memory's.
+    """
+    found, computed, offset = values
+    entry = SIG_ERR_CQE.pack(
+        found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
+        offset, qp.handle,
+    )  # fmt: skip
+    _report(hca, cq, qp, entry, CqeOpcode.SIG_ERR << 4, True)
+
+
+def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool) -> None:
+    """Write an entry, unless a fault has it otherwise; a lost one counts at its queue pair."""
+    if hca.faults is None:
+        is_written = write(hca, cq, entry, op_own, solicited)
+    else:
+        is_written = hca.faults.show(CQE_POINT, cq, qp, entry, op_own, solicited)
+    if not is_written:
+        qp.count("cq_overflow")
+
+
+def error_entry(
+    qp: Qp, syndrome: CqeSyndrome, *, wqe_counter: int, vendor: int, wqe_opcode: int, srqn: int
+) -> bytes:
+    """The bytes of an error CQE in front of op_own."""
+    return ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
+
+
+def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:
+    """Append an entry, and raise the event that is due; False when the entry is lost."""
+    if not _append(hca, cq, entry, op_own):
+        return False
+    if solicited:
+        cq.solicited_pi = cq.pi
+    if cq.notification is _ARMED or (solicited and cq.notification is _SOLICITED_ARMED):
+        _notify(hca, cq, 1)
+    return True
+
+
+def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
+    """Append an entry; False when it is lost."""
+    if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
+        return False
+    # An entry lies in one page, its 64 bytes being aligned.
+    address = cq.buffer.address((cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES)
+    op_own |= cq.pi >> cq.log_size & 1
+    try:
+        hca.memory.write(address, entry)
+        hca.memory.write(address + OP_OWN, _BYTES[op_own])
+    except DmaError as error:
+        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if hca.tracer:
+        hca.tracer.cqe(cq.handle, entry, op_own)
+    cq.pi += 1
+    return True
+
+
+def _room(hca: Hca, cq: Cq) -> bool:
+    """Look how far the driver has read; a queue that is really full breaks."""
+    try:
+        cq.ci += _consumed(cq, _record(hca, cq)) or 0
+    except DmaError as error:
+        _break(hca, cq, CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR, str(error))
+        return False
+    if cq.pi - cq.ci < cq.entries or cq.ignores_overrun:
+        return True
+    _break(hca, cq, CqErrorSyndrome.CQ_OVERRUN, f"overrun, {cq.entries} entries")
+    return False
+
+
+def _record(hca: Hca, cq: Cq) -> int:
+    """The consumer index in the doorbell record. Raises DmaError."""
+    index: int
+    (index,) = _CONSUMER.unpack(hca.memory.read(cq.dbr_addr, _CONSUMER.size))
+    return index
+
+
+def _consumed(cq: Cq, index: int) -> int | None:
+    """How much further the driver has read at this index; None when it cannot have got there."""
+    consumed = (index - cq.ci) & INDEX_MASK
+    return consumed if consumed <= cq.pi - cq.ci else None
+
+
+def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
+    """The queue takes nothing any more and the driver is told."""
+    log.warning("%r: %s: no more completions", cq, why)
+    cq.status = _STATUSES[syndrome]
+    eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
+    # Whoever reports here is in the middle of something: its queue pair stops after it.
+    hca.broken_cqs.append(cq)
+
+
+def arm(hca: Hca, cqn: int, command: int) -> None:
+    """The CQ doorbell: arm serial, which completions are wanted, and the consumer index."""
+    cq = hca.cqs.get(cqn)
+    if cq is None:
+        log.warning("CQ doorbell for cqn %#x, which does not exist", cqn)
+        return
+    consumed = _consumed(cq, command)
+    if consumed is not None:
+        cq.ci += consumed
+    elif (cq.ci - command) & INDEX_MASK > cq.entries:
+        log.warning("%r: doorbell moves ci past pi", cq)
+        return
+    if command & ARM_SOLICITED:
+        cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi
+    else:
+        cq.notification, newest = CqNotification.ARMED, cq.pi
+    # A consumer may arm before it polls: what its last event told of must not wake it again.
+    known = max(cq.ci, cq.notified_pi)
+    if newest > known:
+        _notify(hca, cq, newest - known)
+
+
+def _notify(hca: Hca, cq: Cq, entries: int) -> None:
+    """So many entries want an event that is armed: now, or when moderation lets it."""
+    held = cq.moderation
+    if held is None:
+        _fire(hca, cq)
+        return
+    held.entries += entries
+    if held.entries >= held.max_count or held.period_ns <= MODERATION_UNMEASURED_NS:
+        _fire(hca, cq)
+    elif held.timer is None:
+        held.timer = hca.clock.call_later(held.period_ns, lambda: _fire(hca, cq))
+
+
+def _fire(hca: Hca, cq: Cq) -> None:
+    cq.notification = CqNotification.FIRED
+    cq.notified_pi = cq.pi
+    if cq.moderation is not None:
+        cq.moderation.restart()
+    eq_engine.post(hca, cq.eq, EventType.COMP, 0, _EVENT_DATA.pack(cq.handle))
+
+
+def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
+    """Moderate from now on in this way; an event that was held back goes out."""
+    held, cq.moderation = cq.moderation, moderation
+    if held is not None and held.timer is not None:
+        held.restart()
+        _fire(hca, cq)
+
+
+def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
+    """Mark the end of the old buffer and go on in the new one.
+
+    The mark takes an index of its own, so the driver moves what it has not read one place on, into
+    the new buffer (hw/cq.c: copy_resize_cqes). The mark raises no event.
+
+    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no room for the mark or the new one none
+    for what is unread, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
+    doorbell record is gone.
+    """
+    try:
+        consumed = _consumed(cq, _record(hca, cq)) or 0
+    except DmaError as error:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
+        ) from None
+    unread = cq.pi - cq.ci - consumed
+    if unread >= min(cq.entries, 1 << log_size):
+        raise CmdError(Status.BAD_SIZE_OUTS_CQES_ERR, "more unread CQEs than room", f"{unread}")
+    cq.ci += consumed
+    if not _append(hca, cq, bytes(OP_OWN), CqeOpcode.RESIZE_CQ << 4):
+        raise CmdError(Status.BAD_RES_STATE_ERR, "CQ is in error", f"{cq!r}")
+    cq.ci += 1
+    cq.solicited_pi += 1
+    cq.notified_pi += 1
+    cq.move(buffer, log_size)

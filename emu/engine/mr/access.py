@@ -1,0 +1,258 @@
+"""Memory keys at work: from (key, address, length, rights) to the guest's own bytes.
+
+Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
+its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
+directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
+Nothing has been read or written when an access is refused. One that is too much for one go - it is
+long, or falls into many pieces - is told to come in pieces.
+
+A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
+bring it in (see ``emu.objects.page_fault``). The null key among the entries of a KSM key means the
+same; by itself it reads as zeros and swallows what is written (``emu.engine.mr.special_keys``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from emu.engine.mr import special_keys
+from emu.engine.mr.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    MOST_BYTES,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    WRITES,
+    AccessError,
+    InPieces,
+    PageFault,
+    Refusal,
+)
+from emu.engine.mr.special_keys import NULL_MKEY
+from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
+from emu.objects.table import DRIVER_UID
+from emu.objects.views import Views, length_of
+from emu.ports import DmaError
+from layouts.enums import AccessMode
+from layouts.wqe import KLM
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
+_NO_LIMIT = 1 << 64
+_KEPT_RANGES = 64
+"""Ranges of one key whose translation is at hand."""
+
+MOST_KEPT_VIEWS = 1 << 18
+"""Views that translations of all keys may consist of, those that were dropped since included."""
+
+
+def access(
+    hca: Hca,
+    pd: Pd | None,
+    qpn: int,
+    key: int,
+    va: int,
+    length: int,
+    need: int,
+    depth: int = 0,
+    only_check: bool = False,
+) -> Views:
+    """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
+
+    ``need`` is a set of rights. Zero bytes are granted unseen (IBTA C10-60). Raises
+    :class:`AccessError`, of which InPieces and PageFault are no refusals to those who can wait.
+    """
+    if not length:
+        return ()
+    mkey = hca.mkeys.get(key >> 8)
+    if mkey is None or mkey.variant != key & 0xFF:
+        return special_keys.views(hca, qpn, key, va, length, need, depth)
+    if mkey.free:
+        raise AccessError(Refusal.FREE, key, va, length)
+    is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
+    if not is_own and not is_type_2a(hca, mkey, qpn):
+        raise AccessError(Refusal.DOMAIN, key, va, length)
+    if need & ~mkey.rights:
+        raise AccessError(Refusal.RIGHTS, key, va, length)
+    if va < mkey.start or va + length > mkey.end:
+        raise AccessError(Refusal.BOUNDS, key, va, length)
+    if only_check:
+        return ()
+    cached = mkey.views.get((va, length, need))
+    if cached is not None and cached[0] == hca.memory.generation:
+        return cached[1]
+    try:
+        if mkey.signature is not None:
+            return mkey.signature.views(hca, mkey, qpn, va, length, need, depth)
+        return _translate(hca, mkey, va, length, need, depth)
+    except (DmaError, IndexError):
+        raise AccessError(Refusal.TRANSLATION, key, va, length) from None
+
+
+def check(hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int) -> None:
+    """As ``access``, as far as the key itself says: what lies behind it is not looked at."""
+    with suppress(InPieces):
+        access(hca, pd, qpn, key, va, length, need, only_check=True)
+
+
+def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether a window that belongs to this queue pair is of type 2A: its domain does not matter.
+
+    Of the two flavours of type 2, ConnectX has 2B; a function can be told to have 2A instead.
+    """
+    return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
+
+
+def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
+    """Whether a queue pair may use the key: any may, or only the one that it was bound to.
+
+    Its number is not enough: when it is destroyed another one may get the number, and a window of
+    type 2 must not open again (IBTA 10.6.7).
+    """
+    if mkey.qpn == ANY_QPN:
+        return True
+    qp = hca.qps.get(qpn)
+    return mkey.qpn == qpn and qp is not None and qp.serial == mkey.qp_serial
+
+
+def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
+    """The key's context names a queue pair from now on: the one that has this number now."""
+    owner = hca.qps.get(mkey.qpn)
+    mkey.qp_serial = owner.serial if owner is not None else 0
+
+
+def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+    if length > MOST_BYTES:
+        raise InPieces(mkey.key, va, length, MOST_BYTES)
+    writable = bool(need & WRITES)
+    if mkey.mode == AccessMode.PA:
+        return hca.memory.segments(va, length, writable=writable)
+    if mkey.mode != AccessMode.MTT:
+        return indirect(hca, mkey, va, length, need, depth)
+    views: list[memoryview] = []
+    for iova, size in page_runs(mkey, va, length, need):
+        views += hca.memory.segments(iova, size, writable=writable)
+    if hca.faults is None:  # faults of DMA want to see every access
+        _keep(hca, mkey, (va, length, need), views)
+    return views
+
+
+def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
+    """Translations are kept with their key; when all keys have too many, all forget theirs."""
+    if len(mkey.views) >= _KEPT_RANGES:
+        mkey.views.clear()
+    hca.kept_views += len(views)
+    if hca.kept_views > MOST_KEPT_VIEWS:
+        hca.forget_views()
+        hca.kept_views = len(views)
+    if len(views) <= MOST_KEPT_VIEWS:
+        mkey.views[of] = hca.memory.generation, views
+        hca.keys_with_views.add(mkey.handle)
+
+
+def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
+    """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
+
+    Raises IndexError where the list ends and PageFault at an entry without the right it needs.
+    """
+    range_end = va + length
+    shift = mkey.log_page_size
+    size = 1 << shift
+    entries = mkey.entries
+    wanted = MTT_WRITE if need & WRITES else MTT_READ
+    index = (va >> shift) - (mkey.start >> shift)
+    within = va & size - 1
+    start = end = -1
+    while length:
+        entry = entries[index]
+        if not entry & wanted:
+            raise PageFault(mkey.key, range_end - length, length)
+        page = (entry & _MTT_ADDRESS) + within
+        part = min(length, size - within)
+        if page != end:
+            if start >= 0:
+                yield start, end - start
+            start = page
+        end = page + part
+        length -= part
+        index += 1
+        within = 0
+    yield start, end - start
+
+
+def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+    """Follow the key's entries to the keys below; each is checked as an access of its own."""
+    if depth and depth >= hca.caps.general.max_indirection:
+        raise AccessError(Refusal.DEPTH, mkey.key, va, length)
+    below = LOCAL_WRITE if need & WRITES else LOCAL_READ
+    is_ksm = mkey.mode is AccessMode.KSM
+    is_implicit = is_ksm and mkey.uid == DRIVER_UID
+    pieces = _ksm_pieces if is_ksm else _klm_pieces
+    views: list[memoryview] = []
+    most = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
+    for key, at, size in pieces(mkey, va, length):
+        if key == NULL_MKEY and is_implicit:
+            raise PageFault(mkey.key, *_rest(va, length, views))
+        try:
+            found = access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+        except PageFault as page:
+            if not is_implicit:
+                raise
+            start, left = _rest(va, length, views)
+            within = page.va - at if page.key == key else 0
+            raise PageFault(mkey.key, start + within, left - within) from None
+        if size == length:
+            hca.steps += 1
+            return found
+        views += found
+        if len(views) + hca.steps > most:
+            hca.steps += len(views)
+            raise InPieces(mkey.key, va, length, PIECE_BYTES)
+    hca.steps += len(views)
+    return views
+
+
+def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
+    """Start and length of what is not among the views yet."""
+    done = length_of(views)
+    return va + done, length - done
+
+
+def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+    """(key, address, bytes) below a KLM key: entries of any length, one after the other."""
+    return mkey.ranges.pieces(va - mkey.start, length)
+
+
+def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+    """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
+
+    The start need not be a multiple of that length: the key that UCX makes for atomics begins a
+    number of bytes behind one, and its address ``start_addr + n`` is ``va + n`` of the first entry
+    (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
+    """
+    shift = mkey.log_page_size
+    index = va - mkey.start >> shift
+    within = va - mkey.start & (1 << shift) - 1
+    if within + length <= 1 << shift and (index + 1) * KLM.size <= len(mkey.xlt):
+        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+        return ((key, at + within, length),)
+    return _ksm_series(mkey, index, within, length)
+
+
+def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """The pieces from ``within`` bytes into the entry ``index`` on."""
+    shift = mkey.log_page_size
+    while length:
+        if (index + 1) * KLM.size > len(mkey.xlt):
+            raise IndexError("KSM list ends before the range")
+        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+        size = min(length, (1 << shift) - within)
+        yield key, at + within, size
+        length -= size
+        index += 1
+        within = 0

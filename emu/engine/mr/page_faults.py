@@ -1,0 +1,211 @@
+"""Page faults at work: who may wait for a page, how the driver is told, and how it goes on.
+
+A message to a queue pair in this process goes whole. When it faults it begins again after the
+resume, from its start: nothing of it has taken effect before all its pages were there. In packets
+it goes on behind what has been transferred, and the event says how many bytes that is. A signature
+adds bytes to the wire that the driver does not count: the event says none then.
+
+Only the side of the queue pair that has faulted waits; other queue pairs, commands and the driver's
+own queue for memory keys go on, so that it can bring the page in (hw/odp.c: mlx5_ib_pfault).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from emu.device.points import FaultPoint
+from emu.engine.events import eq as eq_engine
+from emu.errors import CmdError
+from emu.objects import Qp
+from emu.objects.page_fault import Access, Fault, Kind, Page, Side
+from layouts.enums import EventType, Opcode, QpType, Status
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.engine.mr.rights import PageFault
+    from emu.objects.send_queue import Wqe
+
+log = logging.getLogger(__name__)
+
+PAGE_FAULT_POINT: FaultPoint[[Fault], None] = FaultPoint("page_fault")
+RESUME_POINT: FaultPoint[[Fault, bool], None] = FaultPoint("page_fault.resume")
+
+FULL_QUEUE_NS = 1_000_000
+"""When an event queue that was full is looked at again."""
+
+MOST_RESUMES = 1000
+"""After so many resumes of a fault whose page never came, the log says so."""
+
+_SERVICES: Mapping[QpType, str] = {
+    QpType.RC: "rc_odp_caps",
+    QpType.UC: "uc_odp_caps",
+    QpType.UD: "ud_odp_caps",
+    QpType.XRC: "xrc_odp_caps",
+}
+
+_REQUESTS: Mapping[int, tuple[Kind, str]] = {
+    Opcode.SEND: (Kind.SEND_OR_WRITE, "send"),
+    Opcode.SEND_IMM: (Kind.SEND_OR_WRITE, "send"),
+    Opcode.SEND_INVAL: (Kind.SEND_OR_WRITE, "send"),
+    Opcode.RDMA_WRITE: (Kind.SEND_OR_WRITE, "write"),
+    Opcode.RDMA_WRITE_IMM: (Kind.SEND_OR_WRITE, "write"),
+    Opcode.RDMA_READ: (Kind.READ_OR_ATOMIC, "read"),
+    Opcode.ATOMIC_CS: (Kind.READ_OR_ATOMIC, "atomic"),
+    Opcode.ATOMIC_FA: (Kind.READ_OR_ATOMIC, "atomic"),
+}
+"""How a send request faults, and the capability that lets it.
+
+Drivers do not look for what a UMR reads: it fails.
+"""
+
+
+def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
+    """Whether a fault may be raised: the operation has the capability, and a driver listens."""
+    service = _SERVICES.get(qp.st)
+    if service is None or not hca.caps.general.pg or hca.event_eq(EventType.PAGE_FAULT) is None:
+        return False
+    odp = hca.caps.odp
+    scheme = (
+        odp.memory_page_fault_scheme_cap
+        if odp.mem_page_fault
+        else odp.transport_page_fault_scheme_cap
+    )
+    return bool(getattr(getattr(scheme, service), operation))
+
+
+def request_may_wait(hca: Hca, qp: Qp, opcode: int) -> bool:
+    """Whether a send request with this opcode may wait for a page of its own."""
+    request = _REQUESTS.get(opcode)
+    return request is not None and may_wait(hca, qp, request[1])
+
+
+def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> Access:
+    """What the event says of a send request that ``request_may_wait``; ``done`` as below."""
+    kind, _ = _REQUESTS[wqe.opcode]
+    done = committed(hca, done)
+    return Access(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
+
+
+def committed(hca: Hca, done: int) -> int:
+    """What the event says when ``done`` bytes have been transferred on the wire."""
+    return 0 if hca.has_signatures else done
+
+
+def suspend(
+    hca: Hca,
+    qp: Qp,
+    side: Side,
+    access: Access,
+    page: PageFault,
+    refuse: Callable[[], Exception | None],
+) -> Fault:
+    """Let one side of a queue pair wait, and tell the driver. ``may_wait`` has agreed."""
+    absent = Page(page.key, page.va, page.length)
+    _watch_repetition(qp, side, absent)
+    fault = Fault(qp, side, access, absent, refuse)
+    fault.is_memory = bool(hca.caps.odp.mem_page_fault)
+    fault.raised_ns = hca.clock.now_ns()
+    hca.page_faults.add(fault)
+    qp.faults[side] = fault
+    log.debug("%r: %s", fault, fault.page)
+    if hca.faults is None:
+        announce(hca, fault)
+    else:
+        hca.faults.show(PAGE_FAULT_POINT, fault)
+    return fault
+
+
+def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
+    """A driver that resumes and never maps may go on for ever; its queue pair is named once."""
+    last, times = qp.refaults.get(side, (None, 0))
+    times = times + 1 if page == last else 1
+    qp.refaults[side] = page, times
+    if times == MOST_RESUMES:
+        log.warning("%r: resumed %d times, and still no page: %s", qp, times, page)
+
+
+def announce(hca: Hca, fault: Fault) -> None:
+    """Post the event, as soon as its queue has room and in the order of the faults."""
+    faults = hca.page_faults
+    faults.untold[fault.token] = fault
+    if faults.timer is None:
+        _tell(hca)
+
+
+def _tell(hca: Hca) -> None:
+    """Post the events that wait, as far as there is room for them."""
+    faults = hca.page_faults
+    faults.timer = None
+    while faults.untold:
+        fault = next(iter(faults.untold.values()))
+        eq = hca.event_eq(EventType.PAGE_FAULT)
+        if eq is None:
+            end(hca, fault, refused=True)
+        elif eq.is_full:
+            faults.timer = hca.clock.call_later(FULL_QUEUE_NS, lambda: _tell(hca))
+            return
+        else:
+            del faults.untold[fault.token]
+            sub_type, data = fault.event()
+            eq_engine.post(hca, eq, EventType.PAGE_FAULT, sub_type, data)
+
+
+def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
+    """PAGE_FAULT_RESUME. ``named`` is type and number, in the transport scheme.
+
+    A fault whose queue pair has stopped meanwhile has nothing left to resume. Raises BAD_RES_ERR
+    for a token that is not open and BAD_PARAM_ERR for type or number of another fault.
+    """
+    fault = hca.page_faults.find(token)
+    if fault is None:
+        if hca.page_faults.forget(token):
+            return
+        raise CmdError(Status.BAD_RES_ERR, "no such page fault", f"token {token:#x}")
+    if named is not None and not fault.is_named_by(*named):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "page fault is of another type or queue", f"{fault!r}, {named}"
+        )
+    if hca.faults is None:
+        end(hca, fault, refused=error)
+    else:
+        hca.faults.show(RESUME_POINT, fault, error)
+
+
+def end(hca: Hca, fault: Fault, *, refused: bool) -> None:
+    """The waiting of an open fault is over: it is begun again, or fails."""
+    hca.page_faults.close(fault)
+    del fault.qp.faults[fault.side]
+    _trace(hca, fault, "error" if refused else "resumed")
+    answer = None
+    if refused:
+        log.info("%r: not resolved: %s", fault, fault.page)
+        answer = fault.refuse()
+    if fault.go_on is not None:
+        fault.go_on(answer)
+
+
+def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
+    """The queue pair stops, or one side of it: what it waited for does not matter any more."""
+    if Side.RESPONDER not in sides:
+        qp.held_by = None
+    for side in sides or Side:
+        fault = qp.faults.pop(side, None)
+        if fault is not None:
+            hca.page_faults.lapse(fault)
+            _trace(hca, fault, "cancelled")
+            if fault.go_on is not None:
+                fault.go_on(None)
+
+
+def give_up(hca: Hca) -> None:
+    """Nobody listens any more: what waits, fails."""
+    for fault in hca.page_faults.open():
+        if fault.is_open:
+            end(hca, fault, refused=True)
+
+
+def _trace(hca: Hca, fault: Fault, outcome: str) -> None:
+    if hca.tracer:
+        hca.tracer.page_fault(fault, outcome, hca.clock.now_ns() - fault.raised_ns)

@@ -1,0 +1,323 @@
+"""Keys with block signatures at work: check, insert, strip, or pass on (PRM "Signature offload").
+
+Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
+data that arrives goes the other way. Each block stands for itself, so any part of the stream can
+be handled by itself: packets, and one that is sent again. An address counts from the key's start
+in the wire's stream, whose length is ``wire_length``.
+
+The first wrong signature is reported by a SIG_ERR completion and the transfer goes on; the next
+one is reported only after a UMR has set ``expected_sigerr_count`` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from emu.engine.events import cq as cq_engine
+from emu.engine.mr import access as memory
+from emu.engine.mr.block_signature import BlockSignature, Domain, Syndrome
+from emu.engine.mr.rights import (
+    LOCAL_READ,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    REMOTE_ATOMIC,
+    WRITES,
+    AccessError,
+    InPieces,
+    Refusal,
+)
+from emu.objects.views import Views, copy
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.objects import Mkey
+
+MOST_BYTES = 16 << 10
+"""Longest access in one go: it is computed while the rest of the device waits."""
+
+_LOG_STEP_BYTES = 3
+"""How many bytes are signed in the time that a page takes to translate."""
+
+_NO_LIMIT = 1 << 64
+_WIRE, _MEMORY = 0, 1
+
+
+class Signature:
+    """The signature part of one key."""
+
+    __slots__ = ("_arriving", "blocks", "is_reported")
+
+    def __init__(self, blocks: BlockSignature) -> None:
+        self.blocks = blocks
+        self.is_reported = False
+        """An error has been reported: later ones are not."""
+        self._arriving = bytearray(8)
+        """The wire's signature of a block, as far as it has come."""
+
+    def rearm(self) -> None:
+        """Report the next error, even if one has been reported."""
+        self.is_reported = False
+
+    @property
+    def is_on_wire(self) -> bool:
+        """Whether the wire's domain has signatures."""
+        return self.blocks.wire is not None
+
+    def wire_length(self, length: int) -> int:
+        """Bytes on the wire for ``length`` bytes of the memory domain."""
+        return _to_stream(self.blocks.wire, _to_data(self.blocks.mem, length))
+
+    def views(
+        self, hca: Hca, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
+    ) -> Views:
+        """``length`` bytes of the wire's stream: bytes made for it, or a place to put them.
+
+        Raises AccessError as the key's ranges do, and for atomics, InPieces for what is too long.
+        """
+        if need & REMOTE_ATOMIC:
+            raise AccessError(Refusal.RIGHTS, mkey.key, va, length)
+        if length > MOST_BYTES:
+            raise InPieces(mkey.key, va, length, MOST_BYTES)
+        hca.steps += length >> _LOG_STEP_BYTES
+        stream = _Stream(hca, mkey, self, qpn, need, depth)
+        stream.most = hca.steps + MOST_STEPS if length > PACKET_BYTES else _NO_LIMIT
+        at = va - mkey.start
+        if not need & WRITES:
+            return [memoryview(stream.outgoing(at, length))]
+        stream.touch(at, length)
+        # It takes slices and assignments to slices, which is all that is done with such a view.
+        return [cast(memoryview, _Inflow(stream, at, length))]
+
+
+class _Stream:
+    """One access to a key with signatures."""
+
+    __slots__ = (
+        "_blocks", "_depth", "_hca", "_key", "_mkey", "_need", "_qpn", "most",
+    )  # fmt: skip
+
+    def __init__(
+        self, hca: Hca, mkey: Mkey, key: Signature, qpn: int, need: int, depth: int
+    ) -> None:
+        self._hca, self._mkey, self._key, self._qpn = hca, mkey, key, qpn
+        self._need, self._depth = need, depth
+        self._blocks = key.blocks
+        self.most = _NO_LIMIT
+        """How many steps the round may have had when it is found to be too much."""
+
+    def _below(self, at: int, length: int) -> Iterator[memoryview]:
+        """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
+        mkey, va = self._mkey, self._mkey.start + at
+        while length:
+            size = min(length, PACKET_BYTES)
+            views = memory.indirect(self._hca, mkey, va, size, self._need, self._depth)
+            if self._hca.steps > self.most:
+                raise InPieces(mkey.key, va, length, PIECE_BYTES)
+            yield from views
+            va, length = va + size, length - size
+
+    def _read(self, at: int, length: int) -> bytes:
+        return b"".join(self._below(at, length))
+
+    def _write(self, at: int, data: memoryview) -> None:
+        copy(list(self._below(at, len(data))), (data,))
+
+    def _data(self, start: int, end: int) -> bytes:
+        """Data bytes without their signatures."""
+        mem = self._blocks.mem
+        if mem is None:
+            return self._read(start, end - start)
+        parts = []
+        while start < end:
+            stop = min((start // mem.block + 1) * mem.block, end)
+            parts.append(self._read(_to_stream(mem, start), stop - start))
+            start = stop
+        return b"".join(parts)
+
+    def _stored(self, index: int) -> int:
+        """The signature of a block of the memory domain, as it stands there."""
+        mem = self._blocks.mem
+        assert mem is not None
+        return mem.decode(self._read((index + 1) * (mem.block + mem.size) - mem.size, mem.size))
+
+    # -- out
+
+    def outgoing(self, at: int, length: int) -> bytes:
+        """A piece of the wire's stream, from memory; blocks that end in it are checked."""
+        blocks, wire = self._blocks, self._blocks.wire
+        start, end = _to_data(wire, at), _to_data(wire, at + length)
+        first = start if wire is None else at // (wire.block + wire.size) * wire.block
+        base = first if blocks.mem is None else first // blocks.mem.block * blocks.mem.block
+        data = self._data(base, end)
+        if blocks.mem is not None:
+            self._check_stored(blocks.mem, data, base, start)
+        if wire is None:
+            return data[start - base :]
+        parts = []
+        for begin in range(first, end, wire.block):
+            block = data[begin - base : begin - base + wire.block]
+            parts.append(block)
+            if len(block) == wire.block:
+                parts.append(self._outgoing_signature(wire, block, begin // wire.block))
+        skip = at - _to_stream(wire, first)
+        return b"".join(parts)[skip : skip + length]
+
+    def _check_stored(self, mem: Domain, data: bytes, base: int, after: int) -> None:
+        """Check the memory domain's blocks that end behind ``after``."""
+        for begin in range(0, len(data) - mem.block + 1, mem.block):
+            if base + begin + mem.block > after:
+                index = (base + begin) // mem.block
+                self._check(mem, _MEMORY, data[begin : begin + mem.block], index)
+
+    def _outgoing_signature(self, wire: Domain, block: bytes, index: int) -> bytes:
+        value = wire.sign(block, index)
+        if self._blocks.copy_mask:
+            value = self._blocks.merge(value, self._stored(index))
+        return wire.encode(value)
+
+    def _check(
+        self, domain: Domain, side: int, block: bytes, index: int, found: int | None = None
+    ) -> None:
+        """Compare a block's signature with what it should be, and report the first error."""
+        if not self._blocks.check_mask:
+            return
+        found = self._stored(index) if found is None else found
+        computed = domain.sign(block, index)
+        wrong = domain.compare(found, computed, self._blocks.check_mask)
+        if wrong and not self._key.is_reported:
+            self._key.is_reported = True
+            values = found, computed, index * (domain.block + domain.size)
+            _report(self._hca, self._mkey, self._qpn, self._need, wrong, side, values)
+
+    # -- in
+
+    def touch(self, at: int, length: int) -> None:
+        """See that the memory behind a piece of the wire's stream is there before any moves."""
+        mem, wire = self._blocks.mem, self._blocks.wire
+        # A block that is completed is read again from its beginning.
+        start = at if wire is None else at // (wire.block + wire.size) * wire.block
+        if mem is not None:
+            start = _to_stream(mem, start - start % mem.block)
+        end = _to_stream(mem, _to_data(wire, at + length))
+        for _ in self._below(start, max(end - start, 0)):
+            pass
+        self.most = _NO_LIMIT  # from now on something may have been written
+
+    def incoming(self, at: int, data: memoryview) -> None:
+        """Take a piece of the wire's stream."""
+        wire = self._blocks.wire
+        if wire is None:
+            self._store(at, data)
+            return
+        while len(data):
+            index, within = divmod(at, wire.block + wire.size)
+            if within < wire.block:
+                piece = data[: wire.block - within]
+                self._store(index * wire.block + within, piece)
+            else:
+                within -= wire.block
+                piece = data[: wire.size - within]
+                self._key._arriving[within : within + len(piece)] = piece
+                if within + len(piece) == wire.size:
+                    self._arrived(wire, index)
+            at += len(piece)
+            data = data[len(piece) :]
+
+    def _store(self, start: int, data: memoryview) -> None:
+        """Write data where it belongs; a block that is complete gets its signature."""
+        mem = self._blocks.mem
+        while len(data):
+            piece = data if mem is None else data[: mem.block - start % mem.block]
+            self._write(_to_stream(mem, start), piece)
+            start += len(piece)
+            data = data[len(piece) :]
+            if mem is not None and start % mem.block == 0 and not self._blocks.copy_mask:
+                index = start // mem.block - 1
+                self._sign(mem, index, mem.sign(self._block(mem, index), index))
+
+    def _block(self, domain: Domain, index: int) -> bytes:
+        return self._data(index * domain.block, (index + 1) * domain.block)
+
+    def _sign(self, mem: Domain, index: int, value: int) -> None:
+        at = (index + 1) * (mem.block + mem.size) - mem.size
+        self._write(at, memoryview(mem.encode(value)))
+
+    def _arrived(self, wire: Domain, index: int) -> None:
+        """A block and its signature are complete: check it, and pass on what is copied."""
+        found = wire.decode(self._key._arriving[: wire.size])
+        block = self._block(wire, index)
+        self._check(wire, _WIRE, block, index, found)
+        mem = self._blocks.mem
+        if mem is not None and self._blocks.copy_mask:
+            self._sign(mem, index, self._blocks.merge(mem.sign(block, index), found))
+
+
+class _Inflow:
+    """A place in a stream, with what a view of bytes has that data is copied into."""
+
+    __slots__ = ("_at", "_length", "_stream")
+
+    def __init__(self, stream: _Stream, at: int, length: int) -> None:
+        self._stream, self._at, self._length = stream, at, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice) -> _Inflow:
+        start, stop, _ = span.indices(self._length)
+        return _Inflow(self._stream, self._at + start, max(stop - start, 0))
+
+    def __setitem__(self, span: slice, data: memoryview) -> None:
+        self._stream.incoming(self._at + span.indices(self._length)[0], data)
+
+
+def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
+    """Where a segment begins and how long it is in the wire's stream of its key.
+
+    Drivers give a segment's length with the signatures that both domains have, so one that the
+    wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
+    """
+    mkey = hca.mkeys.get(key >> 8)
+    if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
+        return address, length
+    at = address - mkey.start
+    if at < 0:
+        return address, length
+    start = mkey.signature.wire_length(at)
+    return mkey.start + start, mkey.signature.wire_length(at + length) - start
+
+
+def _to_data(domain: Domain | None, at: int) -> int:
+    """Data bytes in front of an offset in a domain's stream."""
+    if domain is None:
+        return at
+    index, within = divmod(at, domain.block + domain.size)
+    return index * domain.block + min(within, domain.block)
+
+
+def _to_stream(domain: Domain | None, data: int) -> int:
+    """Where a data byte stands in a domain's stream."""
+    return data if domain is None else data + data // domain.block * domain.size
+
+
+def _report(
+    hca: Hca,
+    mkey: Mkey,
+    qpn: int,
+    need: int,
+    wrong: Syndrome,
+    side: int,
+    values: tuple[int, int, int],
+) -> None:
+    """A SIG_ERR completion to the queue pair's own queue for sends, or for what comes in."""
+    qp = hca.qps.get(qpn)
+    if qp is None:
+        return
+    cq = qp.scq if need == LOCAL_READ else qp.rcq
+    if cq is not None:
+        cq_engine.report_signature(hca, cq, qp, mkey.key, wrong, side, values)
+    if qp.ctx.drain_sigerr:
+        qp.is_draining = True
+        hca.schedule(qp)

@@ -1,0 +1,181 @@
+"""What a responder owes its requester, in the order of the PSNs (IBTA 9.7.5.1).
+
+Answers wait here and leave in turns, so that an acknowledgement never overtakes the data of a READ
+before it; acknowledgements that would stand next to each other become one. The data of a READ are
+read when they leave, packet by packet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from emu.engine.mr.rights import STEPS_PER_ROUND
+from emu.engine.rc import responder
+from emu.engine.rc.nak import Nak
+from emu.objects.message import Message
+from emu.objects.page_fault import Held
+from emu.port.packet import OPS, SERVICES, Packet
+from layouts import bth
+from layouts.bth import PSN_HALF, PSN_MASK, Kind
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.engine.packets.path import Path
+
+PACKETS_PER_TURN = 64
+MOST = 256
+"""A requester that leaves so many answers waiting is not listened to."""
+_SILENT = (QpState.RST, QpState.INIT)
+
+
+def packets_of(length: int, mtu_bytes: int) -> int:
+    """How many packets a message takes: one at least."""
+    return -(-length // mtu_bytes) or 1
+
+
+class Answer:
+    """An acknowledgement, the old value of an atomic, or the data of a READ."""
+
+    __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
+
+    def __init__(self, kind: Kind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED) -> None:
+        self.kind = kind
+        self.psn = psn
+        """Of a READ, the response that is sent next."""
+        self.end = (psn + 1) & PSN_MASK
+        self.msn = msn
+        self.syndrome = syndrome
+        self.value = 0
+        self.message: Message | None = None
+        self.is_replay = False
+        """Of a READ that has been answered before: if it cannot be again, nothing happens."""
+
+
+class AnswerQueue:
+    """The answers of one queue pair."""
+
+    __slots__ = ("_answers", "_link", "is_stuck", "msn")
+
+    def __init__(self, link: Path) -> None:
+        self._link = link
+        self._answers: deque[Answer] = deque()
+        self.msn = 0
+        """How many messages have been taken, modulo 2**24."""
+        self.is_stuck = False
+        """The data of a READ wait for a page, and everything behind them."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are too many to take another request."""
+        return len(self._answers) >= MOST
+
+    @property
+    def reads(self) -> list[Answer]:
+        """The READs whose data are not all sent."""
+        return [answer for answer in self._answers if answer.kind is Kind.READ]
+
+    def acknowledge(self, psn: int) -> None:
+        """Everything up to ``psn`` has arrived."""
+        last = self._answers[-1] if self._answers else None
+        if last is None or last.kind is not Kind.ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
+            self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn))
+        elif psn - last.psn & PSN_MASK < PSN_HALF:
+            last.psn, last.msn = psn, self.msn
+
+    def refuse(self, psn: int, syndrome: int) -> None:
+        """The packet ``psn`` is not taken, for the time being or at all."""
+        self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn, syndrome))
+
+    def value(self, psn: int, old: int) -> None:
+        """An atomic's old value."""
+        answer = Answer(Kind.ATOMIC_ACKNOWLEDGE, psn, self.msn)
+        answer.value = old
+        self._add(answer)
+
+    def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Answer:
+        """The data that a READ asks for."""
+        answer = Answer(Kind.READ, psn, self.msn)
+        packets = packets_of(message.length, self._link.qp.mtu_bytes)
+        answer.message, answer.end = message, (psn + packets) & PSN_MASK
+        answer.is_replay = is_replay
+        self._add(answer)
+        return answer
+
+    def _add(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        self._link.hca.schedule(self._link.qp)
+
+    # -- sending
+
+    def turn(self) -> bool:
+        """Send a share of what waits; True when more could be sent at once.
+
+        A queue pair in ERR still answers what it has taken, and says why it has stopped.
+        """
+        if self._link.qp.state in _SILENT:
+            self._answers.clear()
+        budget = PACKETS_PER_TURN
+        hca = self._link.hca
+        while self._answers and budget and not self._is_held_up and hca.steps <= STEPS_PER_ROUND:
+            budget -= 1
+            self._send_next()
+        return bool(self._answers) and not self._is_held_up
+
+    @property
+    def _is_held_up(self) -> bool:
+        return self.is_stuck or self._link.is_waiting
+
+    def _send_next(self) -> None:
+        """Send one packet of the oldest answer."""
+        answer = self._answers[0]
+        if answer.message is not None:
+            self._send_data(answer, answer.message)
+            return
+        self._answers.popleft()
+        packet = self._packet(answer.kind, answer)
+        packet.syndrome, packet.original = answer.syndrome, answer.value
+        self._link.send(packet)
+
+    def _send_data(self, answer: Answer, message: Message) -> None:
+        """The next response of a READ; the key may have gone since it was asked for."""
+        hca, qp = self._link.hca, self._link.qp
+        left = answer.end - answer.psn & PSN_MASK
+        offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
+        size = min(qp.mtu_bytes, message.length - offset)
+        read = responder.read_again if answer.is_replay else responder.read
+        try:
+            data = read(hca, qp, message, offset, size)
+        except Held as held:
+            self.is_stuck = True
+            self._link.responder.wait_for(held.fault)
+            return
+        except Nak as nak:
+            self.stop_data(nak)
+            return
+        if data is None or left == 1:
+            self._answers.popleft()
+        if data is None:
+            return
+        packet = self._packet(Kind.READ_RESPONSE, answer, is_first=not offset, is_last=left == 1)
+        packet.syndrome = bth.ACK_UNLIMITED
+        answer.psn = (answer.psn + 1) & PSN_MASK
+        self._link.send(packet, data, size)
+
+    def stop_data(self, answer: Exception | None) -> None:
+        """The data of the READ that comes next cannot be had: a NAK says so, or nothing does."""
+        first = self._answers[0]
+        if isinstance(answer, Nak):
+            self._answers.clear()
+            self.refuse(first.psn, bth.KIND_NAK | answer.code)
+        else:
+            self._answers.popleft()
+
+    def _packet(
+        self, kind: Kind, answer: Answer, *, is_first: bool = True, is_last: bool = True
+    ) -> Packet:
+        qp = self._link.qp
+        op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
+        packet = Packet(op, qp.remote_qpn, answer.psn)
+        packet.msn = answer.msn
+        return packet

@@ -1,0 +1,1 @@
+"""Queue pairs: their states, their requests, and what happens when a state changes."""

@@ -1,0 +1,246 @@
+"""What happens to a queue pair when its state changes: flush, restart, and the events about it.
+
+In ERR every request that is posted, or still will be, completes with WR_FLUSH_ERR (IBTA 10.3.1,
+o10-2.1); in SQER that is so for sends. Sends ring a doorbell; receives do not, so a queue pair in
+ERR with a receive ring looks at the doorbell record by timer, less and less often: a driver that
+drains posts its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.engine.events import cq as cq_engine
+from emu.engine.events import eq as eq_engine
+from emu.engine.events.counters import count_event
+from emu.engine.mr import page_faults
+from emu.objects import Cq, Qp, Srq
+from emu.objects.page_fault import Side
+from emu.objects.receive_queue import Arrival
+from emu.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+FIRST_FLUSH_LOOK_NS = 1_000_000
+LAST_FLUSH_LOOK_NS = 1_000_000_000
+FLUSHED_AT_ONCE = 256
+"""Requests of a queue that complete with WR_FLUSH_ERR in one go; a ring may have 32,768."""
+
+_QP_SRQ_DATA = Struct(">20xB3xI")
+
+
+def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
+    """An affiliated asynchronous event of a queue pair."""
+    count_event(qp, event)
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
+
+
+def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
+    """An affiliated asynchronous event of a shared receive queue."""
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
+
+
+def check_srq_limit(hca: Hca, srqn: int) -> None:
+    """Raise the limit event, once for each arming, when fewer requests wait than the mark says.
+
+    A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
+    """
+    srq = hca.srqs.get(srqn)
+    if srq is None or not srq.lwm:
+        return
+    try:
+        is_low = srq.queue.posted() < srq.lwm
+    except DmaError as error:
+        log.warning("%r: its limit cannot be checked: %s", srq, error)
+        _break_srq(hca, srq)
+        return
+    if is_low:
+        srq.lwm = 0
+        raise_srq_event(hca, srqn, EventType.SRQ_RQ_LIMIT)
+
+
+def _break_srq(hca: Hca, srq: Srq) -> None:
+    """The driver is told once that its shared queue can give no requests."""
+    if not srq.is_in_error:
+        srq.is_in_error = True
+        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+
+
+def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
+    """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
+    log.warning("%r: receive queue is broken: %s", qp, why)
+    if srq is not None:
+        _break_srq(hca, srq)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    to_error(hca, qp)
+
+
+def entered(hca: Hca, qp: Qp, source: QpState) -> None:
+    """A command has changed the context: take over what the engine needs, and act on the state."""
+    qp.decode()
+    if qp.state is source:
+        return
+    qp.stop_waiting()
+    if qp.state is QpState.RST:
+        stop_paging(hca, qp)
+        qp.restart()
+    elif qp.state is QpState.ERR:
+        page_faults.cancel(hca, qp)
+        _begin_flush(hca, qp)
+    elif qp.state is QpState.RTS:
+        hca.schedule(qp)
+
+
+def to_error(hca: Hca, qp: Qp) -> None:
+    """The device itself moves a queue pair to ERR."""
+    if qp.state is not QpState.ERR:
+        log.info("%r: to ERR from %s", qp, qp.state.name)
+        qp.state = QpState.ERR
+        qp.stop_waiting()
+        page_faults.cancel(hca, qp)
+        _begin_flush(hca, qp)
+
+
+def to_send_queue_error(hca: Hca, qp: Qp) -> None:
+    """An unreliable service stops sending but goes on receiving (IBTA 10.3.1.6)."""
+    log.info("%r: to SQER from %s", qp, qp.state.name)
+    qp.state = QpState.SQER
+    qp.stop_waiting()
+    page_faults.cancel(hca, qp, Side.REQUESTER)
+    flush(hca, qp)
+
+
+def drained(hca: Hca, qp: Qp) -> None:
+    """A wrong signature stops a send queue that asks for it, when its request is complete."""
+    log.info("%r: to SQD from %s: signature error", qp, qp.state.name)
+    qp.is_draining = False
+    qp.state = QpState.SQD
+    qp.stop_waiting()
+    raise_qp_event(hca, qp, EventType.SQ_DRAINED)
+
+
+def stop_paging(hca: Hca, qp: Qp) -> None:
+    """The queue pair forgets everything: a shared queue gets back what no message has filled."""
+    page_faults.cancel(hca, qp)
+    unfinished = [qp.kept, *(qp.link.unfinished() if qp.link is not None else ())]
+    qp.kept = None
+    for arrival in unfinished:
+        if arrival is None or arrival.wqe is None:
+            continue
+        srq = hca.srqs.get(arrival.srqn)
+        if srq is not None:
+            srq.queue.give_back(arrival.wqe)
+
+
+def flush(hca: Hca, qp: Qp) -> None:
+    """Complete with WR_FLUSH_ERR what is posted to the queues that do not work any more.
+
+    What is too much for one go is left for the queue pair's next turn.
+    """
+    if qp.state in (QpState.ERR, QpState.SQER):
+        _flush_sends(hca, qp)
+    if qp.state is QpState.ERR:
+        _flush_kept(hca, qp)
+        _flush_receives(hca, qp)
+
+
+def _begin_flush(hca: Hca, qp: Qp) -> None:
+    """The queue pair has just come to ERR."""
+    _flush_sends(hca, qp)
+    _flush_kept(hca, qp)
+    if qp.rq is not None:
+        _look_for_receives(hca, qp, FIRST_FLUSH_LOOK_NS)
+    elif qp.srq is not None and qp.st is not QpType.XRC:
+        raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
+
+
+def _flush_sends(hca: Hca, qp: Qp) -> None:
+    if qp.link is not None:
+        qp.link.stop()
+    sq, cq = qp.sq, qp.scq
+    if sq is None or cq is None:
+        return
+    try:
+        left = FLUSHED_AT_ONCE
+        for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
+            left -= 1
+            cq_engine.fail(
+                hca, cq, qp, CqeOpcode.REQ_ERR, CqeSyndrome.WR_FLUSH_ERR,
+                wqe_counter=ctrl >> 8 & 0xFFFF, wqe_opcode=ctrl & 0xFF,
+            )  # fmt: skip
+        if not left:
+            hca.schedule(qp)
+    except DmaError as error:
+        log.warning("%r: send queue cannot be flushed: %s", qp, error)
+
+
+def _flush_kept(hca: Hca, qp: Qp) -> None:
+    """The receive request of a message that waited for a page."""
+    kept, qp.kept = qp.kept, None
+    if kept is not None:
+        fail_receive(hca, qp, kept, CqeSyndrome.WR_FLUSH_ERR)
+
+
+def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
+        return
+    found = _flush_receives(hca, qp)
+    interval_ns = FIRST_FLUSH_LOOK_NS if found else min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
+    qp.timer = hca.clock.call_later(interval_ns, lambda: _look_for_receives(hca, qp, interval_ns))
+
+
+def _flush_receives(hca: Hca, qp: Qp) -> bool:
+    """Flush some of what is in the receive ring now; True when there was something."""
+    ring, cq = qp.rq, qp.rcq
+    if ring is None or cq is None:
+        return False
+    found = False
+    try:
+        for _ in range(min(ring.posted(), FLUSHED_AT_ONCE)):
+            wqe = ring.take()
+            if wqe is None:
+                break
+            found = True
+            cq_engine.fail(
+                hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR, wqe_counter=wqe.index
+            )
+    except DmaError as error:
+        log.warning("%r: receive queue cannot be flushed: %s", qp, error)
+    return found
+
+
+def stop_users(hca: Hca, cq: Cq) -> None:
+    """A CQ takes no completions any more: the queue pairs that report there go to ERR."""
+    for qp in hca.qps:
+        if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
+            log.warning("%r: to ERR: %r takes no completions", qp, cq)
+            qp.state = QpState.ERR
+            qp.stop_waiting()
+            page_faults.cancel(hca, qp)
+            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+            hca.schedule(qp)
+
+
+def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
+    """Complete a message's receive request in error, if it has one."""
+    wqe, arrival.wqe = arrival.wqe, None
+    if wqe is not None:
+        cq_engine.fail(
+            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
+            wqe_counter=wqe.index, srqn=arrival.srqn,
+        )  # fmt: skip
+
+
+def stop_over(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
+    """Complete a receive request in error, and stop the queue pair."""
+    index = arrival.wqe.index if arrival.wqe is not None else -1
+    log.warning("%r: receive request %d fails: %s", qp, index, why)
+    fail_receive(hca, qp, arrival, syndrome)
+    to_error(hca, qp)

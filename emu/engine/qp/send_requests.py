@@ -1,0 +1,152 @@
+"""Work requests on their way out: read from the send queue, and completed or failed at the end.
+
+What both requesters share: the direct one and the one that sends packets.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.points import FaultPoint
+from emu.engine.events import cq as cq_engine
+from emu.engine.mr import page_faults
+from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError, InPieces, PageFault
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.wqe.registry import WQE_OPS, gather_piece
+from emu.engine.wqe.umr import BindError
+from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
+from emu.objects.send_queue import BadWqeError, Wqe
+from emu.objects.views import Views
+from emu.port.ib.datagram import Datagram
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+WQE_POINT: FaultPoint[[Qp, Wqe], None] = FaultPoint("wqe")
+
+CE_MASK = 0b11 << 2
+CE_ALWAYS = 0b10 << 2
+INFINITE_RETRIES = 7
+
+
+class LocalError(Exception):
+    """A request fails before anything has left: its completion's syndrome."""
+
+    def __init__(self, syndrome: CqeSyndrome, why: str) -> None:
+        super().__init__(why)
+        self.syndrome = syndrome
+
+
+def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
+    """What the WQE asks for; None when it was local and is done.
+
+    Raises LocalError, and PageFault when the request may wait for the page.
+    """
+    if hca.tracer:
+        hca.tracer.wqe(hca, qp, wqe)
+    if hca.faults is not None:
+        hca.faults.show(WQE_POINT, qp, wqe)
+    operation = WQE_OPS.get((wqe.opcode, qp.st))
+    if operation is None:
+        raise LocalError(
+            CqeSyndrome.LOCAL_QP_OP_ERR, f"opcode {wqe.opcode:#x} is not for {qp.st.name}"
+        )
+    if not wqe.ds:
+        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "its length cannot be true")
+    if wqe.qpn != qp.handle:
+        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
+    try:
+        work = operation(hca, qp, wqe)
+    except PageFault as page:
+        if page_faults.request_may_wait(hca, qp, wqe.opcode):
+            raise
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
+    except AccessError as error:
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+    except BindError as error:
+        raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
+    except BadWqeError as error:
+        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, str(error)) from None
+    limit = qp.max_datagram if isinstance(work, Datagram) else 1 << qp.log_msg_max
+    if work is not None and work.length > limit:
+        raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, f"{work.length} bytes, at most {limit}")
+    return work
+
+
+def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
+    """The sender's side of the next ``length`` bytes of a message.
+
+    Raises InPieces when they are too much for one go, and otherwise as ``parse``.
+    """
+    need = LOCAL_WRITE if message.op is MsgOp.READ else LOCAL_READ
+    try:
+        return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
+    except InPieces:
+        raise
+    except PageFault as page:
+        if page_faults.request_may_wait(hca, qp, wqe.opcode):
+            raise
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
+    except AccessError as error:
+        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+
+
+def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
+    """The request is done; it is reported when it asked for that."""
+    qp.moving = None
+    assert qp.sq is not None
+    assert qp.scq is not None
+    qp.sq.consume(wqe.blocks)
+    if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
+        cq_engine.complete(
+            hca, qp.scq, qp, CqeOpcode.REQ,
+            wqe_counter=wqe.index, byte_cnt=length, wqe_opcode=wqe.opcode,
+        )  # fmt: skip
+    if qp.is_draining:
+        qp_life.drained(hca, qp)
+
+
+def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
+    """The request completes in error and the queue pair stops."""
+    log.warning("%r: wqe %d: %s: %s", qp, wqe.index, syndrome.name, why)
+    assert qp.sq is not None
+    assert qp.scq is not None
+    qp.sq.consume(wqe.blocks)
+    cq_engine.fail(
+        hca, qp.scq, qp, CqeOpcode.REQ_ERR, syndrome,
+        wqe_counter=wqe.index, wqe_opcode=wqe.opcode,
+    )  # fmt: skip
+    if qp.st in (QpType.RC, QpType.XRC, QpType.REG_UMR):
+        qp_life.to_error(hca, qp)
+    else:
+        qp_life.to_send_queue_error(hca, qp)
+
+
+def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
+    """The ring itself cannot be trusted: no completion can name a request."""
+    log.warning("%r: send queue is broken: %s", qp, why)
+    qp_life.raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    qp_life.to_error(hca, qp)
+
+
+def may_ask_again(qp: Qp) -> bool:
+    """Count a retry after no answer or a wrong one; False when there have been enough."""
+    if qp.retries >= qp.retry_count:
+        return False
+    qp.retries += 1
+    return True
+
+
+def may_wait_for_receiver(qp: Qp) -> bool:
+    """Count a retry after RNR; False when there have been enough."""
+    if qp.rnr_retry == INFINITE_RETRIES:
+        return True
+    if qp.rnr_retries >= qp.rnr_retry:
+        return False
+    qp.rnr_retries += 1
+    return True

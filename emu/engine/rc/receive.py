@@ -1,0 +1,246 @@
+"""Receive requests of connected transports: taken, filled, completed (IBTA 9.7.4.1.5, 10.8.3).
+
+Each comes from the queue pair's own receive queue or from a shared one; on XRC the message names
+the shared one (IBTA annex A14). One that cannot take its message completes in error, and its queue
+pair stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from emu.engine.events import cq as cq_engine
+from emu.engine.mr import page_faults
+from emu.engine.mr.access import access, is_for, is_type_2a
+from emu.engine.mr.rights import (
+    LOCAL_WRITE,
+    MOST_STEPS,
+    PACKET_BYTES,
+    PIECE_BYTES,
+    AccessError,
+    InPieces,
+    PageFault,
+)
+from emu.engine.mr.signature import on_wire
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.engine.rc.refusals import invalid_request
+from emu.objects import Pd, Qp, Srq
+from emu.objects.message import Message, MsgOp
+from emu.objects.page_fault import Access, Held, Kind, Side
+from emu.objects.receive_queue import Arrival, ListBrokenError
+from emu.objects.views import Views
+from emu.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+LIST_LENGTH_2GIB = 1 << 31
+"""What byte_count 0 means (PRM "Data segment")."""
+
+
+class ReceiveError(Exception):
+    """A receive request cannot take the message: what its owner and its sender are told."""
+
+    def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
+        super().__init__(why)
+        self.syndrome = syndrome
+        self.code = code
+
+
+def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
+    """Give a message the next receive request, of the queue pair or of its shared queue.
+
+    Raises RnrNak when there is none, Nak when there can be none, Dropped on UC instead of both.
+    """
+    srq = shared_queue(hca, qp, message)
+    queue = qp.rq if srq is None else srq.queue
+    cq = qp.rcq if srq is None or srq.cq is None else srq.cq
+    if queue is None or cq is None:
+        raise invalid_request(hca, qp, "no receive queue")
+    srqn = srq.handle if srq is not None else 0
+    if _take_kept(qp, srqn, arrival):
+        return
+    try:
+        wqe = queue.take()
+    except (DmaError, ListBrokenError) as error:
+        qp_life.break_receives(hca, qp, srq, error)
+        if qp.st is QpType.UC:
+            raise Dropped("UC has no NAK") from None
+        raise Nak(NakCode.REMOTE_OPERATIONAL_ERROR) from None
+    if wqe is None:
+        qp.count("out_of_buffer")
+        if qp.st is QpType.UC:
+            raise Dropped("UC without a receive request")
+        raise RnrNak(qp.min_rnr_nak)
+    if srqn:
+        qp_life.check_srq_limit(hca, srqn)
+    arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+
+
+def keep(hca: Hca, qp: Qp, arrival: Arrival) -> None:
+    """A message goes on later with its receive request, unless its queue is destroyed before.
+
+    Only on XRC can that happen: other queue pairs refer to their queue.
+    """
+    if qp.st is QpType.XRC and arrival.wqe is not None:
+        srq = hca.srqs.get(arrival.srqn)
+        assert srq is not None
+        srq.lend(arrival)
+
+
+def _take_kept(qp: Qp, srqn: int, arrival: Arrival) -> bool:
+    """A message that has waited for a page comes again: its receive request is still here."""
+    kept = qp.kept
+    if kept is None or kept.wqe is None or kept.srqn != srqn:
+        return False
+    arrival.wqe, arrival.cq, arrival.srqn = kept.wqe, kept.cq, kept.srqn
+    qp.kept = None
+    return True
+
+
+def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    """The SRQ that a message is for, None for the queue pair's own queue. Raises Nak (XRC)."""
+    if qp.st is not QpType.XRC:
+        return qp.srq
+    srq = named_queue(hca, qp, message)
+    if srq is None:
+        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
+    return srq
+
+
+def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    """The SRQ that an XRC message names; None when its queue pair's domain has none such."""
+    srq = hca.srqs.get(message.srqn)
+    if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
+        return None
+    return srq
+
+
+def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> Views:
+    """Where ``length`` bytes go, ``offset`` bytes into the receive request's scatter list.
+
+    Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
+    InPieces when they are too much for one go.
+    """
+    views: list[memoryview] = []
+    wqe, skip, left, most = arrival.wqe, offset, length, hca.steps + MOST_STEPS
+    assert wqe is not None
+    for byte_count, lkey, address in wqe.segments:
+        if not left:
+            break
+        room = byte_count or LIST_LENGTH_2GIB
+        if hca.has_signatures:
+            address, room = on_wire(hca, lkey, address, room)
+        if skip >= room:
+            skip -= room
+            continue
+        size = min(room - skip, left)
+        try:
+            views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
+        except PageFault as page:
+            raise _wait_for_room(hca, qp, arrival, offset, length, page) from None
+        except InPieces:
+            raise
+        except AccessError as error:
+            raise ReceiveError(
+                CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
+            ) from None
+        left -= size
+        skip = 0
+        if hca.steps > most and length > PACKET_BYTES:
+            raise InPieces(lkey, address, length, PIECE_BYTES)
+    if left:
+        raise ReceiveError(
+            CqeSyndrome.LOCAL_LENGTH_ERR,
+            NakCode.INVALID_REQUEST,
+            f"message of {offset + length} bytes or more is {left} too long",
+        )
+    return views
+
+
+def _wait_for_room(
+    hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int, page: PageFault
+) -> Exception:
+    """The responder waits for a page of a receive request; what is to be raised.
+
+    ``length`` bytes are to go into the request, behind ``offset`` bytes that it has.
+    """
+    wqe, srqn = arrival.wqe, arrival.srqn
+    assert wqe is not None
+    prot = ReceiveError(
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"page fault refused: {page}"
+    )
+    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        return prot
+
+    def refuse() -> Exception:
+        try:
+            give_up(hca, qp, arrival, prot)
+        except (Nak, Dropped) as answer:
+            return answer
+
+    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
+    packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
+    what = Access(kind, packet, srqn or qp.handle, wqe.index, committed=done)
+    return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
+
+
+def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
+    """SEND with invalidate: the key must allow it and belong here (IBTA 9.4.1.1.3).
+
+    Raises ReceiveError, and leaves the key alone then.
+    """
+    mkey = hca.mkeys.get(rkey >> 8)
+    if mkey is None or mkey.variant != rkey & 0xFF:
+        why = "no such key"
+    elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
+        why = "key of another domain"
+    elif mkey.free or not mkey.en_rinval or not is_for(hca, mkey, qp.handle):
+        why = "key is not open to invalidation from here"
+    else:
+        mkey.invalidate()
+        return
+    raise ReceiveError(
+        CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR, f"invalidate {rkey:#x}: {why}"
+    )
+
+
+def give_up(hca: Hca, qp: Qp, arrival: Arrival, error: ReceiveError) -> NoReturn:
+    """As :func:`stop_over`, and raise the requester's answer."""
+    qp_life.stop_over(hca, qp, arrival, error.syndrome, str(error))
+    if qp.st is QpType.UC:
+        raise Dropped("UC has no NAK")
+    raise Nak(error.code, str(error))
+
+
+def complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:
+    """Complete the receive request that a message has filled."""
+    wqe, arrival.wqe = arrival.wqe, None
+    assert wqe is not None
+    immediate = message.inv_rkey if message.immediate is None else message.immediate
+    cq_engine.complete(
+        hca,
+        arrival.cq,
+        qp,
+        _opcode(message),
+        wqe_counter=wqe.index,
+        byte_cnt=message.length,
+        srqn=arrival.srqn,
+        immediate=immediate or 0,
+        flags_rqpn=qp.remote_qpn,
+        slid=slid,
+        solicited=message.solicited,
+    )
+
+
+def _opcode(message: Message) -> CqeOpcode:
+    if message.op is MsgOp.WRITE:
+        return CqeOpcode.RESP_WR_IMM
+    if message.inv_rkey is not None:
+        return CqeOpcode.RESP_SEND_INV
+    return CqeOpcode.RESP_SEND if message.immediate is None else CqeOpcode.RESP_SEND_IMM

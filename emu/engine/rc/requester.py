@@ -1,0 +1,262 @@
+"""The requester: hands messages to queue pairs in this process, and sends datagrams.
+
+To a queue pair in the same process a message goes directly: one call, answered at once by
+acknowledgement or NAK. What a NAK means - wait and try again, give up, fail - is decided here, by
+the counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For one in another process
+``emu.engine.packets.requester`` does the same with packets.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.engine.mr import page_faults
+from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND, PageFault
+from emu.engine.qp import send_requests as send_work
+from emu.engine.qp.send_requests import LocalError
+from emu.engine.qp.transitions import RECEIVING
+from emu.engine.rc import responder, shares
+from emu.engine.rc.nak import SYNDROMES, Dropped, Nak, NakCode, RnrNak
+from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.ud import datagram as ud
+from emu.engine.ud import delivery as arrivals
+from emu.objects import Qp
+from emu.objects.message import ANSWERED, Message
+from emu.objects.page_fault import Held, Side
+from emu.objects.send_queue import Wqe
+from emu.port.ib.datagram import Datagram
+from layouts import bth
+from layouts.bth import PSN_HALF, PSN_MASK
+from layouts.enums import CqeSyndrome, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+WQES_PER_TURN = 16
+BYTES_PER_TURN = 4 << 20
+
+_FEW_BYTES = 1 << 16
+"""A message up to this length is not counted among the steps of a round."""
+
+_RTS = QpState.RTS
+"""Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
+
+
+def turn(hca: Hca, qp: Qp) -> bool:
+    """Do a share of the requests that need no packets; True when there are more.
+
+    Raises BadWqeError or DmaError when the ring is broken.
+    """
+    sq = qp.sq
+    assert sq is not None
+    budget = BYTES_PER_TURN
+    waiting = sq.waiting()
+    for _ in range(WQES_PER_TURN):
+        if waiting <= 0:  # whatever was posted meanwhile rings its own doorbell
+            return False
+        moving = qp.moving
+        wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
+        sent = _one(hca, qp, wqe)
+        if sent is None:
+            return False
+        waiting -= wqe.blocks
+        budget -= sent
+        if sent > _FEW_BYTES:
+            hca.steps += sent >> 12
+        if budget < 0 or hca.steps > STEPS_PER_ROUND:
+            break
+    return True
+
+
+def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
+    """One request. The bytes it moved, or None when the queue pair has to stop or wait."""
+    try:
+        work = qp.moving or send_work.parse(hca, qp, wqe)
+        length = 0
+        if isinstance(work, Message):
+            length = work.length
+            _exchange(hca, qp, wqe, work)
+        elif work is not None:
+            length = work.length
+            _post(hca, qp, work)
+    except LocalError as error:
+        send_work.fail(hca, qp, wqe, error.syndrome, str(error))
+    except Unfinished:
+        hca.schedule(qp)
+    except PageFault as page:
+        _wait_for_page(hca, qp, wqe, page)
+    except Held as held:
+        _wait_for_peer(hca, qp, wqe, held)
+    except Nak as nak:
+        if qp.state is QpState.RTS:
+            send_work.fail(hca, qp, wqe, SYNDROMES[nak.code], f"peer: {nak}")
+    except RnrNak as nak:
+        _wait_for_receiver(hca, qp, wqe, nak)
+    except Dropped as dropped:
+        _wait_for_answer(hca, qp, wqe, dropped)
+    else:
+        # A queue pair that has talked to itself and failed has flushed this request, too.
+        if qp.state is _RTS:
+            send_work.complete(hca, qp, wqe, length)
+        return length if qp.state is _RTS else None
+    return None
+
+
+class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
+    """A message has moved, but not all of it."""
+
+
+def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand a message to the responder and take its answer. Raises Unfinished."""
+    node = hca.wire.node(qp.rlid)
+    peer = node.qps.get(qp.remote_qpn) if node is not None else None
+    if node is None or peer is None or not _are_partners(hca, node, qp, peer):
+        raise Dropped("no such peer")
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    if _is_expected(qp, peer):
+        if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+            message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+        if not message.most:
+            _hand_over(hca, node, peer, message)
+        if message.most:
+            qp.moving, message.wqe = message, wqe
+            if not shares.move(hca, qp, node, peer, message):
+                raise Unfinished
+        peer.epsn = (qp.psn + packets) & PSN_MASK
+    qp.psn = (qp.psn + packets) & PSN_MASK
+    qp.retries = qp.rnr_retries = 0
+    _count(hca, node, message, packets)
+
+
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message, or tell by ``message.most`` that it is too much."""
+    try:
+        responder.respond(node, peer, message, hca.port.lid)
+    except (Nak, RnrNak, Dropped, Held):
+        raise
+    except Exception:  # a mistake over there is the peer's: nobody answers us
+        node.fail()
+        raise Dropped("the peer has failed") from None
+    if node is not hca and node.steps:
+        hca.steps += node.steps
+        node.steps = 0
+
+
+def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
+    """The peer listens, and is connected back to us with the same service (IBTA 9.6.1.3)."""
+    return (
+        peer.state in RECEIVING
+        and peer.st is qp.st
+        and peer.remote_qpn == qp.handle
+        and peer.rlid == hca.port.lid
+        and node.port.is_up
+        and hca.port.is_up
+    )
+
+
+def _is_expected(qp: Qp, peer: Qp) -> bool:
+    """True for the expected PSN; a duplicate is acknowledged unexecuted; a gap is refused.
+
+    UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    """
+    ahead = (qp.psn - peer.epsn) & PSN_MASK
+    if not ahead or qp.st is QpType.UC:
+        return True
+    if ahead < PSN_HALF:
+        peer.count("out_of_sequence")
+        qp.count("packet_seq_err")
+        raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
+    peer.count("duplicate_request")
+    return False
+
+
+_FRAME_BYTES = bth.lrh.size + bth.bth.size + bth.ICRC_BYTES
+"""What every packet has beside its extension headers and its payload."""
+
+
+def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
+    """Count the packets that a wire would have carried, without acknowledgements and padding."""
+    sent, octets = packets, packets * _FRAME_BYTES + message.length
+    if message.op in ANSWERED:
+        node.port.count_sent(sent, octets)
+        hca.port.count_received(sent, octets)
+        sent, octets = 1, _FRAME_BYTES + bth.reth.size
+    hca.port.count_sent(sent, octets)
+    node.port.count_received(sent, octets)
+
+
+def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
+    """Send a datagram; nobody answers."""
+    arrivals.send(hca, work, ud.origin_of(hca, qp, work.to))
+
+
+def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
+    """The request stays where it is and begins again when the page is there."""
+
+    why = f"page fault refused: {page}"
+
+    def refuse() -> None:
+        send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
+
+    done = 0 if qp.moving is None else qp.moving.done
+    access = page_faults.request_access(hca, qp, wqe, done)
+    fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, refuse)
+    fault.go_on = lambda _: hca.schedule(qp)
+
+
+def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
+    """The peer waits for a page of its own; until then no time runs and no retry counts."""
+    fault = held.fault
+
+    def go_on(answer: Exception | None) -> None:
+        if qp.held_by is not fault:
+            return
+        qp.held_by = None
+        if isinstance(answer, Nak) and qp.state is QpState.RTS:
+            send_work.fail(hca, qp, wqe, SYNDROMES[answer.code], f"peer: {answer}")
+        else:
+            hca.schedule(qp)
+
+    qp.held_by, fault.go_on = fault, go_on
+
+
+def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
+    """RNR: try again after the time that the receiver named (IBTA 9.7.5.2.8)."""
+    qp.count("rnr_nak_retry_err")
+    if send_work.may_wait_for_receiver(qp):
+        _again_after(hca, qp, RNR_NAK_NS[nak.timer])
+    else:
+        send_work.fail(hca, qp, wqe, CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
+
+
+def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
+    """No answer: an unreliable request is done, a reliable one is repeated (IBTA 9.7.6.1)."""
+    if qp.st is QpType.UC:
+        send_work.complete(hca, qp, wqe, 0)
+        hca.schedule(qp)
+        return
+    if not qp.ack_timeout:
+        log.info("%r: no answer (%s) and no timeout set: waiting for a doorbell", qp, dropped)
+        return
+
+    def over() -> None:
+        qp.timer = None
+        qp.count("local_ack_timeout_err")
+        if send_work.may_ask_again(qp):
+            hca.schedule(qp)
+        else:
+            send_work.fail(hca, qp, wqe, CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, why)
+
+    why = str(dropped)
+    qp.timer = hca.clock.call_later(ACK_TIMEOUT_UNIT_NS << qp.ack_timeout, over)
+
+
+def _again_after(hca: Hca, qp: Qp, delay_ns: int) -> None:
+    def again() -> None:
+        qp.timer = None
+        hca.schedule(qp)
+
+    qp.timer = hca.clock.call_later(delay_ns, again)

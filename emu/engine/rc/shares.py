@@ -1,0 +1,67 @@
+"""Messages that are too much for one turn, between queue pairs of this process.
+
+A message that is long, or whose keys fall into many pieces, is moved a share at a time, and others
+have their turns in between. It then takes effect as it would in packets: what has been moved stays,
+whatever becomes of the rest, and a key that was good at the beginning may be gone in the middle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
+from emu.engine.qp import send_requests as send_work
+from emu.engine.rc import responder
+from emu.engine.rc.nak import Dropped, Nak, RnrNak
+from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
+from emu.objects.page_fault import Held
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
+"""What can be moved in shares; an atomic cannot."""
+
+STEPS_PER_TURN = STEPS_PER_ROUND // 4
+_LOG_STEP_BYTES = 12
+
+
+def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
+    """Move a turn's share of a message to its peer; True when that was the last one.
+
+    Raises LocalError and PageFault as the requester's own, Nak, RnrNak, Dropped and Held as the
+    responder's answer. The message goes on behind ``done`` when its turn comes again.
+    """
+    if message.arrival is not None and not responder.is_begun(peer, message):
+        message.done, message.arrival = 0, None
+    limit = min(hca.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
+    while hca.steps < limit:
+        length = min(message.most, message.length - message.done)
+        try:
+            _move(hca, qp, node, peer, message, length)
+        except InPieces as more:
+            message.most = max(min(more.most, length - 1), 1)
+        else:
+            message.done += length
+            if message.done == message.length:
+                return True
+        hca.steps += (length >> _LOG_STEP_BYTES) + 1
+    return False
+
+
+def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> None:
+    wqe = message.wqe
+    assert wqe is not None
+    local = send_work.piece(hca, qp, wqe, message, length)
+    try:
+        responder.take_share(node, peer, message, local, length, hca.port.lid)
+    except (Nak, RnrNak, Dropped, Held, InPieces):
+        raise
+    except Exception:  # a mistake over there is the peer's: nobody answers us
+        node.fail()
+        raise Dropped("the peer has failed") from None
+    finally:
+        if node is not hca:
+            hca.steps += node.steps
+            node.steps = 0

@@ -1,0 +1,163 @@
+"""Unreliable datagrams: one packet, an address vector, and up to 40 bytes of GRH at the receiver.
+
+Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). Nothing is answered; a
+datagram that nobody can take is dropped in silence, as the specification wants it. The special
+queue pairs QP0 and QP1 send and receive the same way under their well-known numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from emu.engine.events import cq as cq_engine
+from emu.engine.mr import page_faults
+from emu.engine.mr.access import access
+from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.lifecycle import stop_over
+from emu.engine.qp.transitions import RECEIVING
+from emu.objects import Qp
+from emu.objects.page_fault import Access, Kind, Side
+from emu.objects.receive_queue import Arrival, ListBrokenError, RecvWqe
+from emu.objects.views import Views, copy
+from emu.port.ib import partitions
+from emu.port.ib.datagram import (
+    GRH_BYTES,
+    GSI_QKEY,
+    PRIVILEGED_QKEY,
+    Datagram,
+    Destination,
+    Origin,
+    grh_of,
+)
+from emu.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
+"""The numbers that the wire knows the special queue pairs by."""
+
+
+def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
+    """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
+    qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
+    pkey = hca.port.pkey(qp.pkey_index)
+    qpn = WELL_KNOWN.get(qp.st, qp.handle)
+    return Origin(hca.port.lid, qpn, pkey, qkey, hca.port.gid(to.sgid_index))
+
+
+def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
+    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    if (
+        qp.state not in RECEIVING
+        or not _keys_match(hca, qp, origin)
+        or qp.faults.get(Side.RESPONDER)
+    ):
+        return False
+    queue = qp.srq.queue if qp.srq is not None else qp.rq
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    if queue is None or cq is None:
+        return False
+    try:
+        wqe = queue.take()
+    except (DmaError, ListBrokenError) as error:
+        qp_life.break_receives(hca, qp, qp.srq, error)
+        return False
+    if wqe is None:
+        qp.count("out_of_buffer")
+        return False
+    if qp.srq is not None:
+        qp_life.check_srq_limit(hca, qp.srq.handle)
+    _deliver(hca, qp, wqe, datagram, origin)
+    return True
+
+
+def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
+    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
+    if not partitions.match(hca.port.pkey(qp.pkey_index), origin.pkey):
+        return False
+    if qp.st is QpType.UD:
+        return qp.q_key == origin.qkey
+    return qp.st is QpType.QP0 or origin.qkey == GSI_QKEY
+
+
+def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    srqn = qp.srq.handle if qp.srq is not None else 0
+    assert cq is not None
+    length = GRH_BYTES + datagram.length
+    try:
+        target = _room(hca, qp, wqe, length)
+    except PageFault as page:
+        if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+            _wait_for_room(hca, qp, Arrival.of(wqe, cq, srqn), datagram, origin, page)
+        else:
+            stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
+        return
+    except AccessError as error:
+        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        return
+    if target is None:
+        why = f"shorter than {length} bytes"
+        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+        return
+    has_grh = datagram.to.gid is not None
+    grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
+    copy(target, (memoryview(grh), *datagram.data))
+    immediate = origin.pkey if qp.st is QpType.QP1 else datagram.immediate
+    cq_engine.complete(
+        hca,
+        cq,
+        qp,
+        CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM,
+        wqe_counter=wqe.index,
+        byte_cnt=length,
+        srqn=srqn,
+        immediate=immediate or 0,
+        flags_rqpn=int(has_grh) << 28 | datagram.to.sl << 24 | origin.qpn,
+        slid=origin.lid,
+        ml_path=datagram.to.path_bits,
+        solicited=datagram.solicited,
+    )
+
+
+def _wait_for_room(
+    hca: Hca, qp: Qp, arrival: Arrival, datagram: Datagram, origin: Origin, page: PageFault
+) -> None:
+    """Keep the datagram until the page is there; others that come meanwhile are dropped."""
+    wqe, srqn = arrival.wqe, arrival.srqn
+    assert wqe is not None
+    whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])
+    why = f"page fault refused: {page}"
+
+    def refuse() -> None:
+        qp.kept = None
+        stop_over(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
+
+    def go_on(_: Exception | None) -> None:
+        if qp.kept is arrival and qp.state in RECEIVING:
+            qp.kept = None
+            _deliver(hca, qp, wqe, whole, origin)
+
+    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
+    what = Access(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
+    qp.kept = arrival
+    page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse).go_on = go_on
+
+
+def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
+    """The first ``length`` bytes of the scatter list; None when it is shorter."""
+    views: list[memoryview] = []
+    for byte_count, lkey, address in wqe.segments:
+        size = min(byte_count or 1 << 31, length)
+        views += access(hca, wqe.pd, qp.handle, lkey, address, size, LOCAL_WRITE)
+        length -= size
+        if not length:
+            return views
+    return None

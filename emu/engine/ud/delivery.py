@@ -1,0 +1,88 @@
+"""A datagram reaches a function's port: it is counted and goes to whom it is for.
+
+Performance management at QP1 is the adapter's own business (see ``emu.port.ib.pma``); everything
+else is for queue pairs.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.device.containment import contain
+from emu.engine.ud import datagram as ud
+from emu.objects import Qp
+from emu.port.ib import pma
+from emu.port.ib.datagram import GSI_QKEY, Datagram, Origin, answer_to, may_manage
+from layouts.enums import QpType
+from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+QP0, QP1 = 0, 1
+
+
+def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
+    """Take a datagram for the function's LID, or for a multicast group that it listens to.
+
+    It counts as arrived whether or not a queue pair takes it; one for a group that nobody here has
+    attached to does not even do that. Nothing raises here.
+    """
+    if hca.port.is_up:
+        contain(hca, partial(_take, hca, packet, origin))
+
+
+def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
+    if packet.is_multicast:
+        members = list(hca.mcgs.get(packet.to.gid or b"", ()))
+        if members:
+            hca.port.count_received(1, packet.octets, multicast=True)
+        for member in members:
+            if not _is_own(hca, member, origin):
+                ud.receive(hca, member, packet, origin)
+        return
+    hca.port.count_received(1, packet.octets)
+    if packet.to.qpn == QP1 and _is_answered(hca, packet, origin):
+        return
+    qp = _receiver(hca, packet.to.qpn)
+    if qp is not None:
+        ud.receive(hca, qp, packet, origin)
+
+
+def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
+    """Put a datagram on the wire, unless the link is down."""
+    if hca.port.is_up:
+        hca.port.count_sent(1, packet.octets, multicast=packet.is_multicast)
+        hca.wire.datagram(hca, packet, origin)
+
+
+def _receiver(hca: Hca, qpn: int) -> Qp | None:
+    if qpn in (QP0, QP1):
+        return hca.special_qps.get(qpn)
+    qp = hca.qps.get(qpn)
+    return qp if qp is not None and qp.st is QpType.UD else None
+
+
+def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
+    """A queue pair can ask not to hear itself (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
+    return bool(qp.ctx.block_lb_mc) and (origin.lid, origin.qpn) == (hca.port.lid, qp.handle)
+
+
+def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+    """Let the performance management agent answer; False when the datagram is not for it."""
+    if packet.length != MAD_BYTES or not may_manage(hca.port, origin):
+        return False
+    mad = b"".join(packet.data)
+    if pma_mad.view(mad).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
+        return False
+    answer = pma.answer(hca.port, mad)
+    if answer is None:
+        return False
+    to = answer_to(packet.to, origin)
+    source = Origin(hca.port.lid, QP1, origin.pkey, GSI_QKEY, hca.port.gid(0))
+    send(hca, Datagram(to, [memoryview(answer)], MAD_BYTES, None, False), source)
+    return True

@@ -1,0 +1,179 @@
+"""BAR 0: the initialization segment, the MSI-X structures and the UAR pages.
+
+Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
+and include/linux/mlx5/doorbell.h of Linux 6.12. Offsets that nothing backs read as zero inside the
+BAR; a write there is noted in the trace and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
+from emu.device.points import FaultPoint
+from emu.engine import lifecycle
+from emu.engine.events import cq as cq_engine
+from emu.engine.events import eq as eq_engine
+from emu.objects import Queue
+from emu.ports import Buffer
+from layouts.enums import HealthSyndrome, NicInterface
+from layouts.iseg import init_seg
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
+"""Offset in BAR 0, what is written there, and what rings."""
+
+PAGE = 4096
+CMD_INTERFACE_REV = 5
+HEALTH_TICK_NS = 10_000_000
+"""The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
+
+CMDQ_ADDR_H = 0x010
+CMDQ_ADDR_L = 0x014
+CMD_DBELL = 0x018
+INTERNAL_TIMER_H = 0x1000
+HEALTH_COUNTER = 0x1010
+HEALTH_SYNDROME = 0x23D
+_CRITICAL = 2
+"""Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
+
+UAR_CQ_ARM = 0x20
+UAR_EQ_ARM = 0x40
+UAR_EQ_CI = 0x48
+UAR_SEND = 0x800
+
+
+class Bar0:
+    """What lies behind BAR 0."""
+
+    def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
+        self._hca = hca
+        self._cmdif = cmdif
+        self._seg = init_seg.new(
+            cmdif_rev_fw_sub={
+                "cmd_interface_rev": CMD_INTERFACE_REV,
+                "fw_rev_subminor": hca.model.fw_subminor,
+            },
+            fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
+            # Disabled until a driver hands over its command queue. A driver that was running when
+            # the function was reset sees this at its next health poll, and recovers.
+            cmdq_addr_l_sz={
+                "nic_interface": NicInterface.DISABLED,
+                "log_cmdq_size": LOG_SLOTS,
+                "log_cmdq_stride": LOG_STRIDE,
+            },
+        )
+        self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
+        self._seg.health.hw_id = hca.model.hw_id
+        self.is_stalled = False
+        """Whether the health counter stands still."""
+
+    @property
+    def segment(self) -> Any:
+        """The initialization segment, as a view that can be written."""
+        return self._seg
+
+    def report_fatal(self) -> None:
+        """The firmware has asserted, and asks for a reset of the function."""
+        self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
+        self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read inside the initialization segment; UAR pages have nothing to read."""
+        if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
+            self._tick()
+        data = bytes(self._seg.buf[offset : offset + length])
+        return data.ljust(length, b"\0")
+
+    def _tick(self) -> None:
+        """Bring the registers that move by themselves to one and the same moment."""
+        now = self._hca.clock.now_ns()
+        self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
+        self._seg.internal_timer_l = now & 0xFFFFFFFF
+        # Never zero and never all-ones: the driver takes both for a dead device.
+        if not self.is_stalled:
+            self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Take a register or doorbell write."""
+        if offset >= PAGE * 2:
+            if self._hca.faults is None:
+                self._uar_write(offset >> 12, offset & PAGE - 1, data)
+            else:
+                kept = bytes(data)
+                ring = partial(self._uar_write, offset >> 12, offset & PAGE - 1, kept)
+                self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
+        elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
+            self._seg_write(offset, int.from_bytes(data, "big"))
+        else:
+            log.debug("write of %d bytes at %#x: read-only", len(data), offset)
+
+    def _seg_write(self, offset: int, value: int) -> None:
+        if offset == CMD_DBELL:
+            if self._hca.faults is None:
+                self._cmdif.doorbell(value)
+            else:
+                ring = partial(self._cmdif.doorbell, value)
+                self._hca.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
+            return
+        low = self._seg.cmdq_addr_l_sz
+        if offset == CMDQ_ADDR_H:
+            self._seg.cmdq_addr_h = value
+        else:
+            low.cmdq_phy_addr_l = value >> 12
+            low.nic_interface = self._nic_interface(value >> 8 & 7)
+            if low.nic_interface == NicInterface.DISABLED:
+                lifecycle.shut_down(self._hca)
+                self._cmdif.forget()
+                return
+        self._cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
+
+    @staticmethod
+    def _nic_interface(value: int) -> int:
+        """The state that the driver asks for; only those that it may ask for are taken.
+
+        DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
+        """
+        if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
+            return value
+        log.warning("nic_interface %d is not supported", value)
+        return NicInterface.FULL_DRIVER
+
+    def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
+        """A doorbell: only in a page that the driver has allocated."""
+        if self._hca.uars.get(index) is None:
+            # A driver that has disabled the interface may ring once more, its queues being there.
+            disabled = self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
+            level = logging.DEBUG if disabled else logging.WARNING
+            log.log(level, "doorbell at %#x of UAR %#x, which is not allocated", offset, index)
+            return
+        if offset >= UAR_SEND:
+            self._send_doorbell(data)
+        elif offset == UAR_CQ_ARM and len(data) == 8:
+            value = int.from_bytes(data, "big")
+            cq_engine.arm(self._hca, value & 0xFFFFFF, value >> 32)
+        elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
+            value = int.from_bytes(data, "big")
+            eq_engine.doorbell(
+                self._hca, value >> 24, value & eq_engine.INDEX_MASK, arm=offset == UAR_EQ_ARM
+            )
+        else:
+            log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
+
+    def _send_doorbell(self, data: Buffer) -> None:
+        """The first eight bytes of a control segment; only the queue's number counts."""
+        if len(data) < 8:
+            log.debug("send doorbell of %d bytes ignored", len(data))
+            return
+        queue = self._hca.queues.holders.get(int.from_bytes(data[4:7], "big"))
+        if not isinstance(queue, Queue):
+            log.warning("doorbell for a queue that does not exist: %s", bytes(data).hex())
+            return
+        self._hca.schedule(queue)

@@ -1,0 +1,277 @@
+"""One PCI function: configuration space, BAR 0 and the HCA behind them, as the bus sees them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from emu.cmdif.interface import CommandInterface, CommandTracer
+from emu.cmdif.registry import Command
+from emu.device.containment import Recovery
+from emu.device.hca import MSIX_VECTORS, Hca, HcaOptions
+from emu.device.points import FaultInjector, FaultPoint
+from emu.device.tracer import DeviceTracer
+from emu.device.unhandled import Missing
+from emu.engine import lifecycle
+from emu.function.bar0 import HEALTH_SYNDROME, Bar0
+from emu.objects.table import Remains
+from emu.pci import ConfigSpace
+from emu.port.ib.wire import IbWire
+from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+
+if TYPE_CHECKING:
+    from emu.models import Model
+
+log = logging.getLogger(__name__)
+
+MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
+MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
+
+MSIX_TABLE = 0x2000
+MSIX_PBA = 0x3000
+_MSIX_ENTRY_BYTES = 16
+_MSIX_MASKED_ENTRY = bytes(12) + b"\x01\0\0\0"
+
+
+class Tracer(DeviceTracer, CommandTracer, Protocol):
+    """Where all trace points of a function go; ``emu.trace.recorder`` implements it."""
+
+
+class Function:
+    """Implements :class:`emu.ports.PciFunction` for one model on the given ports."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        commands: Mapping[int, Command],
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        wire: IbWire[Hca],
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.model = model
+        self.tracer = tracer
+        self.memory = memory
+        self.interrupts = interrupts
+        self.wire = wire
+        self._injector: FaultInjector | None = None
+        self.missing = Missing()
+        self.remains = Remains()
+        """What former lives of the function have left to be freed."""
+        self.restarts = 0
+        self._commands = commands
+        self._make_hca = partial(
+            Hca, model, options, memory, interrupts, clock, wire, tracer, self.missing,
+            self._on_failure, self.remains,
+        )  # fmt: skip
+        self._recovery = Recovery(clock, self._start_anew)
+        self.config = ConfigSpace(
+            model.identity.with_guid(options.guid),
+            bar0_size=model.bar0_size,
+            msix_vectors=MSIX_VECTORS,
+            msix_table_offset=MSIX_TABLE,
+            msix_pba_offset=MSIX_PBA,
+            on_flr=self._on_flr,
+            crspace=_CrSpace(self),
+        )
+        self._decoded = 0
+        """How much of BAR 0 answers, in bytes."""
+        self._mastering: bool | None = None
+        self._commands_before = 0
+        self._power_on("start")
+
+    def use_faults(self, injector: FaultInjector) -> None:
+        """Let faults be injected from now on."""
+        self._injector = injector
+        injector.attach()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether a rule has it off the bus."""
+        faults = self.hca.faults
+        return faults is not None and faults.is_gone
+
+    @property
+    def commands(self) -> int:
+        """How many commands it has run since it was made, across all resets."""
+        return self._commands_before + self.cmdif.executed
+
+    def _power_on(self, cause: str) -> None:
+        if self.tracer:
+            self.tracer.power_on(self.model.name)
+        self.hca = self._make_hca()
+        self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
+        self.bar0 = Bar0(self.hca, self.cmdif)
+        self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
+        self.interrupts.clear_pending()
+        self._follow_command_register()
+        if self._injector is not None:
+            self._injector.power_on(cause)
+
+    def _follow_command_register(self) -> None:
+        """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
+
+        What enforces it are the decoder's limit and the ports: an access itself asks nothing.
+        """
+        self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
+        mastering = self.config.bus_master_enabled
+        if mastering != self._mastering:
+            self._mastering = mastering
+            self.memory.permit(mastering)
+            self.interrupts.permit(mastering)
+
+    @property
+    def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
+        """BAR 0 (64-bit) is the only one."""
+        return (self.model.bar0_size, 0, 0, 0, 0, 0)
+
+    @property
+    def msix_vectors(self) -> int:
+        """Size of the MSI-X table."""
+        return MSIX_VECTORS
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        """Read configuration space."""
+        if self._is_gone:
+            return b"\xff" * length
+        return self.config.read(offset, length)
+
+    def config_write(self, offset: int, data: Buffer) -> None:
+        """Write configuration space; Initiate FLR resets the function."""
+        if self._is_gone:
+            return
+        self.config.write(offset, bytes(data))
+        self._follow_command_register()
+
+    def bar_read(self, bar: int, offset: int, length: int) -> bytes:
+        """Read BAR 0; all-ones outside it and while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + length > self._decoded:
+            return b"\xff" * length
+        if offset >= MSIX_TABLE and offset + length <= MSIX_TABLE + len(self._msix_table):
+            at = offset - MSIX_TABLE
+            data = bytes(self._msix_table[at : at + length])
+        elif offset >= MSIX_PBA and offset + length <= MSIX_PBA + MSIX_VECTORS // 8:
+            data = self._pending_bits()[offset - MSIX_PBA :][:length]
+        else:
+            data = self.bar0.read(offset, length)
+        if self.hca.faults is not None:
+            data = (
+                b"\xff" * length
+                if self._is_gone
+                else self.hca.faults.show(MMIO_READ_POINT, offset, data)
+            )
+        if self.tracer:
+            self.tracer.mmio("read", offset, data)
+        if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
+            self._recovery.seen()
+        return data
+
+    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
+        """Write BAR 0; nothing happens outside it or while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + len(data) > self._decoded:
+            return
+        if self.tracer:
+            self.tracer.mmio("write", offset, data)
+        if self.hca.faults is not None and (
+            self._is_gone or not self.hca.faults.show(MMIO_WRITE_POINT, offset, data)
+        ):
+            return
+        at = offset - MSIX_TABLE
+        if at >= 0 and at + len(data) <= len(self._msix_table):
+            self._msix_table[at : at + len(data)] = data
+        elif not self.hca.has_failed:
+            self.bar0.write(offset, data)
+
+    def forget_views(self) -> None:
+        """Keep no view of guest memory: the client takes back what some of them show."""
+        self.hca.forget_views()
+
+    def _pending_bits(self) -> bytes:
+        pending = sum(1 << v for v in range(MSIX_VECTORS) if self.interrupts.pending(v))
+        return pending.to_bytes(MSIX_VECTORS // 8, "little")
+
+    def reset(self) -> None:
+        """Power-on state: a new HCA, configuration space at its defaults."""
+        log.info("%s: reset", self.model.name)
+        self.config.reset()
+        self.restart("reset")
+
+    def _on_flr(self) -> None:
+        """Configuration space has reset itself, but for its sticky bits."""
+        log.info("%s: function-level reset", self.model.name)
+        self.restart("flr")
+
+    def restart(self, cause: str) -> None:
+        """A new HCA; configuration space stays as it is."""
+        if not self.hca.has_failed:
+            lifecycle.quiesce(self.hca)
+            self.cmdif.forget()
+        self.hca.drop_objects()
+        self.restarts += 1
+        self._recovery.end()
+        self._commands_before = self.commands
+        self._power_on(cause)
+
+    def run(self) -> bool:
+        """Do a bounded share of the HCA's pending work; True when there is more.
+
+        A function that is off the bus, or has failed, does nothing.
+        """
+        hca = self.hca
+        if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
+            return False
+        try:
+            if self.cmdif.busy:
+                self.cmdif.run()
+            if self.remains:
+                self.remains.free_some()
+            return lifecycle.run(hca) or self.cmdif.busy or bool(self.remains)
+        except Exception:
+            hca.fail()
+            return False
+
+    # -- mistakes of our own
+
+    def _on_failure(self) -> None:
+        """The firmware has asserted: its driver finds that in the health buffer, and recovers.
+
+        The cable goes down, too: peers that wait for this function get no answer.
+        """
+        hca = self.hca
+        try:
+            lifecycle.quiesce(hca)
+            self.cmdif.forget()
+            hca.port.set_link(up=False)
+            self.wire.port_changed(hca)
+        except Exception:
+            log.exception("%s: it does not stop cleanly", self.model.name)
+        self.bar0.report_fatal()
+        self._recovery.begin()
+
+    def _start_anew(self) -> None:
+        log.info("%s: the firmware starts anew", self.model.name)
+        try:
+            self.restart("firmware")
+        except Exception:
+            log.exception("%s: it does not start again", self.model.name)
+
+
+class _CrSpace:
+    """What the vendor-specific capability's gateway reads: the front of BAR 0, in words."""
+
+    size = 0x2000
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+
+    def read(self, address: int) -> int:
+        """The 32-bit word at ``address``."""
+        return int.from_bytes(self._function.bar0.read(address & ~3, 4), "big")
+
+    def write(self, address: int, value: int) -> None:
+        """The gateway only reads here."""
+        log.debug("VSC write of %#x at %#x ignored", value, address)

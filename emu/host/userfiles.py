@@ -1,0 +1,41 @@
+"""Files that the user names, perhaps in a directory that others may write to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from emu.host.user_error import UserError
+
+
+def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
+    """A descriptor of the file, made when absent; ``flags`` of open(2) say what else is wanted.
+
+    A symbolic link in a directory that everybody may write to is not followed, for it leads where
+    somebody else wants: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) it is
+    the user's own. Raises OSError.
+    """
+    flags |= os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP or os.stat(path.parent).st_mode & stat.S_IWOTH:
+            raise
+    return os.open(path, flags, mode)
+
+
+def read_infile(path: Path, most: int) -> bytes:
+    """What a file holds. Raises UserError when that is more than ``most`` bytes, and OSError."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserError(f"{path}: more than {most >> 20} MiB")
+    return data
+
+
+def write_outfile(path: Path, text: str) -> None:
+    """Replace the file's text. Raises OSError as :func:`open_outfile` does."""
+    with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+        file.write(text)

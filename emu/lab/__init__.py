@@ -1,0 +1,30 @@
+"""The guest lab: Linux guests from Debian's packages, in QEMU, with emulated functions in them."""
+
+from emu.lab.errors import (
+    CommandFailedError,
+    CommandTimeoutError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+    GuestStoppedError,
+    LabError,
+    ServerError,
+)
+from emu.lab.guest import Guest, Result
+from emu.lab.options import GuestOptions
+from emu.lab.pool import GuestPool
+
+__all__ = [
+    "CommandFailedError",
+    "CommandTimeoutError",
+    "Guest",
+    "GuestError",
+    "GuestHungError",
+    "GuestOptions",
+    "GuestPanicError",
+    "GuestPool",
+    "GuestStoppedError",
+    "LabError",
+    "Result",
+    "ServerError",
+]

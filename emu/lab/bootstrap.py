@@ -1,0 +1,115 @@
+"""Runs mmdebstrap(1) and shows how far it is.
+
+As root it works in root mode, for others in user namespaces; which one, mmdebstrap finds out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from emu.lab.errors import LabError
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+"""Called with what goes on, how much of it is done and how much there is (0: not known yet)."""
+
+_STEPS_PER_PACKAGE = 3  # downloaded, unpacked, set up
+_PACKAGE_STEP = re.compile(r"(Get:|Unpacking |Setting up )")
+_PACKAGE_COUNT = re.compile(r"\d+ upgraded, (\d+) newly installed")
+_STAGE = re.compile(r"I: ([\w -]+?)(?:\.\.\.)?$")
+_PROXY = re.compile(r'(Acquire::(?:http|https)::[\w:.-]*Proxy[\w-]*) "(.*)";')
+
+
+def bootstrap(
+    arguments: Sequence[str],
+    *,
+    what: str,
+    log: Path,
+    progress: Progress | None = None,
+    pass_fds: Sequence[int] = (),
+) -> None:
+    """Run mmdebstrap with ``arguments``; everything that it says goes to ``log``.
+
+    Raises :class:`LabError` with its last error, or when it is not installed.
+    """
+    program = shutil.which("mmdebstrap")
+    if program is None:
+        raise LabError("mmdebstrap is not installed: run scripts/setup, or install that package")
+    options = [f"--aptopt={option}" for option in proxy_options()]
+    # /tmp may be a small tmpfs; mmdebstrap needs its directory reachable for every user.
+    environ = {"TMPDIR": "/var/tmp"} | os.environ | {"LC_ALL": "C.UTF-8"}
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [program, "--verbose", *options, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environ,
+            pass_fds=pass_fds,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        meter = Meter(what, progress)
+        for line in process.stderr:
+            out.write(line)
+            meter.feed(line.rstrip("\n"))
+    if process.returncode != 0:
+        raise LabError(f"building {what} failed: {first_error(log.read_text())}; all of it: {log}")
+
+
+class Meter:
+    """Turns mmdebstrap's lines into calls of a :data:`Progress`."""
+
+    def __init__(self, what: str, progress: Progress | None) -> None:
+        self._what = what
+        self._progress = progress
+        self._done = self._total = 0
+        self._stage = "starting"
+
+    def feed(self, line: str) -> None:
+        """Take in one line."""
+        if match := _PACKAGE_COUNT.match(line):
+            self._total += _STEPS_PER_PACKAGE * int(match[1])
+        elif _PACKAGE_STEP.match(line):
+            self._done += 1
+        elif match := _STAGE.match(line):
+            self._stage = match[1]
+            logger.info("%s: %s", self._what, self._stage)
+        else:
+            return
+        if self._progress is not None:
+            self._progress(f"{self._what}: {self._stage}", self._done, self._total)
+
+
+def first_error(log: str) -> str:
+    """The line of a log that says best why it failed: the first complaint, else the last line.
+
+    Of a script of ours mmdebstrap only says that it failed, and the line before says why.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for before, line in pairwise(["no output", *lines]):
+        if line.startswith("E: command failed: "):
+            return before
+        if line.startswith(("E: ", "dpkg: error", "mke2fs: ")):
+            return line.removeprefix("E: ")
+    return (lines or ["no output"])[-1]
+
+
+def proxy_options() -> list[str]:
+    """The machine's own proxy settings for apt, which mmdebstrap does not look at."""
+    program = shutil.which("apt-config")
+    if program is None:
+        return []
+    dump = subprocess.run([program, "dump"], capture_output=True, text=True, check=False).stdout
+    return [f'{name} "{value}"' for name, value in _PROXY.findall(dump) if value]

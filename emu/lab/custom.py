@@ -1,0 +1,80 @@
+"""A kernel of the user's own, with its modules, in a suite's file system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab import cache, kernel
+from emu.lab.errors import LabError
+from emu.lab.modules import load_order, module_name
+
+_SPARE = 32 << 20  # bytes of a module disk beyond its files
+
+
+@dataclass(frozen=True)
+class BootKernel:
+    """A kernel to start, what its initramfs loads, and the disk with the rest of its modules."""
+
+    path: Path
+    release: str
+    boot_modules: list[tuple[str, bytes]]
+    module_disk: Path | None = None
+
+
+def prepare(bzimage: Path, modules: Path | None, work: Path) -> BootKernel:
+    """Make a user's kernel startable; files go to ``work``.
+
+    Without ``modules`` the kernel is taken to have everything built in.
+    """
+    release = kernel.release(bzimage)
+    vmlinux = kernel.extract_vmlinux(bzimage)
+    path = bzimage
+    if vmlinux is not None:
+        path = work / "vmlinux"
+        path.write_bytes(vmlinux)
+    if modules is None:
+        return BootKernel(path, release, [])
+    tree = find_tree(modules, release)
+    return BootKernel(path, release, _boot_modules(tree), _module_disk(tree, work))
+
+
+def find_tree(modules: Path, release: str) -> Path:
+    """The directory with ``modules.dep``: ``modules`` itself, or where an installation puts it."""
+    for below in ("", release, f"lib/modules/{release}", f"usr/lib/modules/{release}"):
+        if (modules / below / "modules.dep").is_file():
+            return modules / below
+    raise LabError(f"no modules.dep for kernel {release} in {modules}: run make modules_install")
+
+
+def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
+    builtin = tree / "modules.builtin"
+    order = load_order(
+        (tree / "modules.dep").read_text(), builtin.read_text() if builtin.exists() else ""
+    )
+    return [
+        (f"{module_name(name)}.ko", kernel.unpack_module(name, (tree / name).read_bytes()))
+        for name in order
+    ]
+
+
+def _module_disk(tree: Path, work: Path) -> Path:
+    """An ext4 image of the tree, which the guest mounts where modprobe looks."""
+    disk = work / "modules.ext4"
+    size = cache.disk_usage(tree) * 5 // 4 + _SPARE
+    program = shutil.which("mke2fs", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        raise LabError("mke2fs is not installed: install the package e2fsprogs")
+    options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0"]
+    result = subprocess.run(
+        [program, *options, "-d", str(tree), str(disk), f"{size >> 10}k"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise LabError(f"cannot pack the modules in {tree}: {result.stderr.strip()}")
+    return disk

@@ -1,0 +1,32 @@
+"""The driver's own binaries out of a guest image: what the layout check reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emu.lab.build import copy_out
+from emu.lab.errors import LabError
+from emu.lab.image import Image
+from emu.lab.modules import module_name
+
+DRIVER = ("mlx5_core", "mlx5_ib")
+
+
+def driver_binaries(image: Image, directory: Path) -> tuple[list[Path], Path]:
+    """Copies of the driver's modules in ``directory``, and the kernel that they belong to.
+
+    The modules are as the package ships them, so mostly compressed. Raises :class:`LabError` when
+    the image has no such driver.
+    """
+    try:
+        lines = (image.path / "modules.dep").read_text().splitlines()
+    except OSError as error:
+        raise LabError(f"the image of {image.suite} is damaged: {error}") from error
+    paths = {module_name(path): path for path in (line.partition(":")[0] for line in lines)}
+    missing = [name for name in DRIVER if name not in paths]
+    if missing:
+        raise LabError(f"the kernel of {image.suite} has no module {' and no '.join(missing)}")
+    tree = f"/usr/lib/modules/{image.release}"
+    wanted = [paths[name] for name in DRIVER]
+    copy_out(image.root_disk, directory, {f"{tree}/{path}": Path(path).name for path in wanted})
+    return [directory / Path(path).name for path in wanted], image.kernel

@@ -1,0 +1,239 @@
+"""A guest: emulated functions in it, commands inside it, its console, its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab import console
+from emu.lab.bootstrap import Progress
+from emu.lab.channel import Channel
+from emu.lab.errors import ChannelClosedError, CommandFailedError, GuestError, GuestHungError
+from emu.lab.job import Job, Sink
+from emu.lab.options import GuestOptions
+from emu.lab.server import RECORD_NAME
+from emu.lab.vm import Vm
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command in the guest ended; ``status`` is what a shell would give."""
+
+    command: str
+    status: int
+    stdout: str
+    stderr: str
+
+    def check(self) -> Result:
+        """The result itself when it is a success, else :class:`CommandFailedError`."""
+        if self.status != 0:
+            raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
+        return self
+
+
+class Guest:
+    """A guest that is started, asked to run commands, and stopped.
+
+    ::
+
+        with Guest(GuestOptions(suite="sid")) as guest:
+            print(guest.run("ibv_devices").check().stdout)
+
+    Errors are :class:`GuestError` and its kinds. Several guests may run at the same time, and
+    several threads may use one.
+    """
+
+    def __init__(
+        self,
+        options: GuestOptions | None = None,
+        *,
+        progress: Progress | None = None,
+        on_wait: Callable[[], None] | None = None,
+    ) -> None:
+        self.options = options or GuestOptions()
+        self.kernel_release = ""
+        self._progress = progress
+        self._on_wait = on_wait
+        self._vm: Vm | None = None
+        self._channel: Channel | None = None
+        self._server_failure: GuestError | None = None
+
+    def __enter__(self) -> Guest:
+        if self._vm is None:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Boot, until the guest takes commands; its driver has probed the functions by then."""
+        if self._vm is not None:
+            raise GuestError("the guest is running already")
+        started = time.monotonic()
+        self._server_failure = None
+        self._vm = Vm(self.options, self._lose_server)
+        atexit.register(self.stop)
+        try:
+            connection = self._vm.start(self._progress, self._on_wait)
+            with self._diagnosed():
+                self._channel = Channel(connection, self.options.hang_timeout)
+                if self._server_failure is not None:
+                    raise self._server_failure
+                self._wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        logger.info("guest %s ready in %.1f s", self.kernel_release, time.monotonic() - started)
+
+    def stop(self) -> None:
+        """End the guest and its server at once; its disk's changes are lost. Harmless twice."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._vm is not None:
+            self._vm.stop()
+        self._channel = self._vm = None
+        atexit.unregister(self.stop)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Result:
+        """Run a command as root and wait for its end.
+
+        A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
+        there while the command runs, and not into the result. :class:`CommandTimeoutError` after
+        ``timeout`` seconds; the guest can go on.
+        """
+        job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
+        with self._diagnosed():
+            if stdin:
+                job.write(stdin, timeout)
+                job.close_input()
+            status = job.wait(timeout)
+        stdout, stderr = (bytes(data).decode(errors="replace") for data in (job.stdout, job.stderr))
+        return Result(job.name, status, stdout, stderr)
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        *,
+        has_input: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command and do not wait; see :meth:`run`."""
+        words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        if not words:
+            raise GuestError("no command")
+        name = command if isinstance(command, str) else shlex.join(words)
+        with self._diagnosed():
+            channel = self._running
+            return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
+
+    def wait(self, job: Job, timeout: float | None = None) -> int:
+        """The status of a command that :meth:`popen` started; errors as in :meth:`run`."""
+        with self._diagnosed():
+            return job.wait(timeout)
+
+    def reboot(self, *, hard: bool = False) -> None:
+        """Boot again in the same QEMU, and wait until it takes commands.
+
+        By default the kernel shuts its devices down; ``hard`` is the reset button.
+        """
+        with self._diagnosed():
+            channel, vm = self._running, self._machine
+            vm.control("set-action", reboot="reset")
+            channel.expect_reboot()
+            if hard:
+                vm.control("system_reset")
+            else:
+                channel.power("reboot")
+            self._wait_ready()
+            vm.control("set-action", reboot="shutdown")
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a command of QEMU's control protocol (QMP) and give what it returns."""
+        with self._diagnosed():
+            return self._machine.control(command, **arguments)
+
+    def kill_server(self) -> None:
+        """Tear the functions out: their server is gone at once, the guest goes on without them."""
+        self._machine.kill_server()
+
+    @property
+    def control_socket(self) -> Path:
+        """Where :class:`emu.control.Client` reaches the functions."""
+        return self._machine.control_socket
+
+    @property
+    def record(self) -> Path:
+        """The record of the faults that have fired."""
+        return self.options.record or self.logs / RECORD_NAME
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the guest can be given commands, as far as is known."""
+        return self._channel is not None and self._channel.is_open
+
+    @property
+    def logs(self) -> Path:
+        """Directory of ``console.log``, ``qemu.log`` and ``server.log``."""
+        return self._machine.logs
+
+    @property
+    def console(self) -> str:
+        """All that the console has shown."""
+        return self._machine.console
+
+    def dmesg(self) -> str:
+        """The kernel's log."""
+        return self.run(["dmesg"], timeout=60).check().stdout
+
+    @property
+    def _machine(self) -> Vm:
+        if self._vm is None:
+            raise GuestError("the guest is not running")
+        return self._vm
+
+    @property
+    def _running(self) -> Channel:
+        if self._channel is None:
+            raise GuestError("the guest is not running")
+        return self._channel
+
+    def _lose_server(self, error: GuestError) -> None:
+        self._server_failure = error
+        if self._channel is not None:
+            self._channel.fail(error)
+
+    def _wait_ready(self) -> None:
+        release = self._running.wait_ready(self.options.boot_timeout)
+        if release is None:
+            raise GuestHungError(f"the guest is not up after {self.options.boot_timeout:g} s")
+        self.kernel_release = release
+
+    @contextlib.contextmanager
+    def _diagnosed(self) -> Iterator[None]:
+        """Give errors about the guest its last words, and say why one has ended."""
+        try:
+            yield
+        except ChannelClosedError as error:
+            raise self._machine.why_ended() from error
+        except GuestError as error:
+            if self._vm is not None:
+                error.console = error.console or console.tail(self._vm.console)
+            raise

@@ -1,0 +1,76 @@
+#!/bin/busybox sh
+# First process of the guest, in the initramfs: mounts the root file system, loads the driver,
+# then hands over to the program that runs the host's commands, or to a shell on the console.
+# systemd is left out: a guest that does one thing is ready several seconds sooner without it.
+
+. /mlx5emu/config  # release probe share hugepages shell; for a shell: term rows columns
+
+/bin/busybox --install -s /bin
+export PATH=/bin
+
+fail() {
+    echo "mlx5emu: $*"
+    poweroff -f
+}
+
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+
+while read -r module; do
+    insmod "/modules/$module" || echo "mlx5emu: cannot load $module"
+done < /modules/order
+
+mkdir -p /new
+mount -t ext4 -o noatime /dev/vda /new || fail "cannot mount the root file system"
+if [ -b /dev/vdb ]; then
+    mkdir -p "/new/usr/lib/modules/$release"
+    mount -t ext4 -o ro /dev/vdb "/new/usr/lib/modules/$release" || fail "cannot mount the modules"
+fi
+
+mount --move /proc /new/proc
+mount --move /sys /new/sys
+mount --move /dev /new/dev
+mkdir -p /new/dev/pts /new/dev/shm /new/dev/hugepages
+mount -t devpts -o gid=5,mode=620 devpts /new/dev/pts
+mount -t tmpfs tmpfs /new/dev/shm
+mount -t tmpfs tmpfs /new/run
+mount -t tmpfs tmpfs /new/tmp
+mount -t debugfs debugfs /new/sys/kernel/debug
+ln -s /proc/self/fd /new/dev/fd
+ln -s /proc/self/fd/0 /new/dev/stdin
+ln -s /proc/self/fd/1 /new/dev/stdout
+ln -s /proc/self/fd/2 /new/dev/stderr
+cp -r /mlx5emu /bin/busybox /new/run/
+mkdir -p /new/run/lock
+mv /new/run/busybox /new/run/mlx5emu/
+
+hostname guest
+ip link set lo up
+if [ "$hugepages" -gt 0 ]; then
+    mount -t hugetlbfs hugetlbfs /new/dev/hugepages
+    echo "$hugepages" > /new/proc/sys/vm/nr_hugepages
+fi
+
+if [ "$share" = 1 ]; then
+    mkdir -p /new/mnt/share
+    chroot /new modprobe -a 9p 9pnet_virtio
+    mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=mmap share /new/mnt/share ||
+        fail "cannot mount the shared directory"
+fi
+
+# What udev would do for the functions that it finds: their driver, then what sits on top of it.
+if [ "$probe" = 1 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then
+    echo "mlx5emu: loading the mlx5 driver"
+    chroot /new modprobe -a mlx5_core mlx5_ib ib_uverbs ib_umad rdma_ucm
+fi
+
+echo "mlx5emu: ready"
+if [ "$shell" = 1 ]; then
+    exec switch_root /new /run/mlx5emu/busybox sh /run/mlx5emu/shell.sh
+fi
+exec switch_root /new /usr/bin/python3 -I -S -c "
+import sys
+sys.path.insert(0, '/run/mlx5emu')
+from emu.lab.inside import main
+main()"

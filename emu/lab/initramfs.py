@@ -1,0 +1,48 @@
+"""The initramfs of one boot: busybox, the modules that reach the root disk, our own programs.
+
+It is made anew for each boot (milliseconds), so that options and our programs take effect without
+building an image.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+from emu.lab.cpio import Archive
+
+_PROGRAMS = ("frames.py", "inside.py")
+
+
+def build(
+    busybox: bytes,
+    modules: Sequence[tuple[str, bytes]],
+    config: Mapping[str, str | int],
+    init: str | None = None,
+) -> bytes:
+    """An archive whose ``/init`` is ``init``, by default the script beside this file.
+
+    ``modules`` are names and contents in the order in which they load; ``config`` becomes shell
+    variables of the script.
+    """
+    package = resources.files("emu.lab")
+    archive = Archive()
+    for path in ("proc", "sys", "dev"):
+        archive.directory(path)
+    # Opened for the first process before it has a chance to mount /dev.
+    archive.character_device("dev/console", 5, 1)
+    archive.file("bin/busybox", busybox, 0o755)
+    archive.file("init", (init or package.joinpath("init.sh").read_text()).encode(), 0o755)
+    for name, data in modules:
+        archive.file(f"modules/{name}", data)
+    archive.file("modules/order", "".join(f"{name}\n" for name, _ in modules).encode())
+    settings = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())
+    archive.file("mlx5emu/config", settings.encode())
+    archive.file("mlx5emu/shell.sh", package.joinpath("shell.sh").read_bytes())
+    # The package path is the same on both sides; in the guest its other files are left out.
+    archive.file("mlx5emu/emu/__init__.py", b"")
+    archive.file("mlx5emu/emu/lab/__init__.py", b"")
+    for name in _PROGRAMS:
+        archive.file(f"mlx5emu/emu/lab/{name}", package.joinpath(name).read_bytes())
+    return archive.pack()

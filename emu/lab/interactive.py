@@ -1,0 +1,101 @@
+"""A guest with a shell in the user's terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from emu.lab import cache, console
+from emu.lab.bootstrap import Progress
+from emu.lab.errors import GuestError, GuestPanicError, ServerError
+from emu.lab.launch import Terminal, machine_for
+from emu.lab.machine import arguments
+from emu.lab.options import GuestOptions
+from emu.lab.process import tied
+from emu.lab.server import Server
+
+
+class Boot:
+    """An interactive guest: prepared first, which may take long, then run."""
+
+    def __init__(self, options: GuestOptions) -> None:
+        self._options = options
+        self._logs = cache.new_run_dir()
+        self._open = contextlib.ExitStack()
+        self._failures: list[ServerError] = []
+        self._command: list[str] = []
+
+    def __enter__(self) -> Boot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def prepare(
+        self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
+    ) -> None:
+        """Build and fetch what is missing, start the server."""
+        work = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="mlx5emu-")))
+        machine = machine_for(
+            self._options,
+            work,
+            functions=self._start_server(work),
+            console_log=self._logs / "console.log",
+            terminal=_terminal(),
+            progress=progress,
+            on_wait=on_wait,
+        )
+        self._command = tied(arguments(machine))
+
+    def run(self) -> None:
+        """Connect the terminal to the guest, until the guest has ended.
+
+        :class:`GuestError` when it ended otherwise than by powering off.
+        """
+        with _restored_terminal():
+            status = subprocess.run(self._command, check=False).returncode
+        reason = console.panic(console.read(self._logs / "console.log"))
+        if reason is not None:
+            raise GuestPanicError(f"the guest panicked: {reason}")
+        if self._failures:
+            raise self._failures[0]
+        if status != 0:
+            raise GuestError(f"QEMU ended with status {status}")
+
+    def _start_server(self, work: Path) -> tuple[Path, ...]:
+        if not self._options.devices:
+            return ()
+        log = self._logs / "server.log"
+        server = Server.of_guest(self._options, work, log, self._failures.append)
+        self._open.callback(server.stop)
+        server.start()
+        return server.sockets
+
+
+def _terminal() -> Terminal:
+    """The user's terminal, which the guest cannot ask about itself."""
+    try:
+        columns, lines = os.get_terminal_size(sys.stdin.fileno())
+    except OSError:  # commands from a file
+        columns, lines = 80, 24
+    return Terminal(os.environ.get("TERM", "dumb"), lines, columns)
+
+
+@contextlib.contextmanager
+def _restored_terminal() -> Iterator[None]:
+    """Leave the interrupt key to the guest, and the terminal as it was, even if QEMU is killed."""
+    settings = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if settings is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)

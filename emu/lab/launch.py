@@ -1,0 +1,85 @@
+"""From a user's options to a machine that can be started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab import accel, custom, image, initramfs, qemu
+from emu.lab.bootstrap import Progress
+from emu.lab.custom import BootKernel
+from emu.lab.machine import Machine
+from emu.lab.options import GuestOptions
+
+LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
+VERBOSE_LOG_LEVEL = 7
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The terminal of an interactive guest: what TERM says, and its size."""
+
+    kind: str
+    rows: int
+    columns: int
+
+
+def machine_for(
+    options: GuestOptions,
+    work: Path,
+    *,
+    functions: tuple[Path, ...] = (),
+    control: Path | None = None,
+    port: Path | None = None,
+    console_log: Path | None = None,
+    terminal: Terminal | None = None,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Machine:
+    """The machine for ``options``; builds and fetches what the cache lacks.
+
+    ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
+    its console; otherwise it serves commands on ``port``.
+    """
+    program = qemu.ensure(progress, on_wait)
+    root = image.ensure(options.suite, options.packages, progress, on_wait)
+    accelerator = accel.choose(options.accelerator, program, root)
+    if options.kernel is None:
+        kernel = BootKernel(root.kernel, root.release, root.boot_modules())
+    else:
+        kernel = custom.prepare(options.kernel, options.modules, work)
+    initrd = work / "initrd"
+    config = _config(options, kernel.release, terminal)
+    initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
+    level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
+    return Machine(
+        qemu=program,
+        accelerator=accelerator,
+        kernel=kernel.path,
+        initrd=initrd,
+        kernel_arguments=(f"loglevel={level}", *options.kernel_arguments),
+        disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
+        functions=functions,
+        share=options.share,
+        memory_mib=options.memory_mib,
+        cpus=options.cpus,
+        console_log=console_log,
+        control=control,
+        port=port,
+        extra=options.qemu_arguments,
+    )
+
+
+def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
+    """Variables of the guest's first script."""
+    config: dict[str, str | int] = {
+        "release": release,
+        "probe": int(options.probe),
+        "share": int(options.share is not None),
+        "hugepages": options.hugepages,
+        "shell": int(terminal is not None),
+    }
+    if terminal is not None:
+        config |= {"term": terminal.kind, "rows": terminal.rows, "columns": terminal.columns}
+    return config

@@ -1,0 +1,139 @@
+"""QEMU's command line for one guest.
+
+A pure function of its parts, so that tests can look at all of it. Everything is named; QEMU's own
+defaults (a display, a network card, a floppy drive) are off.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab.inside import PORT_NAME
+from emu.lab.qemu import Qemu
+
+REPLY_TIMEOUT_MS = 60_000
+"""How long QEMU waits for the server. A reply that comes later breaks the connection for good,
+so this is much longer than the default of 5 s."""
+
+KERNEL_ARGUMENTS = (
+    "console=ttyS0",
+    # A panic resets the machine, which ends QEMU; the driver's own oops is as much of a failure.
+    "panic=-1",
+    "oops=panic",
+    # Emulated processors are slow: no fifth page table level, no workarounds for real ones, no
+    # alarm when a host that is busy makes one of them stand still.
+    "no5lvl",
+    "mitigations=off",
+    "nowatchdog",
+    "audit=0",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a guest is made of."""
+
+    qemu: Qemu
+    accelerator: str  # "kvm" or "tcg"
+    kernel: Path
+    initrd: Path
+    kernel_arguments: tuple[str, ...] = ()
+    disks: tuple[Path, ...] = ()  # raw; never written
+    functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
+    share: Path | None = None
+    memory_mib: int = 2048
+    cpus: int = 2
+    console_log: Path | None = None
+    control: Path | None = None  # our sockets, already listening: QMP and the port into the guest
+    port: Path | None = None
+    extra: tuple[str, ...] = ()
+
+
+def arguments(machine: Machine) -> list[str]:
+    """The whole command line, QEMU's program first."""
+    return [
+        *machine.qemu.command,
+        *_platform(machine),
+        *_console(machine),
+        *_disks(machine),
+        *_channels(machine),
+        *_share(machine),
+        *_functions(machine),
+        *machine.extra,
+    ]
+
+
+def _platform(machine: Machine) -> list[str]:
+    kvm = machine.accelerator == "kvm"
+    memory = f"memory-backend-memfd,id=memory,size={machine.memory_mib}M,share=on"
+    return [
+        *("-name", "mlx5emu", "-nodefaults", "-no-user-config", "-display", "none"),
+        *("-machine", "q35,memory-backend=memory"),
+        # The servers map the guest's memory, so it has to be shared.
+        *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
+        *("-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max"),
+        # A reboot that nobody asked for (a panic) ends QEMU; a wanted one is allowed over QMP.
+        *("-action", "reboot=shutdown"),
+        *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
+        *("-append", " ".join((*KERNEL_ARGUMENTS, *machine.kernel_arguments))),
+    ]
+
+
+def _console(machine: Machine) -> list[str]:
+    log = f",logfile={_quoted(machine.console_log)}" if machine.console_log else ""
+    chardev = f"stdio,id=console,mux=on,signal=off{log}"
+    return ["-chardev", chardev, "-serial", "chardev:console", "-monitor", "none"]
+
+
+def _disks(machine: Machine) -> list[str]:
+    words = []
+    for number, path in enumerate(machine.disks):
+        # What the guest writes goes to a temporary file that ends with QEMU.
+        drive = f"if=none,id=disk{number},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
+        words += ["-drive", drive, "-device", f"virtio-blk-pci,drive=disk{number}"]
+    return words
+
+
+def _channels(machine: Machine) -> list[str]:
+    words = []
+    if machine.control is not None:
+        words += ["-qmp", f"unix:{_quoted(machine.control)},server=off"]
+    if machine.port is not None:
+        words += ["-chardev", f"socket,id=port,path={_quoted(machine.port)},server=off"]
+        words += ["-device", "virtio-serial-pci"]
+        words += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}"]
+    return words
+
+
+def _share(machine: Machine) -> list[str]:
+    if machine.share is None:
+        return []
+    path = _quoted(machine.share)
+    return [
+        *("-fsdev", f"local,id=share,path={path},security_model=none,readonly=on"),
+        *("-device", "virtio-9p-pci,fsdev=share,mount_tag=share"),
+    ]
+
+
+def _functions(machine: Machine) -> list[str]:
+    words = []
+    for number, socket in enumerate(machine.functions):
+        port = f"port{number}"
+        device = {
+            "driver": "vfio-user-pci",
+            "id": f"function{number}",
+            "bus": port,
+            "socket": {"type": "unix", "path": str(socket)},
+            "x-msg-timeout": REPLY_TIMEOUT_MS,
+        }
+        # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
+        root_port = f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"
+        words += ["-device", root_port, "-device", json.dumps(device)]
+    return words
+
+
+def _quoted(path: Path) -> str:
+    """A path inside a list of options: QEMU reads two commas as one."""
+    return str(path).replace(",", ",,")

@@ -1,0 +1,82 @@
+"""What a guest can be asked to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab.errors import LabError
+from emu.lab.recipe import DEFAULT_SUITE, SUITES, check_packages
+
+ACCELERATORS = ("auto", "kvm", "tcg")
+DEFAULT_DEVICE = "connectx6"
+_MIN_MEMORY_MIB = 512
+_MAX_DEVICES = 16
+_MAX_CPUS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestOptions:
+    """Choices for one guest; a choice that cannot work raises :class:`LabError` here.
+
+    ``faults`` is a plan by which the functions fail; ``record`` takes what fired, by default a file
+    in the guest's logs when there is a plan.
+
+    ``packages`` are Debian packages that the guest has beside those of every guest.
+
+    ``devices`` are handed to the server as they are, one emulated function each. ``kernel`` and
+    ``modules`` replace the suite's kernel: a bzImage, and its module tree when it has modules.
+    ``probe`` loads the mlx5 driver while booting. ``kernel_arguments`` and ``qemu_arguments`` are
+    added at the end. ``hang_timeout`` is how long the guest may be silent when asked for a sign of
+    life. ``verbose`` copies the console and the server's log to our standard error.
+    """
+
+    suite: str = DEFAULT_SUITE
+    packages: tuple[str, ...] = ()
+    kernel: Path | None = None
+    modules: Path | None = None
+    devices: tuple[str, ...] = (DEFAULT_DEVICE,)
+    share: Path | None = None
+    trace: Path | None = None
+    faults: Path | None = None
+    record: Path | None = None
+    server_options: tuple[str, ...] = ()
+    memory_mib: int = 2048
+    cpus: int = 2
+    hugepages: int = 0
+    probe: bool = True
+    accelerator: str = "auto"
+    kernel_arguments: tuple[str, ...] = ()
+    qemu_arguments: tuple[str, ...] = ()
+    boot_timeout: float = 180.0
+    hang_timeout: float = 90.0
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        for wrong, message in (
+            (
+                self.suite not in SUITES,
+                f"no guest suite {self.suite!r}: one of {', '.join(SUITES)}",
+            ),
+            (
+                self.accelerator not in ACCELERATORS,
+                f"no accelerator {self.accelerator!r}: one of {', '.join(ACCELERATORS)}",
+            ),
+            (self.modules and not self.kernel, "--modules is for --kernel"),
+            (self.kernel and not self.kernel.is_file(), f"no kernel {self.kernel}"),
+            (self.modules and not self.modules.is_dir(), f"no directory {self.modules}"),
+            (self.share and not self.share.is_dir(), f"no directory {self.share} to share"),
+            (self.trace and not self.devices, "nothing to trace without a device"),
+            (self.faults and not self.devices, "nothing to fail without a device"),
+            (len(self.devices) > _MAX_DEVICES, f"at most {_MAX_DEVICES} devices"),
+            (self.memory_mib < _MIN_MEMORY_MIB, f"at least {_MIN_MEMORY_MIB} MiB of memory"),
+            (not 1 <= self.cpus <= _MAX_CPUS, f"1 to {_MAX_CPUS} processors"),
+            (
+                not 0 <= self.hugepages * 2 <= self.memory_mib // 2,
+                "huge pages (2 MiB each) may take half of the memory",
+            ),
+            (self.boot_timeout <= 0 or self.hang_timeout <= 0, "a timeout is more than 0 s"),
+        ):
+            if wrong:
+                raise LabError(message)
+        check_packages(self.packages)

@@ -1,0 +1,65 @@
+"""A small client for QEMU's control protocol (QMP): one command at a time, events skipped.
+
+Protocol: QEMU, docs/interop/qmp-spec.rst.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from emu.lab.errors import GuestError
+
+REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
+
+_MOST_OF_A_LINE = 1 << 20
+_MOST_EVENTS = 100_000
+"""Between a command and its answer."""
+
+
+class Qmp:
+    """A connection over which QEMU takes commands."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(REPLY_TIMEOUT)
+        self._connection = connection
+        self._lines = connection.makefile("rb")
+        self._receive()  # its greeting
+        self.execute("qmp_capabilities")
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """Run a command and give what it returns; :class:`GuestError` when QEMU refuses."""
+        request = {"execute": command, "arguments": arguments}
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            reply = self._answer()
+        except OSError as error:
+            raise GuestError(f"QEMU does not answer {command}: {error}") from error
+        if "error" in reply:
+            why = reply["error"]
+            why = why.get("desc") if isinstance(why, dict) else why
+            raise GuestError(f"QEMU refuses {command}: {why}")
+        return reply["return"]
+
+    def close(self) -> None:
+        """End the connection; QEMU goes on."""
+        self._lines.close()
+        self._connection.close()
+
+    def _answer(self) -> dict[str, Any]:
+        for _ in range(_MOST_EVENTS):
+            reply = self._receive()
+            if "return" in reply or "error" in reply:
+                return reply
+        raise ConnectionResetError("it tells of events only")
+
+    def _receive(self) -> dict[str, Any]:
+        line = self._lines.readline(_MOST_OF_A_LINE)
+        if not line:
+            raise ConnectionResetError("it has ended")
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ConnectionResetError("it sent what is no JSON") from None
+        return value if isinstance(value, dict) else {}

@@ -1,0 +1,163 @@
+"""What a guest image is made of. A change here gives every image a new key, so a new build."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+
+from emu.lab.errors import LabError
+
+SUITES = ("bookworm", "trixie", "sid")
+DEFAULT_SUITE = "trixie"
+
+_PACKAGES = (
+    "linux-image-amd64",
+    # RDMA: the user-space stack, its conformance suite, benchmarks and diagnostics
+    "rdma-core",
+    "ibverbs-utils",
+    "infiniband-diags",
+    "perftest",
+    "python3-pyverbs",
+    "python3-scapy",
+    "rdmacm-utils",
+    # what uses RDMA: storage over fabrics, NFS
+    "fio",
+    "nfs-common",
+    "nfs-kernel-server",
+    "nvme-cli",
+    # tools of the kernel's subsystems: devlink and rdma come with iproute2
+    "ethtool",
+    "iproute2",
+    "iputils-ping",
+    "iperf3",
+    "kmod",
+    "pciutils",
+    # the rest of a system that can be worked in
+    "busybox-static",
+    "e2fsprogs",
+    "procps",
+    "python3",
+    "util-linux",
+    "xz-utils",
+)
+
+# Paths that no guest needs: texts, hooks that would build an initramfs nobody boots, drivers of
+# devices that QEMU does not show it. The last are two thirds of the kernel package.
+_EXCLUDED = (
+    "/etc/kernel/postinst.d/*",
+    "/usr/share/kernel/postinst.d/*",
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    *(
+        f"{prefix}/lib/modules/*/kernel/{directory}/*"
+        for prefix in ("", "/usr")
+        for directory in (
+            "sound",
+            "drivers/accel",
+            "drivers/comedi",
+            "drivers/gpu",
+            "drivers/hid",
+            "drivers/iio",
+            "drivers/input",
+            "drivers/media",
+            "drivers/net/wireless",
+            "drivers/staging",
+            "drivers/usb",
+        )
+    ),
+)
+_INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
+
+
+# Debian Policy 5.6.7, without a sign at the end: apt would take that for "install" or "remove".
+_PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
+_SPARE_MIB = 2400  # of a root file system, beside its files
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what is in an image, except the versions that the archive has that day.
+
+    With ``extra`` packages the image is made of :attr:`base`'s by ``restore`` and ``install``,
+    scripts that are empty otherwise.
+    """
+
+    suite: str
+    packages: tuple[str, ...]
+    excluded: tuple[str, ...]
+    included: tuple[str, ...]
+    apt_options: tuple[str, ...]
+    finalize: str
+    pack: str
+    extra: tuple[str, ...] = ()
+    restore: str = ""
+    install: str = ""
+
+    @property
+    def key(self) -> str:
+        """Twelve hexadecimal digits that change with any part of the recipe."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """Directory of the image in the cache."""
+        return f"{self.suite}-{self.key}"
+
+    @property
+    def base(self) -> Recipe:
+        """The recipe without the extra packages."""
+        return replace(self, extra=(), restore="", install="")
+
+    @property
+    def title(self) -> str:
+        """What a reader calls the image: the suite, and the extra packages."""
+        return " with ".join(filter(None, (self.suite, ", ".join(self.extra))))
+
+
+def check_packages(packages: Sequence[str]) -> None:
+    """Raise :class:`LabError` for what is no name of a package that a guest can have."""
+    for name in packages:
+        if not _PACKAGE_NAME.fullmatch(name):
+            raise LabError(f"{name!r} is not the name of a Debian package")
+        if name.startswith("linux-image-"):
+            raise LabError(f"{name} would not be booted: --kernel and --modules choose the kernel")
+
+
+def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
+    """The recipe for a suite, with extra packages; those that every guest has do not count.
+
+    Raises :class:`LabError` for a suite that there is none for, and for bad names.
+    """
+    if suite not in SUITES:
+        raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")
+    check_packages(packages)
+    apt_options = ['Acquire::Languages "none"', 'APT::Install-Recommends "false"']
+    if suite == "sid":
+        # An archive may hold an old state of sid, whose Release file is past its validity.
+        apt_options.append('Acquire::Check-Valid-Until "false"')
+    base = Recipe(
+        suite=suite,
+        packages=_PACKAGES,
+        excluded=_EXCLUDED,
+        included=_INCLUDED,
+        apt_options=tuple(apt_options),
+        finalize=_script("finalize"),
+        pack=_script("pack").replace("@SPARE@", str(_SPARE_MIB)),
+    )
+    extra = tuple(sorted(set(packages) - set(_PACKAGES)))
+    if not extra:
+        return base
+    restore, install = (
+        _script(name).replace("@PACKAGES@", " ".join(extra)) for name in ("restore", "install")
+    )
+    return replace(base, extra=extra, restore=restore, install=install)
+
+
+def _script(name: str) -> str:
+    return resources.files("emu.lab").joinpath(f"{name}.sh").read_text()

@@ -1,0 +1,142 @@
+"""QEMU and the server of its functions, as processes: started, connected to, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from emu.lab import cache, console
+from emu.lab.bootstrap import Progress
+from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
+from emu.lab.launch import machine_for
+from emu.lab.machine import arguments
+from emu.lab.options import GuestOptions
+from emu.lab.process import Listener, stop, tied
+from emu.lab.qmp import Qmp
+from emu.lab.server import Server
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 60.0
+EXIT_TIMEOUT = 10.0  # for QEMU to end after its guest has
+
+
+class Vm:
+    """The processes of one guest and their files.
+
+    ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
+    ``on_server_end`` is called, from another thread, when the server ends by itself.
+    """
+
+    def __init__(self, options: GuestOptions, on_server_end: Callable[[ServerError], None]) -> None:
+        self.logs = cache.new_run_dir()
+        self._options = options
+        self._on_server_end = on_server_end
+        self._open = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Server | None = None
+        self._qmp: Qmp | None = None
+
+    def start(
+        self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
+    ) -> socket.socket:
+        """Start all of it; gives the connection to the port into the guest.
+
+        After an error the caller still calls :meth:`stop`.
+        """
+        work = Path(tempfile.mkdtemp(prefix="mlx5emu-"))
+        self._open.callback(shutil.rmtree, work, ignore_errors=True)
+        functions = self._start_server(work)
+        control = self._open.enter_context(Listener(work / "qmp"))
+        port = self._open.enter_context(Listener(work / "port"))
+        machine = machine_for(
+            self._options,
+            work,
+            functions=functions,
+            control=control.path,
+            port=port.path,
+            console_log=self.logs / "console.log",
+            progress=progress,
+            on_wait=on_wait,
+        )
+        process = self._start_qemu(arguments(machine))
+        try:
+            self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
+            self._open.callback(self._qmp.close)
+            return port.accept(process, CONNECT_TIMEOUT)
+        except OSError as error:
+            raise self.why_ended() from error
+
+    def stop(self) -> None:
+        """End the processes at once. Harmless twice."""
+        self._open.close()
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a QMP command."""
+        if self._qmp is None:
+            raise GuestError("the guest is not running")
+        return self._qmp.execute(command, **arguments)
+
+    @property
+    def control_socket(self) -> Path:
+        """The server's control socket."""
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        return self._server.control
+
+    def kill_server(self) -> None:
+        """End the server without a chance to clean up; ``on_server_end`` is not called."""
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        self._server.kill()
+
+    @property
+    def console(self) -> str:
+        """All that the console has shown."""
+        return console.read(self.logs / "console.log")
+
+    def why_ended(self) -> GuestError:
+        """Why QEMU has ended, or is about to."""
+        status: int | None = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(EXIT_TIMEOUT)
+        tail = console.tail(self.console)
+        reason = console.panic(self.console)
+        if reason is not None:
+            return GuestPanicError(f"the guest panicked: {reason}", tail)
+        if status == 0:
+            return GuestStoppedError("the guest powered off or rebooted", tail)
+        log = console.read(self.logs / "qemu.log").strip().splitlines()
+        said = f": {log[-1]}" if log else ""
+        return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
+
+    def _start_server(self, work: Path) -> tuple[Path, ...]:
+        if not self._options.devices:
+            return ()
+        log = None if self._options.verbose else self.logs / "server.log"
+        server = Server.of_guest(self._options, work, log, self._on_server_end)
+        self._open.callback(server.stop)
+        server.start()
+        self._server = server
+        return server.sockets
+
+    def _start_qemu(self, command: list[str]) -> subprocess.Popen[bytes]:
+        logger.debug("starting %s", shlex.join(command))
+        with (self.logs / "qemu.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                tied(command),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
+                stderr=log,
+            )
+        self._open.callback(stop, self._process)
+        return self._process

@@ -1,0 +1,231 @@
+"""Where the processes of a fabric meet: ``unix:PATH`` or ``tcp:HOST:PORT``.
+
+One of them listens and the others connect; whoever is first listens. A Unix socket's path has a
+lock file beside it, held by the listener, so that two processes that find a dead socket at the same
+time do not both replace it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from emu.host.listening import MAX_PATH, OWNER_ONLY, Acceptor, bind
+from emu.host.user_error import UserError
+
+_BACKLOG = 64
+
+
+class FabricError(UserError):
+    """A fabric that cannot be joined; the message is one clear line."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """A socket in the file system of one host."""
+
+    path: Path
+    mode: int = OWNER_ONLY
+    """The path's: who may write there may connect."""
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+    def connect(self) -> socket.socket:
+        """Begin to connect, without waiting. Raises OSError when nobody listens."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        return _started(sock, os.fspath(self.path))
+
+    def listen(self) -> Listener | None:
+        """Become the listener; None when another process is, or is about to be.
+
+        Raises OSError when the path cannot be used.
+        """
+        lock = _lock(self.path.with_name(self.path.name + ".lock"))
+        if lock is None:
+            return None
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            if self._is_alive():
+                sock.close()
+                lock.release()
+                return None
+            self.path.unlink(missing_ok=True)
+            bind(sock, self.path, self.mode)
+            sock.listen(_BACKLOG)
+        except OSError:
+            sock.close()
+            lock.release()
+            raise
+        sock.setblocking(False)
+        return Listener(sock, self.path, lock)
+
+    def _is_alive(self) -> bool:
+        """Whether somebody listens who holds no lock: another program. Raises FileExistsError."""
+        try:
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise FileExistsError(errno.EEXIST, "exists and is no socket")
+            self.connect().close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except BlockingIOError:  # its backlog is full
+            return True
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A port of a host; processes of several hosts can meet there."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp:{self.host}:{self.port}"
+
+    def connect(self) -> socket.socket:
+        """Begin to connect, without waiting. Raises OSError when nobody can be asked."""
+        family, where = _resolved(self.host, self.port)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        _tune(sock)
+        return _started(sock, where)
+
+    def listen(self) -> Listener | None:
+        """Become the listener; None when another process is, or when the host is not this one."""
+        family, where = _resolved(self.host, self.port)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            # A listener that has just ended leaves connections behind, which do not matter.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(where)
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                return None
+            raise
+        sock.setblocking(False)
+        return Listener(sock)
+
+
+@cache
+def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Family and address of a name. It is looked up once, as the fabric is joined.
+
+    Later a look-up would hold up the guests, and of all times when the network is in trouble.
+    """
+    family, _, _, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
+    )[0]
+    return family, where
+
+
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
+"""A host that goes without a word is noticed within half a minute (tcp(7))."""
+_USER_TIMEOUT_MS = 30_000
+"""The same while data wait to be acknowledged, when no keepalive is sent."""
+
+
+def _tune(sock: socket.socket) -> None:
+    """Send at once, and notice when the other side has vanished."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+
+
+Address = UnixAddress | TcpAddress
+
+
+def parse(name: str, mode: int = OWNER_ONLY) -> Address:
+    """The address that a fabric's name gives; a Unix socket that we make there gets this mode.
+
+    Raises :class:`FabricError`.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "unix" and rest:
+        path = Path(rest).absolute()
+        if len(os.fsencode(path)) > MAX_PATH:
+            raise FabricError(f"{path}: a socket's path has {MAX_PATH} bytes at most")
+        return UnixAddress(path, mode)
+    host, _, port = rest.rpartition(":")
+    if kind == "tcp" and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16:
+        return TcpAddress(host.strip("[]"), int(port))
+    raise FabricError(f"no fabric {name!r}: it is called unix:PATH or tcp:HOST:PORT")
+
+
+class Listener:
+    """A listening socket; ``close`` removes what it has put into the file system."""
+
+    def __init__(
+        self, sock: socket.socket, path: Path | None = None, lock: _Lock | None = None
+    ) -> None:
+        self.sock = sock
+        self._acceptor = Acceptor(sock, "fabric")
+        self._path = path
+        self._lock = lock
+
+    def accept(self) -> socket.socket | None:
+        """The next client's socket, which does not block; None when there is none."""
+        client = self._acceptor.accept()
+        if client is None:
+            return None
+        client.setblocking(False)
+        if client.family != socket.AF_UNIX:
+            _tune(client)
+        return client
+
+    def close(self) -> None:
+        """Listen no longer. The lock goes last: a successor finds nothing of ours."""
+        self._acceptor.close()
+        self.sock.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    """A lock file that we hold."""
+
+    fd: int
+    path: Path
+
+    def release(self) -> None:
+        """Give the lock back and remove its file."""
+        self.path.unlink(missing_ok=True)
+        os.close(self.fd)
+
+
+def _lock(path: Path) -> _Lock | None:
+    """Take the lock; None when somebody has it. A file that its holder has removed is none.
+
+    Raises OSError for a symbolic link, which leads where somebody else wants.
+    """
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.stat().st_ino == os.fstat(fd).st_ino:
+            return _Lock(fd, path)
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(fd)
+    return None
+
+
+def _started(sock: socket.socket, where: str | tuple[Any, ...]) -> socket.socket:
+    sock.setblocking(False)
+    result = sock.connect_ex(where)
+    if result not in (0, errno.EINPROGRESS):
+        sock.close()
+        raise OSError(result, os.strerror(result))
+    return sock

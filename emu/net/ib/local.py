@@ -1,0 +1,102 @@
+"""The fabric inside one process: functions by LID, datagrams from one to another, the manager.
+
+Connected queue pairs of functions in the same process find each other through ``node`` and exchange
+whole messages. Datagrams are carried here, and packets where faults are to strike at them. A
+multicast packet goes to every queue pair that is attached to its GID. The subnet's administrator
+answers at a LID of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.device.containment import ContainedClock, contain
+from emu.engine.ud.delivery import QP1, arrive
+from emu.net.ib.packet_queue import PacketQueue
+from emu.net.ib.sa import SubnetAdministrator
+from emu.port.ib import datagram as ud
+from emu.port.ib.datagram import Datagram, Origin
+from emu.port.ib.endport import EndPort, end_port
+from emu.port.ib.port import SM_LID
+from emu.ports import Clock
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+
+class LocalFabric:
+    """Implements :class:`emu.ports.Wire` for the functions of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._nodes: dict[int, Hca] = {}
+        self._packets = PacketQueue(clock, self.node)
+        self._sa_owner = _Administration()
+        self.sa = SubnetAdministrator(
+            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner)
+        )
+
+    def attach(self, hca: Hca) -> None:
+        """The function is reachable under its port's LID; after a reset its new self is."""
+        if self._nodes.pop(hca.port.lid, None) is not None:
+            self.sa.sweep()
+        self._nodes[hca.port.lid] = hca
+        self.sa.sweep()
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        self.sa.sweep()
+
+    def node(self, lid: int) -> Hca | None:
+        """The function with this LID, when it is in this process."""
+        return self._nodes.get(lid)
+
+    def reaches(self, lid: int) -> bool:
+        """Whether packets have to go there: to a function here only when it wants them."""
+        node = self._nodes.get(lid)
+        return node is not None and node.faults is not None and node.faults.wants_packets
+
+    def transmit(self, source: Hca, frame: bytes) -> bool:
+        """Carry a packet to a function of this process."""
+        return self._packets.add(frame)
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when more packets may be sent."""
+        self._packets.when_room(callback)
+
+    def end_ports(self) -> Iterator[EndPort]:
+        """The ports that are up, as the administrator sees them."""
+        return (end_port(hca.port) for hca in self._nodes.values() if hca.port.is_up)
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram to whoever it is for; nobody hears when there is none."""
+        if packet.to.lid == ud.PERMISSIVE_LID:
+            arrive(source, packet, origin)
+        else:
+            self._carry(packet, origin)
+
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        lid = packet.to.lid
+        if packet.is_multicast:
+            for hca in list(self._nodes.values()):
+                arrive(hca, packet, origin)
+        elif lid == SM_LID:
+            if packet.to.qpn == QP1:
+                data = b"".join(packet.data)
+                contain(self._sa_owner, partial(self.sa.receive, data, packet.to, origin))
+        elif (node := self._nodes.get(lid)) is not None:
+            arrive(node, packet, origin)
+
+
+class _Administration:
+    """The administrator as the owner of its work: it serves everybody, and goes on."""
+
+    has_failed = False
+
+    def fail(self) -> None:
+        """Name the mistake; the datagram that it was about is lost."""
+        log.exception("subnet administrator: internal error: a datagram is lost")

@@ -1,0 +1,104 @@
+"""Membership in a fabric whose hub is another process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from socket import socket
+from typing import Protocol
+
+from emu.net.ib import protocol
+from emu.net.ib.connection import READ, Connection
+from emu.net.ib.hub import Site
+from emu.net.ib.protocol import Identity, Kind, ProtocolError
+from emu.port.ib.endport import EndPort
+
+log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Who wants the membership."""
+
+    def joined(self, membership: Membership, identities: list[Identity]) -> None:
+        """The hub has welcomed us, under these numbers."""
+
+    def refused(self, why: str) -> None:
+        """The hub does not want us."""
+
+    def lost(self, membership: Membership, why: str) -> None:
+        """The connection has ended, or could not be made; ``why`` is empty for a plain end."""
+
+
+class Membership:
+    """The connection to the hub, from the moment of connecting."""
+
+    def __init__(self, site: Site, place: Place, sock: socket, wanted: Sequence[Identity]) -> None:
+        self._site = site
+        self._place = place
+        self._wanted = list(wanted)
+        self._ports: dict[int, EndPort] = {}
+        self.identities: list[Identity] | None = None
+        """Our functions' numbers; None until the hub has welcomed us."""
+        self.connection = Connection(sock, self, site.clock, "the fabric's hub")
+        self.watch(self.connection, READ)
+        self.connection.send(Kind.HELLO, protocol.hello(wanted))
+
+    # -- what the fabric asks
+
+    def way(self, lid: int) -> Connection | None:
+        """Everything that is not ours lies behind the hub."""
+        return self.connection if lid in self._ports else None
+
+    def everyone(self) -> Iterable[Connection]:
+        """The hub hands a multicast packet on."""
+        return (self.connection,)
+
+    def ports(self) -> Iterable[EndPort]:
+        """The ports of all other processes."""
+        return self._ports.values()
+
+    def announce(self, port: EndPort) -> None:
+        """A port of our own has changed."""
+        self.connection.send(Kind.PORT, protocol.port(port))
+
+    def close(self) -> None:
+        """Leave."""
+        self.connection.abandon()
+
+    # -- the connection
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """Wait for the hub's socket."""
+        self._site.watch(connection, events)
+
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
+        """A frame from the hub."""
+        if self.identities is None:
+            self._answered(kind, body)
+        elif kind is Kind.PACKET:
+            return self._site.deliver(self._site.parse(body), len(body))
+        elif kind is Kind.PORTS:
+            own = {identity.lid for identity in self.identities}
+            ports = {port.lid: port for port in protocol.read_ports(body)}
+            if own & ports.keys():
+                raise ProtocolError("a port of ours among the others'")
+            self._ports = ports
+            self._site.ports_changed()
+            return 1 + len(ports)
+        else:
+            raise ProtocolError(f"{kind.name} from the hub")
+        return 1
+
+    def _answered(self, kind: Kind, body: memoryview) -> None:
+        if kind is Kind.REFUSED:
+            self._place.refused(protocol.read_reason(body))
+            self.connection.abandon()
+        elif kind is Kind.WELCOME:
+            self.identities = protocol.read_welcome(body, self._wanted)
+            self._place.joined(self, self.identities)
+        else:
+            raise ProtocolError(f"{kind.name} before WELCOME")
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """The hub has gone, or was never there."""
+        self._place.lost(self, why)

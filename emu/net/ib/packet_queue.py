@@ -1,0 +1,73 @@
+"""Packets between functions of one process, on their way for a moment.
+
+Usually such functions exchange whole messages. As packets they go when faults are to strike at
+packets, and from then on between queue pairs that have begun so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emu.engine.packets.intake import receive
+from emu.port.ib.framing import parse
+from emu.port.packet import BadPacketError
+from emu.ports import Clock
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+ROOM = 256
+PACKETS_PER_TURN = 64
+
+
+class PacketQueue:
+    """Takes frames, and lets them arrive in their order as soon as the loop goes round."""
+
+    def __init__(self, clock: Clock, node: Callable[[int], Hca | None]) -> None:
+        self._clock = clock
+        self._node = node
+        self._frames: deque[bytes] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def add(self, frame: bytes) -> bool:
+        """Take a frame; False when the next one should wait."""
+        self._frames.append(frame)
+        self._start()
+        return len(self._frames) < ROOM
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when there is room."""
+        self._waiting.append(callback)
+        self._start()
+
+    def _start(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._clock.call_later(0, self._run)
+
+    def _run(self) -> None:
+        for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
+            self._arrive(self._frames.popleft())
+        self._is_running = False
+        if len(self._frames) < ROOM:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                callback()
+        if self._frames:
+            self._start()
+
+    def _arrive(self, frame: bytes) -> None:
+        try:
+            packet = parse(memoryview(frame))
+        except BadPacketError as error:
+            log.warning("a bad packet is dropped: %s", error)
+            return
+        node = self._node(packet.dlid)
+        if node is not None:
+            receive(node, packet, len(frame))

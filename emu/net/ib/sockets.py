@@ -1,0 +1,219 @@
+"""A fabric of several processes: functions of one find those of the others over sockets.
+
+Whoever comes first to the fabric's address is the hub and listens; the others connect to it. When
+the hub goes, one of those that are left takes its place, and everyone keeps its numbers. The
+subnet's administrator of the hub answers for the whole fabric, at a LID that belongs to none of the
+functions. Between two functions of one process nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from emu.engine import lifecycle
+from emu.engine.packets import intake
+from emu.host.listening import OWNER_ONLY
+from emu.net.ib.address import parse as parse_address
+from emu.net.ib.connection import Connection
+from emu.net.ib.election import Seat
+from emu.net.ib.hub import Hub
+from emu.net.ib.local import LocalFabric
+from emu.net.ib.member import Membership
+from emu.net.ib.poller import Poller, Reactor
+from emu.net.ib.protocol import Identity, Kind, ProtocolError
+from emu.port.ib.datagram import Datagram, Origin
+from emu.port.ib.datagram_packets import datagram_of, frame_of
+from emu.port.ib.endport import EndPort, end_port
+from emu.port.ib.framing import parse
+from emu.port.ib.port import SM_LID
+from emu.port.packet import BadPacketError, Packet
+from emu.ports import Clock
+from layouts.bth import Service
+from layouts.enums import PhysState, PortState
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_DLID = slice(2, 4)
+"""Where a packet's destination stands in its local route header."""
+
+
+class SocketFabric(LocalFabric):
+    """Implements :class:`emu.ports.Wire` where other processes have functions as well."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: Reactor,
+        wanted: Sequence[Identity],
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
+        """``wanted`` are the numbers that our functions shall have, 0 for any.
+
+        Raises :class:`FabricError` for a name that is none.
+        """
+        super().__init__(loop)
+        address = parse_address(name, socket_mode)
+        self._loop = loop
+        self._poller = Poller(loop)
+        self.seat = Seat(self, address, loop, self._poller, wanted)
+        self._unplugged: set[int] = set()
+        """LIDs of our ports that are down because the fabric is not there."""
+
+    @property
+    def clock(self) -> Clock:
+        """The loop's time."""
+        return self._loop
+
+    @property
+    def _role(self) -> Hub | Membership | None:
+        return self.seat.role
+
+    @property
+    def is_hub(self) -> bool:
+        """Whether this process listens, and its administrator answers."""
+        return isinstance(self._role, Hub)
+
+    def join(self) -> list[Identity]:
+        """Become a part of the fabric; gives the numbers of our functions.
+
+        Waits for the hub. Raises :class:`FabricError`.
+        """
+        return self.seat.take()
+
+    def close(self) -> None:
+        """Leave the fabric."""
+        self.seat.leave()
+        self._poller.close()
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """Serve a connection when these epoll events come, from now on."""
+        self._poller.watch(connection, events)
+
+    # -- our place
+
+    def seated(self, *, again: bool) -> None:
+        """We are in. A new hub's administrator knows nothing of us: the guests' stacks tell it."""
+        unplugged, self._unplugged = self._unplugged, set()
+        for lid, hca in self._nodes.items():
+            if lid in unplugged:
+                lifecycle.set_link(hca, up=True)
+            self._announce(hca)
+            if again:
+                lifecycle.reregister(hca)
+
+    def unseated(self) -> None:
+        """No fabric, no link: the guests hear of it, and of its return."""
+        for hca in self._nodes.values():
+            self._unplug(hca)
+
+    def _unplug(self, hca: Hca) -> None:
+        if hca.port.is_up:
+            self._unplugged.add(hca.port.lid)
+            lifecycle.set_link(hca, up=False)
+
+    # -- the subnet
+
+    def attach(self, hca: Hca) -> None:
+        """The function is reachable under its port's LID; after a reset its new self is."""
+        if self.node(hca.port.lid) is not None and self._role is not None:
+            gone = replace(end_port(hca.port), state=PortState.DOWN, phys_state=PhysState.POLLING)
+            self._role.announce(gone)
+        super().attach(hca)
+        self._announce(hca)
+        if self.seat.has_been_taken and self._role is None:
+            self._unplug(hca)
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        super().port_changed(hca)
+        self._announce(hca)
+
+    def _announce(self, hca: Hca) -> None:
+        if self._role is not None:
+            self._role.announce(end_port(hca.port))
+
+    def local_ports(self) -> Iterator[EndPort]:
+        """The ports of our own functions, up or down."""
+        return (end_port(hca.port) for hca in self._nodes.values())
+
+    def ports_changed(self) -> None:
+        """The ports of other processes are not what they were."""
+        if self.is_hub:
+            self.sa.sweep()
+
+    def end_ports(self) -> Iterator[EndPort]:
+        """The ports of the whole fabric that are up, as the administrator sees them."""
+        yield from super().end_ports()
+        if self._role is not None:
+            yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
+
+    # -- packets out
+
+    def reaches(self, lid: int) -> bool:
+        """Whether the node with this LID is in another process: packets go there."""
+        is_outside = self._role is not None and self._role.way(lid) is not None
+        return is_outside or super().reaches(lid)
+
+    def transmit(self, source: Hca, frame: bytes) -> bool:
+        """Send a packet to another process; False when its way is congested."""
+        way = self._way(int.from_bytes(frame[_DLID], "big"))
+        return way.send(Kind.PACKET, frame) if way else super().transmit(source, frame)
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when packets to this LID may be sent again."""
+        way = self._way(lid)
+        if way is None:
+            super().when_room(lid, callback)
+        else:
+            way.when_room(callback)
+
+    def _way(self, lid: int) -> Connection | None:
+        role = self.seat.role
+        return role.way(lid) if role is not None else None
+
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        """A datagram from one of our functions, or from our administrator."""
+        ways: list[Connection] = []
+        if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
+            ways += self._role.everyone() if self._role is not None else ()
+        elif (way := self._way(packet.to.lid)) is not None:
+            ways.append(way)
+        if ways:
+            frame = frame_of(packet, origin)
+            for way in ways:
+                way.send(Kind.PACKET, frame)
+        self._carry_here(packet, origin)
+
+    # -- packets in
+
+    def parse(self, frame: memoryview) -> Packet:
+        """The packet in a frame. Raises ProtocolError."""
+        try:
+            return parse(frame)
+        except BadPacketError as error:
+            raise ProtocolError(f"bad packet: {error}") from None
+
+    def deliver(self, packet: Packet, length: int) -> int:
+        """Take a packet for our own functions, if it is for them; how many receivers it had."""
+        if packet.op.service is Service.UD:
+            datagram, origin = datagram_of(packet)
+            self._carry_here(datagram, origin)
+            return self._receivers(datagram)
+        if (node := self.node(packet.dlid)) is not None:
+            intake.receive(node, packet, length)
+        return 1
+
+    def _receivers(self, datagram: Datagram) -> int:
+        """How many queue pairs of this process a datagram goes to, at least 1."""
+        if not datagram.is_multicast:
+            return 1
+        gid = datagram.to.gid or b""
+        return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
+
+    def _carry_here(self, packet: Datagram, origin: Origin) -> None:
+        """A datagram for our functions, or for our administrator when it is the fabric's."""
+        if packet.to.lid != SM_LID or self.is_hub:
+            super()._carry(packet, origin)

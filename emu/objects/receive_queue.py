@@ -1,0 +1,194 @@
+"""Receive queues: where an incoming message finds its buffers.
+
+A receive WQE is a scatter list; a shorter list than the stride allows ends with the key 0x100
+(device.h: MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is filled in order. A shared
+queue is such a ring as well (an RMP over a cyclic work queue), or a linked list that the driver
+relinks as it likes, so the device follows ``next_wqe_index`` and believes nothing else. There is no
+doorbell: the driver only moves the counter in the doorbell record, which is read when a message
+wants a WQE.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.objects.pages import PageList
+from emu.objects.views import Views
+from emu.ports import GuestMemory
+from layouts.wqe import DATA, DS, NEXT
+
+if TYPE_CHECKING:
+    from emu.objects.cq import Cq
+    from emu.objects.domains import Pd
+    from emu.objects.srq import RqGeometry
+
+END_OF_LIST_LKEY = 0x100
+_COUNTER = Struct(">I")
+_COUNTER_MASK = 0xFFFF
+
+Segment = tuple[int, int, int]
+"""byte_count, lkey, address of a data segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecvWqe:
+    """A receive request that a message is about to fill."""
+
+    index: int
+    """What the CQE's wqe_counter says: the position in the ring, or in the shared queue."""
+    segments: tuple[Segment, ...]
+    pd: Pd
+
+
+class ListBrokenError(Exception):
+    """A shared receive queue's links lead out of the queue, or in a circle."""
+
+
+class RecvQueue:
+    """What all kinds have in common: room for WQEs and a counter of those that were posted."""
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        self._memory = memory
+        self._buffer = buffer
+        self._pd = pd
+        self._size = 1 << geometry.log_size
+        self._stride = 1 << geometry.log_stride
+        self._dbr_addr = geometry.dbr_addr
+        self._taken = 0
+
+    def posted(self) -> int:
+        """Requests that wait; a counter that is further ahead than the ring is long means "full".
+
+        Raises DmaError.
+        """
+        counter: int
+        (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
+        return min((counter - self._taken) & _COUNTER_MASK, self._size)
+
+    def take(self) -> RecvWqe | None:
+        """The next request, consumed; None when the driver has posted none.
+
+        Raises DmaError, and ListBrokenError for a link that cannot be.
+        """
+        raise NotImplementedError
+
+
+class RecvRing(RecvQueue):
+    """The receive queue of one queue pair: filled in order."""
+
+    def take(self) -> RecvWqe | None:
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, 0)), self._pd)
+
+    def restart(self) -> None:
+        """The queue pair went to RST: the driver counts from 0 again."""
+        self._taken = 0
+
+
+class SharedRecvQueue(RecvQueue):
+    """What several queue pairs receive from. Its WQEs begin with a segment that links them."""
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self.host_bytes = buffer.host_bytes
+        """What its lists cost the host."""
+        self._returned: deque[RecvWqe] = deque()
+
+    def posted(self) -> int:
+        return super().posted() + len(self._returned)
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        """Its queue pair has gone before a message filled the request: the next one gets it."""
+        self._returned.append(wqe)
+
+
+class SharedRecvRing(SharedRecvQueue):
+    """The WQEs of an RMP over a cyclic work queue, used in order.
+
+    The links are there and mean nothing. As with a queue pair's own ring, the index of a request is
+    how many came before it, and not its place (UCX: rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
+    """
+
+    def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+
+class SharedRecvList(SharedRecvQueue):
+    """The linked WQEs of an SRQ, XRC SRQ or RMP.
+
+    The requests that wait are different ones: none comes back before its completion is written. So
+    a link to a request that was counted as waiting when it was taken closes a loop.
+    """
+
+    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self.is_broken = False
+        """A link could not be followed: no more requests come from here."""
+        self._head = 0
+        self._turns = 0
+        self._not_before = array("Q", bytes(8 * self._size))
+        """By index: how many turns have to pass before the request can be there again."""
+        self.host_bytes += 8 * self._size
+
+    def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
+        posted = self.posted()
+        if not posted:
+            return None
+        index = self._head
+        wqe = self._buffer.read(index * self._stride, self._stride)
+        (following,) = NEXT.unpack_from(wqe)
+        self.is_broken |= following >= self._size or self._turns < self._not_before[index]
+        if self.is_broken:
+            raise ListBrokenError(f"wqe {index} of {self._size}, next_wqe_index {following}")
+        self._not_before[index] = self._turns + posted
+        self._turns += 1
+        self._head = following
+        self._taken = (self._taken + 1) & _COUNTER_MASK
+        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+
+def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
+    """The data segments of a receive WQE up to its end mark."""
+    for at in range(start, len(wqe), DS):
+        segment: Segment = DATA.unpack_from(wqe, at)
+        if not segment[0] and segment[1] == END_OF_LIST_LKEY:
+            return
+        yield segment
+
+
+class Arrival:
+    """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
+
+    __slots__ = ("__weakref__", "cq", "srqn", "views", "wqe")
+
+    cq: Cq
+    srqn: int
+
+    def __init__(self, views: Views = ()) -> None:
+        self.views = views
+        self.wqe: RecvWqe | None = None
+
+    @classmethod
+    def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
+        """A receive request: of the shared queue ``srqn``, or of the queue pair's own when 0."""
+        arrival = cls()
+        arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+        return arrival

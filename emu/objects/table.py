@@ -1,0 +1,247 @@
+"""Bounded tables of the device's objects, by handle, and what refers to what.
+
+Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
+the end of the queue, so that a stale one stays invalid for as long as possible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from emu.errors import CmdError
+from emu.objects.ledger import Ledger
+from layouts.enums import Status
+
+DRIVER_UID, SHARED_UID = 0, 0xFFFF
+"""User contexts that are none: the driver's own commands, and what it makes for all users."""
+
+
+class Object:
+    """Something that a handle names, and how many others refer to it."""
+
+    __slots__ = ("charge", "handle", "refs", "uid")
+    kind = "object"
+    BASE_BYTES = 256
+    """What one costs the host by itself."""
+
+    def __init__(self) -> None:
+        self.handle = 0
+        self.refs = 0
+        self.uid = DRIVER_UID
+        """The user context that owns it."""
+        self.charge = 0
+        """What the ledger has been told that it costs."""
+
+    @property
+    def host_bytes(self) -> int:
+        """What it costs the host now, with all lists that are its own."""
+        return self.BASE_BYTES
+
+    def holds(self) -> tuple[Object, ...]:
+        """The objects that this one refers to for as long as it lives."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.handle:#x}"
+
+
+@contextmanager
+def holding(*items: Object | None) -> Iterator[None]:
+    """While inside, they cannot be destroyed: a command that takes several turns needs them."""
+    there = [item for item in items if item is not None]
+    for item in there:
+        item.refs += 1
+    try:
+        yield
+    finally:
+        for item in there:
+            item.refs -= 1
+
+
+class Remains:
+    """Objects that are gone for the guest, and that the host has still to free.
+
+    There may be a million when a function is reset, and freeing them takes a second.
+    """
+
+    def __init__(self) -> None:
+        self._left: deque[dict[int, Object]] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._left))
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, objects: dict[int, Object]) -> None:
+        """Take over what a table has held."""
+        if objects:
+            self._left.append(objects)
+
+    def free_some(self) -> None:
+        """Free a share of a round."""
+        objects = self._left[0]
+        for _ in range(min(len(objects), FREED_PER_ROUND)):
+            objects.popitem()
+        if not objects:
+            self._left.popleft()
+
+
+class Caller:
+    """Whose command is running: the ``uid`` in its header, which the driver writes there."""
+
+    __slots__ = ("owned", "uid")
+
+    def __init__(self) -> None:
+        self.uid = DRIVER_UID
+        self.owned: Counter[int] = Counter()
+        """How many objects each user context owns."""
+
+    def owns(self, item: Object) -> bool:
+        """Whether the caller may destroy it: the driver anything, a user what is its own."""
+        return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
+
+    def may_use(self, item: Object) -> bool:
+        """Whether the caller may name it: what it owns, and what the driver shares."""
+        return item.uid == SHARED_UID or self.owns(item)
+
+
+FREED_PER_ROUND = 5000
+"""Objects; a microsecond or two each."""
+
+T = TypeVar("T", bound=Object)
+
+
+class Numbers:
+    """The numbers that one or more tables give to their objects: from ``first`` to ``limit - 1``.
+
+    A number that is free again goes to the end of the queue.
+    """
+
+    def __init__(self, first: int, limit: int) -> None:
+        self.first = first
+        self.limit = limit
+        self.holders: dict[int, Object] = {}
+        """Who has which number now."""
+        self._next = first
+        self._freed: deque[int] = deque()
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether no number is free."""
+        return not self._freed and self._next >= self.limit
+
+    def take(self, holder: Object) -> int:
+        """The next free number; there is one."""
+        if self._next < self.limit:
+            number = self._next
+            self._next += 1
+        else:
+            number = self._freed.popleft()
+        self.holders[number] = holder
+        return number
+
+    def give_back(self, number: int) -> None:
+        """Its holder is gone."""
+        del self.holders[number]
+        self._freed.append(number)
+
+
+class Table(Generic[T]):
+    """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
+
+    An object belongs to the ``caller`` that adds it; to other users it does not exist. What it
+    costs is taken from the ``ledger``.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        first: int,
+        limit: int,
+        ledger: Ledger,
+        caller: Caller | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
+        """``numbers`` are those that it shares with tables of other kinds."""
+        self.kind = kind
+        self._ledger = ledger
+        self._caller = caller or Caller()
+        self.first = first
+        self.limit = limit
+        self._objects: dict[int, T] = {}
+        self.added = 0
+        """How many objects there have been. Handles are used again, this number is not."""
+        self._numbers = numbers or Numbers(first, limit)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, handle: int) -> T | None:
+        """The object, or None where no live one has this handle."""
+        return self._objects.get(handle)
+
+    def need(self, handle: int) -> T:
+        """The object. Raises BAD_RES_ERR where the caller has no live one of this kind."""
+        found = self._objects.get(handle)
+        if found is None or not self._caller.may_use(found):
+            raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
+        return found
+
+    def check_room(self) -> None:
+        """Raise NO_RES_ERR when every handle is taken."""
+        if self._numbers.are_taken:
+            raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
+
+    def add(self, item: T) -> int:
+        """Give the object a handle and count its references.
+
+        Raises NO_RES_ERR when the table is full, and LIM_ERR when the ledger is.
+        """
+        self.check_room()
+        charge = item.host_bytes
+        self._ledger.take(self.kind, charge)
+        item.charge = charge
+        handle = self._numbers.take(item)
+        self.added += 1
+        item.handle = handle
+        item.uid = self._caller.uid
+        self._caller.owned[item.uid] += 1
+        self._objects[handle] = item
+        for held in item.holds():
+            held.refs += 1
+        return handle
+
+    def remove(self, handle: int) -> T:
+        """Take the object out. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
+        item = self.need(handle)
+        if not self._caller.owns(item):
+            raise CmdError(Status.BAD_RES_ERR, f"{self.kind} is the driver's own", f"{item}")
+        if item.refs:
+            raise CmdError(
+                Status.RES_BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
+            )
+        del self._objects[handle]
+        self._numbers.give_back(handle)
+        self._ledger.give_back(self.kind, item.charge)
+        self._caller.owned[item.uid] -= 1
+        for held in item.holds():
+            held.refs -= 1
+        return item
+
+    def recharge(self, item: T) -> None:
+        """A live object costs something else now; the ledger has been asked."""
+        charge = item.host_bytes
+        self._ledger.hold(self.kind, charge - item.charge)
+        item.charge = charge
+
+    def clear(self) -> dict[int, T]:
+        """Take all objects out, whatever refers to them; counts and ledger are the caller's."""
+        objects, self._objects = self._objects, {}
+        return objects

@@ -1,0 +1,171 @@
+"""Internet checksums (RFC 1071): what is sent, what was received, what a completion reports.
+
+Sums are kept modulo 65535, where ones-complement addition is plain addition: as 2**16 is 1 there, a
+number made of all the bytes is already the sum of its 16-bit words. 0 and 0xffff are the same sum.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from emu.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers
+
+MODULUS = 0xFFFF
+CHECKSUM_AT = {TCP: 16, UDP: 6}
+"""Where the checksum is in the headers of the transports that have one to offload."""
+
+_SHORT = 256
+"""Bytes that become one number at once; more are added up in pieces, as division costs most."""
+
+_SMALL_BITS = 4096
+
+_from_bytes = int.from_bytes
+_u16 = Struct(">H").unpack_from
+_put_u16 = Struct(">H").pack_into
+
+
+def total(data: bytes) -> int:
+    """A number congruent, modulo 65535, to the sum of the big-endian 16-bit words.
+
+    An odd byte at the end counts as the upper one of a word, as if a zero byte followed.
+    """
+    size = len(data)
+    if size & 1:
+        return total(data[:-1]) + (data[-1] << 8)
+    if size <= _SHORT:
+        return _from_bytes(data, "big")
+    one = size >> 2 & ~1
+    two, three = one + one, one + one + one
+    number = (
+        _from_bytes(data[:one], "big")
+        + _from_bytes(data[one:two], "big")
+        + _from_bytes(data[two:three], "big")
+        + _from_bytes(data[three:], "big")
+    )
+    width = (size - three) * 8 + 16
+    while width > _SMALL_BITS:
+        width = (width >> 1) + 15 & ~15
+        number = (number >> width) + (number & (1 << width) - 1)
+    return number
+
+
+def totals(pieces: list[bytes]) -> list[int]:
+    """:func:`total` of each piece, when all but the last one are of one size."""
+    size = len(pieces[0])
+    if size & 1 or size <= _SHORT or size * 2 > _SMALL_BITS or len(pieces) == 1:
+        return [total(piece) for piece in pieces]
+    one = size >> 2 & ~1
+    two, three = one + one, one + one + one
+    numbers = [
+        _from_bytes(piece[:one], "big")
+        + _from_bytes(piece[one:two], "big")
+        + _from_bytes(piece[two:three], "big")
+        + _from_bytes(piece[three:], "big")
+        for piece in pieces[:-1]
+    ]
+    numbers.append(total(pieces[-1]))
+    return numbers
+
+
+def pseudo_header(headers: Headers, length: int) -> int:
+    """The pseudo-header's sum for ``length`` bytes of transport (RFC 9293 3.1, RFC 8200 8.1)."""
+    return _from_bytes(headers.addresses, "big") + headers.protocol + length
+
+
+def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
+    """The frame with those of its checksums computed that are asked for.
+
+    ``l3`` is the IPv4 header's, ``l4`` TCP's or UDP's over the whole packet, whatever stands in the
+    field. A packet without such a header keeps what it has (wqe_eth_seg.cs_flags).
+    """
+    frame = bytearray(headers.frame)
+    if l3 and headers.version == 4:
+        at, stop = headers.l3 + 10, headers.l3 + _header_bytes(headers)
+        _put_u16(frame, at, 0)
+        _put_u16(frame, at, -_from_bytes(frame[headers.l3 : stop], "big") % MODULUS)
+    if l4 and (stop := _transport_end(headers)):
+        at = headers.l4 + CHECKSUM_AT[headers.protocol]
+        number = total(headers.frame[headers.l4 : stop]) - _u16(frame, at)[0]
+        value = -(number + pseudo_header(headers, stop - headers.l4)) % MODULUS
+        if headers.protocol == UDP and not value:
+            value = 0xFFFF  # 0 would say that there is no checksum
+        _put_u16(frame, at, value)
+    return bytes(frame)
+
+
+class Received:
+    """What a receive completion says of a frame's checksums."""
+
+    __slots__ = ("check_sum", "l3_ok", "l4_ok")
+
+    def __init__(self, check_sum: int, l3_ok: bool, l4_ok: bool) -> None:
+        self.check_sum = check_sum
+        """cqe64.check_sum: the sum, not inverted, of all that follows the Ethernet header."""
+        self.l3_ok = l3_ok
+        """There is an IP header and its checksum, if it has one, is right."""
+        self.l4_ok = l4_ok
+        """There is a whole TCP segment or UDP datagram with the right checksum (IPv4: or none)."""
+
+
+def verify(headers: Headers) -> Received:
+    """Sum up a frame as it is delivered, and find out which of its checksums are right.
+
+    The sum covers a tag that is left in the frame and padding, as the capability cqe_checksum_full
+    promises (core/en_rx.c: mlx5e_handle_csum).
+    """
+    frame = headers.frame
+    stop = _transport_end(headers)
+    if not stop:
+        return Received(total(frame[ETHERNET_BYTES:]) % MODULUS, _header_ok(headers), False)
+    start = headers.l4
+    transport = total(frame[start:stop])
+    rest = total(frame[stop:])
+    if stop & 1:
+        rest <<= 8  # its first byte is the lower one of a word
+    number = _from_bytes(frame[ETHERNET_BYTES:start], "big") + transport + rest
+    right = (transport + pseudo_header(headers, stop - start)) % MODULUS == 0
+    if _zero(headers):
+        right = headers.version == 4
+    return Received(number % MODULUS, _header_ok(headers), right)
+
+
+def trusted(headers: Headers) -> Received:
+    """:func:`verify` for a frame whose transport checksum somebody has just computed or checked.
+
+    Such a segment and its pseudo-header add up to 0, so nothing of the payload is read. A frame
+    of another kind (fragment, absent checksum, other protocol, padding) is summed up after all.
+    """
+    frame, start = headers.frame, headers.l4
+    stop = _transport_end(headers)
+    if not stop or stop != len(frame) or _zero(headers):
+        return verify(headers)
+    number = _from_bytes(frame[ETHERNET_BYTES:start], "big") - pseudo_header(headers, stop - start)
+    return Received(number % MODULUS, _header_ok(headers), True)
+
+
+def _transport_end(headers: Headers) -> int:
+    """Where a TCP segment or UDP datagram ends; 0 when there is none that makes sense."""
+    if not headers.l4:
+        return 0
+    if headers.protocol == TCP:
+        return headers.end
+    if headers.protocol != UDP:
+        return 0
+    length: int = _u16(headers.frame, headers.l4 + 4)[0]
+    return headers.l4 + length if 8 <= length <= headers.end - headers.l4 else 0
+
+
+def _header_bytes(headers: Headers) -> int:
+    return (headers.frame[headers.l3] & 0xF) * 4
+
+
+def _header_ok(headers: Headers) -> bool:
+    if headers.version != 4:
+        return headers.version == 6
+    header = headers.frame[headers.l3 : headers.l3 + _header_bytes(headers)]
+    return _from_bytes(header, "big") % MODULUS == 0
+
+
+def _zero(headers: Headers) -> bool:
+    """Whether a UDP datagram says that it has no checksum."""
+    return headers.protocol == UDP and not _u16(headers.frame, headers.l4 + 6)[0]

@@ -1,6 +1,0 @@
-"""Ways for a client such as QEMU to reach the emulated function.
-
-``emu.transport.base`` has the interface that both share; ``vfio_user`` is our own vfio-user server
-and the default, ``libvfio_user`` serves the same protocol through the C library of that name.
-``emu.transport.loop`` drives them.
-"""

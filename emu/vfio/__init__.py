@@ -1,0 +1,6 @@
+"""Ways for a client such as QEMU to reach the emulated function.
+
+``emu.vfio.base`` has the interface that both share; ``vfio_user`` is our own vfio-user server
+and the default, ``libvfio_user`` serves the same protocol through the C library of that name.
+``emu.vfio.loop`` drives them.
+"""

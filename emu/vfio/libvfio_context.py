@@ -1,0 +1,239 @@
+"""libvfio-user's vfu_ctx_t: one function set up in the library, and the library's callbacks.
+
+Memory is mapped by us once more, under the rules of :class:`emu.vfio.memory.DmaMap`; views of
+the library's own mappings would end with DMA_UNMAP, whoever still looked at them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from emu.ports import PciFunction
+from emu.vfio import libvfio_abi as abi
+from emu.vfio.base import TransportError
+from emu.vfio.interrupts import MsixVectors
+from emu.vfio.mappings import find_backing
+from emu.vfio.memory import READ, WRITE, DmaMap
+from emu.vfio.protocol import MAX_DMA_MAPS, Irq, ProtocolError, Region, RequestError
+from emu.vfio.requests import region_sizes
+
+logger = logging.getLogger(__name__)
+
+_MAX_REPLY: Final = 1 << 16
+
+
+class LibraryVectors(MsixVectors):
+    """MSI-X vectors whose eventfds the library keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.context: Context | None = None
+
+    def _send(self, vector: int) -> bool:
+        return self.context is not None and self.context.trigger(vector)
+
+    def send_pending(self) -> None:
+        """Send what was latched and can be sent now: the client has just set eventfds."""
+        self._send_pending()
+
+
+class Context:
+    """A realized vfu_ctx_t that listens on a private path, from construction to :meth:`destroy`."""
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        name: str,
+        function: PciFunction,
+        memory: DmaMap,
+        interrupts: LibraryVectors,
+    ) -> None:
+        """Raises :class:`TransportError` when the library refuses."""
+        self._library = library
+        self._name = name
+        self._function = function
+        self._memory = memory
+        self._interrupts = interrupts
+        self._callbacks: list[Any] = []  # the library points to them, ctypes does not keep them
+        self._serving = False
+        self._directory = tempfile.mkdtemp(prefix="mlx5emu-")
+        self._path = Path(self._directory, "socket")
+        self._context = library.vfu_create_ctx(
+            abi.VFU_TRANS_SOCK,
+            os.fsencode(self._path),
+            abi.LIBVFIO_USER_FLAG_ATTACH_NB,
+            None,
+            abi.VFU_DEV_TYPE_PCI,
+        )
+        try:
+            if self._context is None:
+                raise self._error("vfu_create_ctx")
+            self._set_up()
+        except TransportError:
+            self.destroy()
+            raise
+        interrupts.context = self
+
+    def attach(self, greeting: bytes) -> tuple[bytes, list[int], bool]:
+        """Let the library read a client's VERSION: its reply, descriptors in it, whether it agreed.
+
+        The library is connected to a private socket until :meth:`adopt`.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stand_in:
+            stand_in.connect(os.fspath(self._path))
+            stand_in.sendall(greeting)
+            agreed = self._library.vfu_attach_ctx(self._context) == 0
+            reply, fds, _, _ = socket.recv_fds(stand_in, _MAX_REPLY, 1, socket.MSG_DONTWAIT)
+        return reply, fds, agreed
+
+    def adopt(self, client: socket.socket) -> None:
+        """Make ``client`` the connection that the library serves; both keep their descriptors."""
+        os.dup2(client.fileno(), self._library.vfu_get_poll_fd(self._context), inheritable=False)
+        self._serving = True
+
+    def run(self) -> None:
+        """Handle one message that is there whole.
+
+        Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot go
+        on with it.
+        """
+        if self._library.vfu_run_ctx(self._context) >= 0:
+            return
+        if ctypes.get_errno() == errno.ENOTCONN:
+            self._serving = False
+            raise EOFError
+        raise ProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
+
+    def hang_up(self) -> None:
+        """Make the library let go of its client, if it has not: show it an ended connection."""
+        if not self._serving:
+            return
+        ended, other = socket.socketpair()
+        other.close()
+        with ended:
+            self.adopt(ended)
+        try:
+            self.run()
+        except (EOFError, ProtocolError) as error:
+            logger.debug("%s: the library has let go of the client %s", self._name, error)
+
+    def trigger(self, vector: int) -> bool:
+        """Send a vector; False when the client has given no eventfd for it."""
+        return bool(self._library.vfu_irq_trigger(self._context, vector) == 0)
+
+    def destroy(self) -> None:
+        """Free the context and the private path."""
+        self._interrupts.context = None
+        if self._context is not None:
+            self._library.vfu_destroy_ctx(self._context)
+            self._context = None
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _set_up(self) -> None:
+        """Declare the function: its regions, interrupts, memory and reset."""
+        level = abi.LOG_INFO if logger.isEnabledFor(logging.DEBUG) else abi.LOG_ERR
+        self._do("vfu_setup_log", self._keep(abi.LogFn(self._log)), level)
+        self._do("vfu_pci_init", abi.VFU_PCI_TYPE_EXPRESS, abi.PCI_HEADER_TYPE_NORMAL, 0)
+        for region, size in enumerate(region_sizes(self._function)):
+            if size:
+                kind = abi.VFU_REGION_FLAG_MEM
+                if region == Region.CONFIG:
+                    kind = abi.VFU_REGION_FLAG_ALWAYS_CB
+                access = self._keep(abi.RegionAccessFn(self._access(region)))
+                flags = abi.VFU_REGION_FLAG_RW | kind
+                self._do("vfu_setup_region", region, size, access, flags, None, 0, -1, 0)
+        self._do("vfu_setup_device_nr_irqs", Irq.MSIX, self._function.msix_vectors)
+        register = self._keep(abi.DmaFn(self._dma_register))
+        unregister = self._keep(abi.DmaFn(self._dma_unregister))
+        self._do("vfu_setup_device_dma", MAX_DMA_MAPS, register, unregister)
+        self._do("vfu_setup_device_reset_cb", self._keep(abi.ResetFn(self._reset)))
+        self._do("vfu_realize_ctx")
+
+    def _do(self, function: str, *arguments: object) -> None:
+        if getattr(self._library, function)(self._context, *arguments) < 0:
+            raise self._error(function)
+
+    def _error(self, function: str) -> TransportError:
+        return TransportError(f"{self._name}: {function}: {os.strerror(ctypes.get_errno())}")
+
+    def _keep(self, callback: Any) -> Any:
+        self._callbacks.append(callback)
+        return callback
+
+    def _log(self, _context: int, level: int, message: bytes) -> None:
+        severity = logging.WARNING if level <= abi.LOG_ERR else logging.DEBUG
+        logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
+
+    def _access(self, region: int) -> Any:
+        """The callback for a region; offset and count lie inside it, the library sees to that."""
+        function = self._function
+
+        def access(_context: int, buffer: int, count: int, offset: int, is_write: bool) -> int:
+            try:
+                if not is_write:
+                    data = _read(function, region, offset, count)
+                    ctypes.memmove(buffer, data, count)
+                elif region == Region.CONFIG:
+                    function.config_write(offset, ctypes.string_at(buffer, count))
+                else:
+                    function.bar_write(region, offset, ctypes.string_at(buffer, count))
+            except Exception:
+                logger.exception("%s: an access to region %d failed", self._name, region)
+                ctypes.set_errno(errno.EIO)
+                return -1
+            return count
+
+        return access
+
+    def _dma_register(self, _context: int, pointer: Any) -> None:
+        """Map what the library has mapped, if it is safe; else the range stays out of reach."""
+        info = pointer.contents
+        iova, size = info.iova.iov_base or 0, info.iova.iov_len
+        access = READ * bool(info.prot & abi.PROT_READ) | WRITE * bool(info.prot & abi.PROT_WRITE)
+        try:
+            backing = find_backing(info.vaddr) if info.vaddr else None
+            if info.vaddr and backing is None:
+                logger.warning("%s: no file found behind %#x+%#x", self._name, iova, size)
+            fd, offset = backing or (None, 0)
+            self._memory.map(iova, size, offset, access, fd)
+        except RequestError as error:
+            logger.warning("%s: %#x+%#x stays unmapped: %s", self._name, iova, size, error)
+        except Exception:
+            logger.exception("%s: %#x+%#x stays unmapped", self._name, iova, size)
+
+    def _dma_unregister(self, _context: int, pointer: Any) -> None:
+        info = pointer.contents
+        try:
+            self._memory.unmap(info.iova.iov_base or 0, info.iova.iov_len)
+        except RequestError as error:
+            logger.warning("%s: DMA_UNMAP: %s", self._name, error)
+
+    def _reset(self, _context: int, kind: int) -> int:
+        """DEVICE_RESET. When the client is lost the transport resets, after it has cleaned up."""
+        if kind != abi.VFU_RESET_LOST_CONN:
+            self._interrupts.clear_pending()
+            try:
+                self._function.reset()
+            except Exception:
+                logger.exception("%s: the function could not be reset", self._name)
+                ctypes.set_errno(errno.EIO)
+                return -1
+        return 0
+
+
+def _read(function: PciFunction, region: int, offset: int, count: int) -> bytes:
+    if region == Region.CONFIG:
+        data = function.config_read(offset, count)
+    else:
+        data = function.bar_read(region, offset, count)
+    if len(data) != count:
+        raise ValueError(f"the function read {len(data)} bytes of {count}")
+    return data

@@ -1,0 +1,248 @@
+"""The main loop: one thread that waits for clients, timers and other descriptors.
+
+With one transport, connected, and nothing else to watch, it blocks in that transport's receive
+call: poll() before every receive would double the time of a guest's MMIO read. Otherwise it polls.
+A function with work left is run in bounded shares and messages are looked for between them, so an
+MMIO read never waits for more than one share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from types import FrameType
+from typing import Final
+
+from emu.ports import PciFunction
+from emu.vfio.alarm import ALARM
+from emu.vfio.base import Transport
+from emu.vfio.timers import TimerQueue
+from emu.vfio.waiting import wait_readable
+
+logger = logging.getLogger(__name__)
+
+# fcntl(2); Python has no names for them.
+_F_SETOWN_EX: Final = 15
+_F_OWNER_TID: Final = 0
+_OWNER: Final = Struct("@ii")
+
+_QUIET_NS: Final = 2_000_000_000
+"""How late a quiet reader may be when its signal comes just before the receive call begins, where
+Python notes it and cannot end the call. That seldom happens, and a driver's health poll, every two
+seconds, ends such a wait as well: a shorter one would only wake an idle server."""
+
+_Wanted = tuple[Transport | None, int]
+"""Whom a descriptor belongs to (None: a reader) and the events to wait for."""
+
+
+class Loop(TimerQueue):
+    """Drives transports and what belongs to them; also the functions' :class:`emu.ports.Clock`.
+
+    All callbacks run in the thread that calls :meth:`run`; an exception from one ends it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopping = False
+        self._transports: list[Transport] = []
+        self._functions: list[PciFunction] = []
+        self._sole: Transport | None = None
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._quiet: set[int] = set()
+        self._nudged = False
+        """A quiet reader may have something."""
+        self._restore_signal: Callable[[], object] | None = None
+        self._poll = select.poll()
+        self._polled: dict[int, _Wanted] = {}
+        self._readable: list[int] = []
+        self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.add_reader(self._woken_fd, self._woken)
+
+    def add_transport(self, transport: Transport) -> None:
+        """Serve a transport whose ``listen`` has been called: its clients one after the other."""
+        self._transports.append(transport)
+        self._functions.append(transport.function)
+        self._choose()
+
+    def remove_transport(self, transport: Transport) -> None:
+        """Leave a transport alone from now on; closing it is the caller's."""
+        at = self._transports.index(transport)
+        del self._transports[at], self._functions[at]
+        self._choose()
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` whenever ``fd`` is readable or hung up; it must not block."""
+        self._readers[fd] = callback
+        self._choose()
+
+    def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """As :meth:`add_reader`, for a descriptor that seldom has anything: it costs nothing then.
+
+        The kernel tells by a signal when data come (fcntl(2): O_ASYNC), so that the sole transport
+        can go on blocking in its receive call. Signals need the main thread; in another one this is
+        an ordinary reader.
+        """
+        if threading.current_thread() is threading.main_thread():
+            if self._restore_signal is None:
+                previous = signal.signal(signal.SIGIO, self._nudge)
+                self._restore_signal = lambda: signal.signal(signal.SIGIO, previous)
+            self._quiet.add(fd)
+            # To this thread: another one's system call would be interrupted in vain.
+            fcntl.fcntl(fd, _F_SETOWN_EX, _OWNER.pack(_F_OWNER_TID, threading.get_native_id()))
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+            # Something may have come before the signal was asked for.
+            self._nudged = True
+        self.add_reader(fd, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        """Watch ``fd`` no longer; to be called before it is closed."""
+        del self._readers[fd]
+        if fd in self._quiet:
+            self._quiet.discard(fd)
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
+        self._choose()
+
+    def run(self) -> None:
+        """Go round until :meth:`stop`; at once back when it was called before."""
+        while not self._stopping:
+            self.step(None)
+        self._stopping = False
+
+    def step(self, timeout_ns: int | None = 0) -> None:
+        """One round: due timers, one share of each function's work, then messages.
+
+        Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
+        and not at all while a function has work left.
+        """
+        if self._nudged and self._look():
+            timeout_ns = 0
+        self.run_due()
+        for function in self._functions:
+            if function.run():
+                timeout_ns = 0
+        if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
+            timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
+        sole = self._sole
+        if sole is not None and sole.may_wait:
+            if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
+                timeout_ns = _QUIET_NS
+            sole.serve(timeout_ns)
+        else:
+            self._poll_once(timeout_ns)
+
+    def stop(self) -> None:
+        """Make :meth:`run` return. From its own thread only, which includes signal handlers."""
+        self._stopping = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Make the loop go round at least once more. From its own thread and signal handlers."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_fd, b"\0")
+        if self._sole is not None:
+            self._sole.wake()
+
+    @contextmanager
+    def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
+        """While inside, these signals stop the loop. Only in the main thread.
+
+        A client cannot make an interrupt block meanwhile (``emu.vfio.alarm``).
+        """
+
+        def stop(_signum: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        # A signal that comes just before poll() begins is noted, and its handler waits: the byte
+        # that Python writes at once ends the poll.
+        previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
+        previous = {number: signal.signal(number, stop) for number in signals}
+        try:
+            with ALARM.ready():
+                yield
+        finally:
+            signal.set_wakeup_fd(previous_fd)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def close(self) -> None:
+        """Close every transport and the loop's own descriptor."""
+        for transport in self._transports:
+            transport.close()
+        if self._restore_signal is not None:
+            self._restore_signal()
+        os.close(self._woken_fd)
+        os.close(self._wake_fd)
+
+    def _choose(self) -> None:
+        """Whether one transport is all there is to wait for, besides our own wake-up."""
+        alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
+        self._sole = self._transports[0] if alone else None
+
+    def _nudge(self, _signum: int, _frame: FrameType | None) -> None:
+        self._nudged = True
+        if self._sole is not None:
+            self._sole.wake()
+
+    def _look(self) -> bool:
+        """Call the quiet readers that have something; False when none has."""
+        self._nudged = False
+        ready = select.poll()
+        for fd in self._quiet:
+            ready.register(fd, select.POLLIN)
+        for fd, events in ready.poll(0):
+            # The signal comes once for all that is there: look again until there is nothing.
+            self._nudged = True
+            self._read(fd, events)
+        return self._nudged
+
+    def _poll_once(self, timeout_ns: int | None) -> None:
+        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
+        for transport in self._transports:
+            wanted[transport.fileno()] = transport, transport.events
+        if wanted != self._polled:
+            self._poll_these(wanted)
+        behind = [transport for transport, events in wanted.values() if transport and not events]
+        if behind:
+            timeout_ns = 0
+        for fd, events in wait_readable(self._poll, self._readable, timeout_ns):
+            transport_or_none, _ = wanted[fd]
+            if transport_or_none is None:
+                self._read(fd, events)
+            elif transport_or_none.connected:
+                transport_or_none.serve(0)
+            else:
+                transport_or_none.accept()
+        for transport in behind:
+            transport.serve(0)
+
+    def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
+        """Replace the polled descriptors; a transport's changes whenever a client comes or goes."""
+        self._polled = wanted
+        self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
+        self._poll = select.poll()
+        for fd, (_, events) in wanted.items():
+            if fd >= 0 and events:
+                self._poll.register(fd, events)
+
+    def _read(self, fd: int, events: int) -> None:
+        """Call a reader, unless one called just before has removed it."""
+        callback = self._readers.get(fd)
+        if callback is None:
+            return
+        if events & select.POLLNVAL:
+            logger.error("descriptor %d was closed while it was watched", fd)
+            self.remove_reader(fd)
+        else:
+            callback()
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken_fd, 4096)

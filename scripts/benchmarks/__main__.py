@@ -1,0 +1,119 @@
+"""The benchmarks behind ``scripts/bench``: what is measured, and where the results go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import keys
+import machine
+import mmio
+import probe
+import tables
+import verbs
+from figures import Report, Section
+from machine import Quiet
+from rich.console import Console
+
+from emu.host.user_error import UserError
+from emu.lab.recipe import DEFAULT_SUITE, SUITES
+
+Part = Callable[[str, int | None, Quiet], list[Section]]
+
+IN_GUESTS: dict[str, Part] = {
+    "probe": probe.measure,
+    "mmio": mmio.measure,
+    "verbs": verbs.measure,
+    "keys": keys.measure,
+}
+IN_PROCESS = ("commands", "engine", "fabric", "hostile", "objects", "points", "transport")
+"""Programs of their own beside this file; each prints a report of one run with --json."""
+
+PARTS = (*IN_GUESTS, *IN_PROCESS)
+ALL = "all"
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice([*PARTS, ALL]))
+@click.option("--json", "json_file", type=_FILE, help="Write the results to this file.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, as the README shows it.")
+@click.option("--from", "stored", type=_FILE, help="Show a file of --json; measure nothing.")
+@click.option("--suite", type=click.Choice(SUITES), default=DEFAULT_SUITE, show_default=True)
+@click.option("--repeat", type=click.IntRange(1), help="Samples of each number, or boots.")
+@click.option(
+    "--quiet",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Wait for other processes to use no more of the machine than this.",
+)
+@click.option(
+    "--patience", default=300.0, show_default=True, metavar="S", help="How long, for each sample."
+)
+def main(
+    parts: tuple[str, ...],
+    json_file: Path | None,
+    markdown: bool,
+    stored: Path | None,
+    suite: str,
+    repeat: int | None,
+    quiet: float | None,
+    patience: float,
+) -> None:
+    """Measure PARTS (default: all of them), and hold them against their goals."""
+    if stored is not None:
+        report = load(stored)
+    else:
+        samples = Quiet() if quiet is None else Quiet(quiet / 100, patience)
+        report = run(PARTS if not parts or ALL in parts else parts, suite, repeat, samples)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    if markdown:
+        click.echo(tables.markdown(report), nl=False)
+    else:
+        for line in report.conditions:
+            click.echo(line)
+        for section in report.sections:
+            tables.print_section(Console(), section)
+
+
+def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> Report:
+    """Measure, and note under which conditions."""
+    report = Report([machine.conditions()])
+    for part in parts:
+        click.echo(f"bench: {part}", err=True)
+        try:
+            if part in IN_GUESTS:
+                report.sections += IN_GUESTS[part](suite, repeat, quiet)
+            else:
+                report.sections += quiet.take(partial(run_program, part))
+        except UserError as error:
+            raise click.ClickException(f"{part}: {error}\n{error.detail()}") from error
+    report.conditions.append(quiet.summary())
+    return report
+
+
+def run_program(part: str) -> list[Section]:
+    """What a program of its own has measured."""
+    program = Path(__file__).with_name(f"{part}.py")
+    done = subprocess.run([sys.executable, program, "--json"], stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(f"{part}: status {done.returncode}")
+    return list(Report.from_json(json.loads(done.stdout)).sections)
+
+
+def load(path: Path) -> Report:
+    """What ``--json`` has written."""
+    try:
+        return Report.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(f"{path} holds no results: {error!r}") from error
+
+
+if __name__ == "__main__":
+    main(prog_name="scripts/bench")

@@ -1,0 +1,115 @@
+"""What a firmware command costs, without a guest and without a transport.
+
+A driver in the same process creates memory keys: what a command costs altogether and in the device
+alone, whether the hundred-thousandth costs more than the first, and the memory that a key takes.
+Prints a table, and JSON with --json.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import click
+from figures import Goal, Row, Section
+from own_run import json_option, show
+
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
+from emu.models import MODELS
+from emu.net.ib.local import LocalFabric
+from firmware_cmds import TABLE
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import Driver, FunctionBar
+from helpers.world import HandClock, IrqList, Memory
+
+MODEL = "connectx6"
+WARM_UP = 500
+MOST_US = 150.0
+MOST_GROWTH = 1.3
+MOST_KIB = 2.0
+
+
+class TimedBar(FunctionBar):
+    """Also remembers how long the device worked after the last doorbell."""
+
+    device_ns = 0
+
+    def settle(self) -> None:
+        start = time.perf_counter_ns()
+        super().settle()
+        self.device_ns = time.perf_counter_ns() - start
+
+
+def probed_driver() -> Driver:
+    """A driver that has brought up a new function."""
+    memory, irqs, clock = Memory(), IrqList(), HandClock()
+    options = HcaOptions(guid=1)
+    function = Function(MODELS[MODEL], options, TABLE, memory, irqs, clock, LocalFabric(clock))
+    return Driver(TimedBar(function), memory, irqs).probe()
+
+
+def create_keys(driver: Driver, pdn: int, count: int) -> tuple[list[float], list[float]]:
+    """Microseconds of each of ``count`` commands: altogether, and in the device."""
+    whole, device = [], []
+    for _ in range(count):
+        start = time.perf_counter_ns()
+        driver.create_mkey(pdn)
+        whole.append((time.perf_counter_ns() - start) / 1000)
+        device.append(driver.bar.device_ns / 1000)
+    return whole, device
+
+
+def bytes_of_a_key(count: int) -> float:
+    """What each of ``count`` keys adds to the process."""
+    driver = probed_driver()
+    pdn = driver.alloc_pd()
+    create_keys(driver, pdn, WARM_UP)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(count):
+        driver.create_mkey(pdn)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (after - before) / count
+
+
+def measure(keys: int, traced: int) -> Section:
+    """All rows."""
+    driver = probed_driver()
+    pdn = driver.alloc_pd()
+    create_keys(driver, pdn, WARM_UP)
+    whole, device = create_keys(driver, pdn, keys)
+    tenth = keys // 10
+    growth = statistics.median(whole[-tenth:]) / statistics.median(whole[:tenth])
+    return Section(
+        "commands",
+        "Firmware commands, in process",
+        [
+            Row("CREATE_MKEY, driver and device", "us", whole, goal=Goal(MOST_US)),
+            Row("CREATE_MKEY, the device's share", "us", device),
+            Row(f"last tenth of {keys:,} to the first", "x", [growth], goal=Goal(MOST_GROWTH)),
+            Row("memory of a key", "KiB", [bytes_of_a_key(traced) / 1024], goal=Goal(MOST_KIB)),
+        ],
+    )
+
+
+@click.command(help=__doc__)
+@click.option("--keys", default=100_000, show_default=True, help="Memory keys to create.")
+@click.option("--traced", default=20_000, show_default=True, help="Keys to measure memory by.")
+@json_option
+def main(keys: int, traced: int, as_json: bool) -> None:
+    """Measure."""
+    logging.disable(logging.WARNING)
+    section = measure(keys, traced)
+    show([section], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""What the engine costs, without a guest and without a transport.
+
+Two functions in this process, each with a driver of its own: from the doorbell to the completion
+queue entry of writes and reads, of work requests that change memory keys, and of a write that goes
+as packets; what on-demand paging costs. Messages are compared with a plain copy between the same
+pages, a key over keys with a key over pages. Prints a table, and JSON with --json.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import paging
+from figures import Goal, Row, Section, ratio_at_most
+from own_run import json_option, show
+from rig import Pair, doorbell_to_cqe
+
+from emu.net.ib.local import LocalFabric
+from emu.objects.views import copy
+from layouts.enums import AccessMode
+
+# The drivers are the test suite's.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.keys import FastRegKey, Window, dma_key, indirect_key
+from helpers.packet_wire import PacketWire
+from helpers.verbs import PAGE, Region
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = {"4 KiB": 4 * KIB, "64 KiB": 64 * KIB, "1 MiB": MIB}
+BATCH = 64
+UMR_PAGES = 256
+WARM_UP = 20
+
+MOST_WRITE_US = 30.0
+MOST_COPY_RATIO = 1.5
+MOST_UMR_US = 60.0
+MOST_FRWR_US = 120.0
+MOST_BIND_US = 40.0
+MOST_TREE_RATIO = 2.0
+
+Sampler = Callable[[], float]
+
+
+def sample(count: int, *samplers: Sampler) -> list[list[float]]:
+    """``count`` samples of each, taken by turns so that all meet the same machine."""
+    for _ in range(WARM_UP):
+        for sampler in samplers:
+            sampler()
+    found: list[list[float]] = [[] for _ in samplers]
+    for _ in range(count):
+        for samples, sampler in zip(found, samplers):
+            samples.append(sampler())
+    return found
+
+
+def page_views(region: Region, size: int) -> list[memoryview]:
+    """The guest's own bytes of a region, page by page."""
+    return [region.node.memory.view(page, PAGE) for page in region.pages[: size // PAGE]]
+
+
+def plain_copy(target: Region, source: Region, size: int) -> Sampler:
+    """Microseconds of a copy with nothing around it."""
+    into, out_of = page_views(target, size), page_views(source, size)
+
+    def take() -> float:
+        start = time.perf_counter_ns()
+        copy(into, out_of)
+        return (time.perf_counter_ns() - start) / 1000
+
+    return take
+
+
+def messages(count: int) -> list[Row]:
+    """Writes and reads of every size."""
+    pair = Pair(LocalFabric, 2 * MIB)
+    qp, source, remote = pair.qp, pair.source, pair.remote
+
+    def write(size: int) -> Sampler:
+        return lambda: doorbell_to_cqe(
+            qp, lambda: qp.write(remote, source.sge(0, size), ring=False)
+        )
+
+    def read(size: int) -> Sampler:
+        return lambda: doorbell_to_cqe(qp, lambda: qp.read(remote, source.sge(0, size), ring=False))
+
+    def batch() -> float:
+        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
+
+    def anywhere() -> float:
+        """The range has not been translated before."""
+        at = next(offsets)
+        there = pair.target.key, pair.target.va + at
+        return doorbell_to_cqe(qp, lambda: qp.write(there, source.sge(at, MIB), ring=False))
+
+    offsets: Iterator[int] = itertools.cycle(range(0, MIB, 4 * KIB))
+    goal = Goal(MOST_WRITE_US)
+    one, many = sample(count, write(64), batch)
+    rows = [
+        Row("RDMA WRITE of 64 B", "us", one, goal=goal),
+        Row(f"the same, {BATCH} by one doorbell, each", "us", many, goal=goal),
+    ]
+    for name, size in SIZES.items():
+        wrote, was_read, copied = sample(
+            count, write(size), read(size), plain_copy(pair.target, source, size)
+        )
+        wanted = ratio_at_most(MOST_COPY_RATIO) if size == MIB else None
+        rows.append(Row(f"RDMA WRITE of {name}", "us", wrote, copied, wanted))
+        rows.append(Row(f"RDMA READ of {name}", "us", was_read, copied))
+    moved, copied = sample(count, anywhere, plain_copy(pair.target, source, MIB))
+    rows.append(Row("RDMA WRITE of 1 MiB, another range each time", "us", moved, copied))
+    return rows
+
+
+def keys(count: int) -> list[Row]:
+    """Work requests that change memory keys."""
+    pair = Pair(LocalFabric, UMR_PAGES * PAGE)
+    qp, node, region = pair.qp, pair.left, pair.source
+    everything, variants = dma_key(node), itertools.cycle(range(256))
+    window = Window(node, 1)
+
+    def register(key: FastRegKey) -> None:
+        length = len(region.pages) * PAGE
+        key.register(
+            qp, region.pages, 0, length, variant=next(variants), by_pointer=everything, ring=False
+        )
+
+    def umr() -> float:
+        took = doorbell_to_cqe(qp, lambda: register(mapped))
+        doorbell_to_cqe(qp, lambda: mapped.invalidate(qp))
+        return took
+
+    def register_and_invalidate() -> float:
+        took = doorbell_to_cqe(qp, lambda: register(fast))
+        return took + doorbell_to_cqe(qp, lambda: fast.invalidate(qp, ring=False))
+
+    def bind() -> float:
+        return doorbell_to_cqe(qp, lambda: window.bind(qp, region, 0, PAGE, ring=False))
+
+    mapped, fast = FastRegKey(node, UMR_PAGES), FastRegKey(node, UMR_PAGES)
+    mappings, pairs, binds = sample(count, umr, register_and_invalidate, bind)
+    return [
+        Row(f"UMR that maps {UMR_PAGES} pages", "us", mappings, goal=Goal(MOST_UMR_US)),
+        Row("fast registration of as many, and LOCAL_INV", "us", pairs, goal=Goal(MOST_FRWR_US)),
+        Row("bind of a memory window", "us", binds, goal=Goal(MOST_BIND_US)),
+    ]
+
+
+def tree(count: int) -> list[Row]:
+    """A write through a key over keys over pages, against one through the key over pages."""
+    size = 64 * KIB
+    pair = Pair(LocalFabric, size)
+    qp, node, source, pages = pair.qp, pair.right, pair.source, pair.target
+    quarter, half = size // 4, size // 2
+    klm = indirect_key(
+        node,
+        AccessMode.KLMS,
+        [(quarter, pages.key, pages.va + at) for at in range(0, size, quarter)],
+        size,
+    )
+    ksm = indirect_key(
+        node,
+        AccessMode.KSM,
+        [(half, klm, at) for at in range(0, size, half)],
+        size,
+        log_page_size=half.bit_length() - 1,
+    )
+
+    def write(remote: tuple[int, int]) -> Sampler:
+        return lambda: doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(), ring=False))
+
+    through, direct = sample(count, write((ksm, 0)), write(pair.remote))
+    name = "RDMA WRITE of 64 KiB by KSM over KLM over MTT"
+    return [Row(name, "us", through, direct, ratio_at_most(MOST_TREE_RATIO))]
+
+
+def packets(count: int) -> list[Row]:
+    """What a function in another process would be sent, carried inside this one."""
+    pair = Pair(lambda _clock: PacketWire(), MIB)
+    qp, source, remote = pair.qp, pair.source, pair.remote
+
+    def small() -> float:
+        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
+
+    def large() -> float:
+        return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, MIB), ring=False))
+
+    def large_read() -> float:
+        return doorbell_to_cqe(qp, lambda: qp.read(remote, source.sge(0, MIB), ring=False))
+
+    smalls, larges, reads, copied = sample(
+        count // 4, small, large, large_read, plain_copy(pair.target, source, MIB)
+    )
+    return [
+        Row(f"as packets: WRITE of 64 B, {BATCH} by one doorbell, each", "us", smalls),
+        Row("as packets: WRITE of 1 MiB", "us", larges, copied),
+        Row("as packets: READ of 1 MiB", "us", reads, copied),
+    ]
+
+
+def measure(count: int) -> Section:
+    """All rows."""
+    rows = [row for part in (messages, keys, tree, packets) for row in part(count)]
+    rows += paging.rows(count, sample)
+    remark = (
+        "From the doorbell to the completion. A message's reference is a plain copy between the"
+        " same pages of 4 KiB, which do not lie together; that of the key over keys is the key"
+        " over pages. Packets carry 4 KiB."
+    )
+    title = "The engine, in process"
+    return Section("engine", title, rows, "median", "reference", [remark])
+
+
+@click.command(help=__doc__)
+@click.option("--count", default=400, show_default=True, help="Samples of each number.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure."""
+    logging.disable(logging.WARNING)
+    section = measure(count)
+    show([section], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The packet path between two processes on one fabric, without a guest.
+
+A forked process has a function of its own; a reliable connection leads there over a socket. What
+is measured is both engines, the packets and the socket: one write from doorbell to completion, a
+message there and one back, and the throughput of large writes and reads. Prints a table, and JSON
+with --json.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from figures import Goal, Row, Section
+from own_run import json_option, show
+from rig import MODEL, MTU_4096, MappedMemory
+
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
+from emu.net.ib.protocol import Identity
+from emu.net.ib.sockets import SocketFabric
+from emu.vfio.loop import Loop
+from firmware_cmds import TABLE
+
+# The drivers are the test suite's.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import Driver, FunctionBar
+from helpers.verbs import Node
+from helpers.world import IrqList
+
+MIB = 1 << 20
+DEPTH = 16
+"""Large messages that are under way at the same time."""
+BATCH = 64
+STEP_NS = 100_000_000
+PATIENCE_S = 30.0
+WARM_UP = 10
+PSN = 0x10
+ANSWER = 1
+"""Immediate data that ask the peer for a message."""
+
+MOST_SMALL_US = 300.0
+LEAST_MIB_S = 200.0
+
+
+class End:
+    """A process's side: its function on the fabric, a queue pair and some memory."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = Loop()
+        self.wire = SocketFabric(name, self.loop, [Identity()])
+        (identity,) = self.wire.join()
+        memory, irqs = MappedMemory(), IrqList()
+        options = HcaOptions(guid=identity.guid, lid=identity.lid)
+        self.function = Function(MODEL, options, TABLE, memory, irqs, self.loop, self.wire)
+        self.node = Node(self.function, Driver(FunctionBar(self.function), memory, irqs).probe())
+        self.qp = self.node.queue_pair(log_sq_size=10, log_cq_size=10)
+        self.region = self.node.region(MIB)
+
+    def connect(self, stream: socket.socket) -> tuple[int, int]:
+        """Find the peer by a stream between the processes; the remote key and address."""
+        mine = [self.node.lid, self.qp.qpn, self.region.key, self.region.va]
+        stream.sendall(json.dumps(mine).encode() + b"\n")
+        stream.setblocking(False)
+        lid, qpn, key, va = json.loads(self.read_line(stream))
+        self.qp.init().to_rtr(lid, qpn, PSN, mtu=MTU_4096).to_rts(PSN)
+        stream.sendall(b"\n")
+        self.read_line(stream)
+        return key, va
+
+    def read_line(self, stream: socket.socket) -> bytes:
+        """The peer's next line; the loop goes on meanwhile, for the peer needs it to join."""
+        line = b""
+        while not line.endswith(b"\n"):
+            self.loop.step(STEP_NS // 100)
+            try:
+                line += stream.recv(1)
+            except BlockingIOError:
+                continue
+        return line
+
+    def poll(self) -> list[int]:
+        """A round as a server makes it; the immediate data of what is complete."""
+        busy = self.function.run()
+        self.loop.step(0 if busy else STEP_NS)
+        found = self.qp.cq.drain()
+        for done in found:
+            if done.syndrome:
+                raise RuntimeError(f"not what was wanted: {done}")
+        return [done.immediate for done in found]
+
+    def wait(self, count: int) -> float:
+        """Until so many requests and receives are complete; the seconds it took."""
+        start = time.perf_counter()
+        while count > 0:
+            count -= len(self.poll())
+            if time.perf_counter() > start + PATIENCE_S:
+                raise RuntimeError("the other process does not answer")
+        return time.perf_counter() - start
+
+
+def serve(name: str, stream: socket.socket) -> None:
+    """The peer: be there, and answer messages that ask for it, until the stream ends."""
+    end = End(name)
+    for _ in range(BATCH):
+        end.qp.post_recv(end.region.sge())
+    end.connect(stream)
+    ended: list[bool] = []
+    end.loop.add_reader(stream.fileno(), lambda: ended.append(True))
+    while not ended:
+        for _ in range(end.poll().count(ANSWER)):
+            end.qp.post_recv(end.region.sge())
+            end.qp.send(end.region.sge(0, 2))
+
+
+def measure(name: str, stream: socket.socket, count: int) -> list[Row]:
+    """Our side: all rows."""
+    end = End(name)
+    qp, region = end.qp, end.region
+    remote = end.connect(stream)
+
+    def one() -> float:
+        qp.write(remote, region.sge(0, 64))
+        return 1e6 * end.wait(1)
+
+    def many() -> float:
+        for _ in range(BATCH):
+            qp.write(remote, region.sge(0, 64), ring=False)
+        qp.ring()
+        return 1e6 * end.wait(BATCH) / BATCH
+
+    def there_and_back() -> float:
+        qp.post_recv(region.sge())
+        qp.send(region.sge(0, 2), imm=ANSWER)
+        return 1e6 * end.wait(2) / 2
+
+    def large(post: Callable[..., int]) -> Callable[[], float]:
+        def take() -> float:
+            for _ in range(DEPTH):
+                post(remote, region.sge(), ring=False)
+            qp.ring()
+            return DEPTH / end.wait(DEPTH)
+
+        return take
+
+    small, fast = Goal(MOST_SMALL_US), Goal(LEAST_MIB_S, at_least=True)
+    rows = [
+        Row("RDMA WRITE of 64 B", "us", samples(one, count), goal=small),
+        Row(f"the same, {BATCH} by one doorbell, each", "us", samples(many, count // 4)),
+        Row("SEND of 2 B, half of there and back", "us", samples(there_and_back, count)),
+        Row("RDMA WRITE of 1 MiB", "MiB/s", samples(large(qp.write), count // 20), goal=fast),
+        Row("RDMA READ of 1 MiB", "MiB/s", samples(large(qp.read), count // 20)),
+    ]
+    end.wire.close()
+    return rows
+
+
+def samples(take: Callable[[], float], count: int) -> list[float]:
+    """So many, after some that do not count."""
+    for _ in range(min(WARM_UP, count)):
+        take()
+    return [take() for _ in range(max(count, 1))]
+
+
+def measure_pair(count: int, scheme: str) -> Section:
+    """Both processes, on a fabric of this kind."""
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryDirectory() as directory, ours, theirs:
+        name = f"unix:{directory}/fabric" if scheme == "unix" else f"tcp:127.0.0.1:{free_port()}"
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                ours.close()
+                serve(name, theirs)
+                status = 0
+            finally:
+                os._exit(status)
+        rows = measure(name, ours, count)
+        ours.close()
+        if os.waitpid(child, 0)[1]:
+            raise click.ClickException("the other process has failed")
+    remark = f"One large message is {MIB // 4096} packets; {DEPTH} of them are under way."
+    title = f"Packets between two processes ({scheme})"
+    return Section(f"fabric {scheme}", title, rows, remarks=[remark])
+
+
+def free_port() -> int:
+    """A TCP port that nobody has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@click.command(help=__doc__)
+@click.option("--count", default=400, show_default=True, help="Samples of what is small.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure."""
+    logging.disable(logging.WARNING)
+    sections = [measure_pair(count, scheme) for scheme in ("unix", "tcp")]
+    show(sections, as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

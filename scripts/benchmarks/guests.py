@@ -1,0 +1,72 @@
+"""Guests to measure in, and the process that serves their functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import machine
+
+from emu.cli.commands._progress import display
+from emu.lab import Guest, GuestError, GuestOptions
+
+_INSIDE = Path(__file__).with_name("inside")
+
+
+@contextmanager
+def booted(**options: Any) -> Iterator[Guest]:
+    """A guest of these :class:`GuestOptions`; what has to be built first is shown."""
+    with display() as (progress, on_wait):
+        guest = Guest(GuestOptions(**options), progress=progress, on_wait=on_wait)
+        guest.start()
+    with guest:
+        yield guest
+
+
+def run_inside(guest: Guest, script: str, *words: object, timeout: float) -> Any:
+    """What a program of ``inside/`` prints, which is JSON."""
+    program = _INSIDE.joinpath(script).read_text()
+    command = ["python3", "-c", program, *map(str, words)]
+    return json.loads(guest.run(command, timeout=timeout).check().stdout)
+
+
+class ServerProcess:
+    """The one server among our descendants, as /proc shows it (proc(5))."""
+
+    def __init__(self) -> None:
+        found = [pid for pid in machine.descendants() if b"\0serve\0" in _command_line(pid)]
+        if len(found) != 1:
+            raise GuestError(f"{len(found)} servers are running, not one")
+        self._directory = Path("/proc", str(found[0]))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Time on a processor, to the nanosecond."""
+        return int((self._directory / "schedstat").read_text().split()[0]) / 1e9
+
+    @property
+    def wakeups(self) -> int:
+        """How often it has slept."""
+        return self._status("voluntary_ctxt_switches")
+
+    @property
+    def anonymous_mib(self) -> float:
+        """Memory of its own: neither the guest's, which it maps, nor files such as libraries."""
+        return self._status("RssAnon") / 1024
+
+    def _status(self, name: str) -> int:
+        for line in (self._directory / "status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key == name:
+                return int(value.split()[0])
+        raise GuestError(f"{self._directory}/status has no {name}")
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""

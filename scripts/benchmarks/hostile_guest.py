@@ -1,0 +1,287 @@
+"""Hostile guests: commands, queues and resets that have much to do."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hostile_watch import Watch, WatchedBar, pattern
+from rig import MODEL, MappedMemory
+
+from emu.cmdif.registry import COMMANDS
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
+from emu.net.ib.local import LocalFabric
+from firmware_cmds import TABLE
+from layouts.cmd import CMD_TYPE_PCIE, cmd_layout
+from layouts.enums import AccessMode, Op, Opcode, PageOp, Status
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import Driver, pack64
+from helpers.verbs import Node, connect
+from helpers.world import HandClock, IrqList
+
+MIB = 1 << 20
+MILLION = 1 << 20
+KEYS = 100_000
+SLOTS = 8
+
+
+class Guest:
+    """A function whose rounds are watched, and a driver that does anything."""
+
+    def __init__(self, watch: Watch, ram: int = 96 * MIB) -> None:
+        self.watch = watch
+        self.clock = HandClock()
+        self.memory = MappedMemory(ram)
+        irqs, wire = IrqList(), LocalFabric(self.clock)
+        self.function = Function(
+            MODEL, HcaOptions(guid=1), TABLE, self.memory, irqs, self.clock, wire
+        )
+        watch.knows(self.function)
+        self.driver = Driver(WatchedBar(watch, [self.function]), self.memory, irqs).probe()
+        self.node = Node(self.function, self.driver)
+
+    def submit(self, op: Op, extra: bytes = b"", out_extra: int = 0, **fields: Any) -> Any:
+        """Fill slot 0; what ``collect`` wants to know."""
+        entry = COMMANDS[op]
+        view = entry.layout_in.new(opcode=op, **fields)
+        outlen = entry.layout_out.size + out_extra
+        blocks = self.driver.submit(bytes(view.buf) + extra, outlen)
+        return blocks, outlen, entry.layout_out
+
+    def copy_slot(self, count: int) -> None:
+        """The same command again in the slots behind the first."""
+        entry = self.memory.read(self.driver.queue, cmd_layout.size)
+        assert cmd_layout.view(entry).type == CMD_TYPE_PCIE
+        for slot in range(1, count):
+            self.memory.write(self.driver.queue + slot * cmd_layout.size, entry)
+
+    def ring(self, slots: int = 1) -> None:
+        """Let the device work until it is done."""
+        self.driver.ring((1 << slots) - 1)
+
+    def collect(self, sent: Any) -> Any:
+        """The answer to a command, which has to be a good one."""
+        blocks, outlen, layout = sent
+        _, raw = self.driver.collect(blocks, outlen)
+        answer = layout.view(bytearray(raw))
+        if answer.status != Status.OK:
+            raise RuntimeError(f"refused: {Status(answer.status).name}")
+        return answer
+
+    def scattered(self, count: int, rights: int = 0) -> bytes:
+        """A list of pages none of which follows its neighbour: two of them, again and again."""
+        first = self.driver.queue | rights
+        pages = array("Q", (first, first + 2 * 4096) * (count // 2))
+        pages.byteswap()
+        return pages.tobytes()
+
+    def umem(self, count: int, log_page_size: int = 0) -> int:
+        """User memory of so many pages; its number."""
+        umem = {"num_of_mtt": count, "log_page_size": log_page_size}
+        sent = self.submit(Op.CREATE_UMEM, self.scattered(count, rights=3), umem=umem)
+        self.ring()
+        return int(self.collect(sent).umem_id)
+
+    def key_fields(self, entries: int, **context: Any) -> dict[str, Any]:
+        """What CREATE_MKEY takes for a key of so many pages of 4 KiB."""
+        entry = {
+            "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "lr": 1,
+            "lw": 1, "rr": 1, "rw": 1, "log_page_size": 12, "len": entries << 12,
+            "translations_octword_size": entries // 2,
+        }  # fmt: skip
+        return {"memory_key_mkey_entry": entry | context}
+
+    def large_key(self) -> int:
+        """A key over 1 GiB: one large page again and again."""
+        page = self.memory.alloc(32 * MIB, 2 * MIB)
+        context = {"translations_octword_size": 16, "len": 1 << 30, "log_page_size": 25}
+        answer = self.driver.must(
+            Op.CREATE_MKEY,
+            **self.key_fields(0, **context),
+            translations_octword_actual_size=16,
+            extra=pack64([page]) * 32,
+        )
+        return int(answer.mkey_index) << 8
+
+
+@pattern("CREATE_UMEM of a million pages, in eight slots")
+def umems(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    pages = guest.scattered(MILLION - 64, rights=3)
+    guest.submit(Op.CREATE_UMEM, pages, umem={"num_of_mtt": len(pages) // 8})
+    guest.copy_slot(SLOTS)
+    yield
+    guest.ring(SLOTS)
+
+
+@pattern("CREATE_MKEY with a million pages, and its first use")
+def long_key(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, two = guest.node.queue_pair(), guest.node.queue_pair()
+    connect(one, two)
+    count = MILLION - 64
+    fields = guest.key_fields(count) | {"translations_octword_actual_size": count // 2}
+    sent = guest.submit(Op.CREATE_MKEY, guest.scattered(count), **fields)
+    yield
+    guest.ring()
+    key = guest.collect(sent).mkey_index << 8
+    one.write((key, 0), (64, key, 4096))
+    guest.node.settle()
+    if one.cq.drain()[0].syndrome:
+        raise RuntimeError("the key does not work")
+
+
+@pattern("CREATE_MKEY over user memory: 8 million entries, and its first use")
+def long_key_over_umem(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, two = guest.node.queue_pair(), guest.node.queue_pair()
+    connect(one, two)
+    large = guest.memory.alloc(2 * MIB, 2 * MIB)
+    listed = pack64([large | 3]) * (16 << 10)
+    umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}
+    sent = guest.submit(Op.CREATE_UMEM, listed, umem=umem)
+    guest.ring()
+    umem_id = guest.collect(sent).umem_id
+    fields = {"mkey_umem_valid": 1, "mkey_umem_id": umem_id}
+    sent = guest.submit(Op.CREATE_MKEY, **fields, **guest.key_fields(8 * MILLION))
+    yield
+    guest.ring()
+    key = guest.collect(sent).mkey_index << 8
+    one.write((key, 0), (64, key, 4096))
+    guest.node.settle()
+    if one.cq.drain()[0].syndrome:
+        raise RuntimeError("the key does not work")
+
+
+@pattern("MANAGE_PAGES: 130,000 pages given, and taken back")
+def firmware_pages(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 2200 * MIB)
+    count = 130_000
+    first = guest.memory.alloc(4096)
+    fields = {"op_mod": PageOp.GIVE, "input_num_entries": count}
+    pages = pack64([first + 8192 * number for number in range(count)])
+    give = guest.submit(Op.MANAGE_PAGES, pages, **fields)
+    yield
+    guest.ring()
+    guest.collect(give)
+    fields = {"op_mod": PageOp.TAKE, "input_num_entries": count}
+    take = guest.submit(Op.MANAGE_PAGES, out_extra=8 * count, **fields)
+    guest.ring()
+    guest.collect(take)
+
+
+@pattern("MODIFY_CQ to 4 million entries, and QUERY_CQ of its pages")
+def resized(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    fields = guest.driver.cq_fields(guest.node.eqn)
+    cqn = guest.driver.must(Op.CREATE_CQ, **fields).cqn
+    context = fields["cq_context"] | {"log_cq_size": 22}
+    resize = {"cqn": cqn, "modify_field_select_resize_field_select": 7, "op_mod": 1}
+    sent = guest.submit(Op.MODIFY_CQ, guest.scattered(1 << 16), cq_context=context, **resize)
+    yield
+    guest.ring()
+    guest.collect(sent)
+    sent = guest.submit(Op.QUERY_CQ, out_extra=8 << 16, cqn=cqn)
+    guest.ring()
+    guest.collect(sent)
+
+
+@pattern("mailboxes of 8 MiB in and out for a command that needs none")
+def mailboxes(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    guest.submit(Op.ALLOC_PD, bytes(8 * MIB - 64), out_extra=8 * MIB - 64)
+    guest.copy_slot(SLOTS)
+    yield
+    guest.ring(SLOTS)
+
+
+def _keys(guest: Guest) -> None:
+    for _ in range(KEYS):
+        guest.driver.create_mkey(guest.node.pdn)
+
+
+@pattern("TEARDOWN_HCA with a hundred thousand keys left behind")
+def teardown(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    _keys(guest)
+    sent = guest.submit(Op.TEARDOWN_HCA)
+    yield
+    guest.ring()
+    guest.collect(sent)
+
+
+@pattern("function-level reset with a hundred thousand keys")
+def reset(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    _keys(guest)
+    yield
+    watch.round(guest.function.reset)
+    watch.settle(guest.function)
+
+
+@pattern("DESTROY_UCTX beside a hundred thousand keys of others")
+def user_context(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    _keys(guest)
+    uid = guest.driver.must(Op.CREATE_UCTX).uid
+    sent = guest.submit(Op.DESTROY_UCTX, uid=uid)
+    yield
+    guest.ring()
+    guest.collect(sent)
+
+
+@pattern("2ERR_QP with 32,768 sends and as many receives posted")
+def flush(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 256 * MIB)
+    qp = guest.node.queue_pair(log_sq_size=15, log_rq_size=15, log_rq_stride=0, log_cq_size=17)
+    connect(qp, guest.node.queue_pair())
+    memory = guest.memory
+    memory.write(qp.record, ((1 << 15) - 1).to_bytes(4, "big") * 2)
+    yield
+    qp.to_error()
+    guest.node.settle()
+    for _ in range(100):
+        watch.round(lambda: guest.clock.advance(20_000_000))
+
+
+@pattern("eight writes of 1 GiB inside the process")
+def large_writes(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 128 * MIB)
+    source, target = guest.large_key(), guest.large_key()
+    pairs = []
+    for _ in range(8):
+        one, two = guest.node.queue_pair(), guest.node.queue_pair()
+        connect(one, two)
+        pairs.append(one)
+    yield
+    for one in pairs:
+        one.write((target, 0), (1 << 30, source, 0))
+    guest.node.settle()
+
+
+@pattern("doorbells of 512 queue pairs with sixteen requests each")
+def many_doorbells(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 256 * MIB)
+    qps = [guest.node.queue_pair() for _ in range(512)]
+    for one, two in zip(qps[::2], qps[1::2]):
+        connect(one, two)
+        for _ in range(16):
+            one.post(Opcode.NOP, ring=False)
+    yield
+    for qp in qps:
+        qp.ring()
+    guest.node.settle()
+
+
+@pattern("three hundred thousand keys made, one by one")
+def many_keys(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    yield
+    for _ in range(3):
+        _keys(guest)

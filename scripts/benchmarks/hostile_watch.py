@@ -1,0 +1,127 @@
+"""What is watched while somebody hostile is at work: the rounds of the loop, and the host's memory.
+
+A pattern is a generator function. What it does before its ``yield`` is preparation; behind it,
+everything that the server does for it goes through :meth:`Watch.round`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from emu.function.function import Function
+from emu.service.collector import short_collections
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import FunctionBar
+
+T = TypeVar("T")
+Pattern = Callable[["Watch"], Iterator[None]]
+
+PATTERNS: dict[str, Pattern] = {}
+"""By title, in the order of the table."""
+
+_MOST_ROUNDS = 10_000_000
+
+
+def pattern(title: str) -> Callable[[Pattern], Pattern]:
+    """Put a pattern into the table."""
+
+    def register(function: Pattern) -> Pattern:
+        if title in PATTERNS:
+            raise ValueError(f"two patterns are called {title!r}")
+        PATTERNS[title] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a pattern has cost."""
+
+    longest_ms: float
+    """Processor time of the longest round."""
+    above_mib: float
+    """Memory of the process at its most, without what the guest's own ledger says."""
+
+
+class Watch:
+    """Watches one pattern."""
+
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+        self._longest_ns = self._held = self._most_held = self._memory = 0
+
+    def knows(self, function: Function) -> None:
+        """What this function holds for its guest is the guest's."""
+        self.functions.append(function)
+
+    def begin(self) -> None:
+        """The preparations are over."""
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak begins anew
+        self._memory = _status("VmRSS")
+        self._longest_ns = 0
+        self._held = self._most_held = self._total_held()
+
+    def seen(self) -> Seen:
+        """Everything is over."""
+        grown = _status("VmHWM") - self._memory - (self._most_held - self._held)
+        return Seen(self._longest_ns / 1e6, max(grown, 0) / (1 << 20))
+
+    def round(self, call: Callable[[], T]) -> T:
+        """Something that the loop does without looking at anything else meanwhile."""
+        start = time.thread_time_ns()
+        result = call()
+        self._longest_ns = max(self._longest_ns, time.thread_time_ns() - start)
+        self._most_held = max(self._most_held, self._total_held())
+        return result
+
+    def settle(self, *functions: Function) -> None:
+        """Rounds until no function has anything left to do."""
+        for _ in range(_MOST_ROUNDS):
+            busy = [self.round(function.run) for function in functions]
+            if not any(busy):
+                return
+        raise RuntimeError("the device never runs out of work")
+
+    def _total_held(self) -> int:
+        return sum(function.hca.ledger.used for function in self.functions)
+
+
+class WatchedBar(FunctionBar):
+    """BAR 0 of functions whose rounds are watched."""
+
+    def __init__(self, watch: Watch, functions: Sequence[Function]) -> None:
+        super().__init__(*functions)
+        self._watch = watch
+
+    def settle(self) -> None:
+        """Let the functions do all their work."""
+        self._watch.settle(*self.functions)
+
+
+def observe(pattern: Pattern) -> Seen:
+    """Run a pattern in this process."""
+    watch = Watch()
+    work = pattern(watch)
+    with short_collections(watch.functions):
+        next(work)
+        watch.begin()
+        if next(work, "done") != "done":
+            raise RuntimeError("a pattern yields once")
+        return watch.seen()
+
+
+def _status(name: str) -> int:
+    """Bytes of a line of /proc/self/status."""
+    for line in Path(f"/proc/{os.getpid()}/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) << 10
+    raise RuntimeError(f"the kernel does not tell {name}")

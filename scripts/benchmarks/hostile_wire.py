@@ -1,0 +1,223 @@
+"""Hostile peers: members of a fabric, and whoever has a connected queue pair."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hostile_guest import Guest
+from hostile_watch import Watch, WatchedBar, pattern
+from rig import MODEL
+
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
+from emu.net.ib import protocol
+from emu.net.ib.protocol import HEADER, Identity, Kind
+from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.port.ib.datagram_packets import frame_of
+from emu.port.ib.endport import EndPort
+from emu.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID
+from firmware_cmds import TABLE
+from layouts.mads import MAD_BYTES, Method, MgmtClass
+from layouts.sa import RmppFlags, RmppType, SaAttr, sa_mad
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import Driver
+from helpers.fabric import Fabric, Stranger
+from helpers.packet_wire import PacketWire
+from helpers.verbs import Node, connect
+from helpers.world import HandClock, IrqList
+
+GIB = 1 << 30
+PORTS = 50
+ROUNDS = 500
+FRAMES = 4 << 20
+"""Bytes that a member sends at once."""
+
+
+class WatchedFabric(Fabric):
+    """A fabric of processes in this one, whose rounds are watched and never wait."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(f"unix:{tempfile.mkdtemp()}/fabric")
+        self._watch = watch
+
+    def step(self) -> None:
+        """One round of the loop."""
+        for member in self.members:
+            for node in member.nodes:
+                self._watch.round(node.function.run)
+        self._watch.round(lambda: self.loop.step(0))
+
+
+class Hub:
+    """A hub with a function, and a member that says whatever it likes."""
+
+    def __init__(self, watch: Watch, ports: int = 1) -> None:
+        self.fabric = WatchedFabric(watch)
+        self.hub = self.fabric.join()
+        watch.knows(self.hub.node.function)
+        self.peer = Stranger.member(self.fabric, *[Identity()] * ports)
+
+    def flood(self, data: bytes) -> None:
+        """Send, while the hub goes on; what comes back is not read."""
+        self.peer.send(data)
+        for _ in range(100):
+            self.fabric.step()
+
+    def datagram(self, data: bytes, lid: int, qpn: int, qkey: int) -> bytes:
+        """A frame with a datagram from the member."""
+        own = self.peer.identities[0].lid
+        to = Destination(qpn, qkey, lid, 0, 0, None)
+        packet = frame_of(Datagram(to, (memoryview(data),), len(data), None, False),
+                          Origin(own, 1, DEFAULT_PKEY, qkey, bytes(16)))  # fmt: skip
+        return protocol.frame(Kind.PACKET, packet)
+
+
+@pattern("a flood of small packets that nobody wants")
+def small_packets(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch)
+    frame = hub.datagram(b"", hub.hub.node.lid, 0x777, 1)
+    yield
+    hub.flood(frame * (FRAMES // len(frame)))
+
+
+@pattern("a flood of PORT frames with 128 P_Keys each")
+def port_news(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch, PORTS)
+    ports = b"".join(
+        protocol.frame(Kind.PORT, protocol.port(_port(own.lid, own.guid)))
+        for own in hub.peer.identities
+    )
+    yield
+    hub.flood(ports * (FRAMES // len(ports)))
+
+
+def _port(lid: int, guid: int) -> EndPort:
+    pkeys = tuple(0x8000 | number + 1 for number in range(PKEY_TABLE_ENTRIES))
+    return EndPort(lid=lid, port_guid=guid, node_guid=guid, pkeys=pkeys, node_description=bytes(64))
+
+
+@pattern("a thousand GetTable requests of the path records of a full subnet")
+def tables(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch, 1000)
+    peer = hub.peer
+    for own in peer.identities:
+        peer.say(Kind.PORT, protocol.port(_port(own.lid, own.guid)))
+    frames = []
+    for attr in (SaAttr.PATH_REC, SaAttr.NODE_REC, SaAttr.PORT_INFO_REC):
+        for tid in range(333):
+            mad = sa_mad.new(
+                mad_hdr={
+                    "base_version": 1, "mgmt_class": MgmtClass.SUBN_ADM, "class_version": 2,
+                    "method": Method.GET_TABLE, "attr_id": attr, "tid": tid + 1,
+                },
+                rmpp_hdr={
+                    "rmpp_version": 1, "rmpp_type": RmppType.DATA, "rmpp_flags": RmppFlags.ACTIVE,
+                },
+            )  # fmt: skip
+            data = bytes(mad.buf)
+            assert len(data) == MAD_BYTES
+            frames.append(hub.datagram(data, SM_LID, 1, GSI_QKEY))
+    yield
+    hub.flood(b"".join(frames))
+
+
+@pattern("HELLO with 1,023 functions, by 60 processes one after the other")
+def crowd(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch)
+    yield
+    for _ in range(60):
+        stranger = Stranger.connected(hub.fabric)
+        stranger.say(Kind.HELLO, protocol.hello([Identity()] * 1023))
+        for _ in range(10):
+            hub.fabric.step()
+        stranger.close()
+
+
+@pattern("frames of one byte at a time")
+def drops(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch)
+    frame = hub.datagram(bytes(2048), hub.hub.node.lid, 0x777, 1)
+    assert len(frame) > HEADER.size
+    yield
+    for at in range(len(frame)):
+        hub.peer.send(frame[at : at + 1])
+
+
+class Victim:
+    """Two functions with packets between them; only the right one's rounds are watched."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        clock = HandClock()
+        self.wire = _Sink()
+        guests = []
+        for lid in (1, 2):
+            memory, irqs = Guest(Watch(), ram=96 << 20).memory, IrqList()
+            options = HcaOptions(guid=lid, lid=lid)
+            function = Function(MODEL, options, TABLE, memory, irqs, clock, self.wire)
+            bar = WatchedBar(Watch(), [function])
+            guests.append(Node(function, Driver(bar, memory, irqs).probe()))
+        self.attacker, self.victim = guests
+        watch.knows(self.victim.function)
+        self.left, self.right = self.attacker.queue_pair(), self.victim.queue_pair()
+        connect(self.left, self.right, mtu=5)
+
+    def take(self) -> list[bytes]:
+        """What the attacker has sent."""
+        self.attacker.settle()
+        frames = list(self.wire.frames)
+        self.wire.frames.clear()
+        self.wire.sinks = True
+        return frames
+
+    def receive(self, frames: list[bytes]) -> None:
+        """The victim gets frames and works for a while; its answers are lost."""
+        for frame in frames:
+            self.watch.round(lambda frame=frame: self.wire.arrive(frame))
+        for _ in range(ROUNDS):
+            self.watch.round(self.victim.function.run)
+
+
+class _Sink(PacketWire):
+    """Loses what is sent, as soon as it is told to."""
+
+    sinks = False
+
+    def transmit(self, source: object, frame: bytes) -> bool:
+        if self.sinks:
+            return True
+        return bool(super().transmit(source, frame))
+
+
+def _gigabyte(node: Node) -> int:
+    guest = Guest.__new__(Guest)
+    guest.memory, guest.driver, guest.node = node.memory, node.driver, node
+    return guest.large_key()
+
+
+@pattern("an RDMA READ of 1 GiB from the wire, and its duplicates")
+def long_read(watch: Watch) -> Iterator[None]:
+    victim = Victim(watch)
+    here, there = _gigabyte(victim.attacker), _gigabyte(victim.victim)
+    victim.left.read((there, 0), (GIB, here, 0))
+    frames = victim.take()
+    yield
+    victim.receive(frames[:1])
+    for _ in range(3):
+        victim.receive(frames[:1] * 100)
+
+
+@pattern("the packets of an RDMA WRITE of 16 MiB, in any order")
+def disorder(watch: Watch) -> Iterator[None]:
+    victim = Victim(watch)
+    here, there = _gigabyte(victim.attacker), _gigabyte(victim.victim)
+    victim.left.write((there, 0), (16 << 20, here, 0))
+    frames = victim.take()
+    yield
+    victim.receive(frames[::-1])
+    victim.receive(frames * 3)

@@ -1,0 +1,103 @@
+"""Memory keys at work: registration, and NVMe over RDMA, against rdma_rxe in the same boot.
+
+NVMe takes a key for every command: fast registration, invalidation here and by the other end. Both
+adapters serve the same memory disk, which lies in the same guest; they take turns.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import guests
+import verbs
+from figures import Row, Section, ratio_at_least, ratio_at_most
+from machine import Quiet
+
+from emu.lab import Guest
+
+REPEAT = 3
+REGION_MIB = 1024
+GUEST_MIB = 3072
+RUN_SECONDS = 3
+TIMEOUT = 120.0
+
+_ADDRESSES = {verbs.OURS: "10.65.0.1", verbs.RXE: "10.9.0.1"}
+_START = """set -e
+modprobe -a ib_ipoib nvmet_rdma nvme_rdma
+modprobe brd rd_nr=1 rd_size=131072
+ip link set ib0 up
+ip addr add 10.65.0.1/24 dev ib0
+until ip -br link show ib0 | grep -q LOWER_UP; do sleep 0.1; done
+mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+cd /sys/kernel/config/nvmet
+"""
+_TARGET = """
+mkdir -p subsystems/{name}/namespaces/1 ports/{port}
+echo 1 > subsystems/{name}/attr_allow_any_host
+echo /dev/ram0 > subsystems/{name}/namespaces/1/device_path
+echo 1 > subsystems/{name}/namespaces/1/enable
+echo rdma > ports/{port}/addr_trtype
+echo ipv4 > ports/{port}/addr_adrfam
+echo {address} > ports/{port}/addr_traddr
+echo 4420 > ports/{port}/addr_trsvcid
+ln -s "$PWD/subsystems/{name}" ports/{port}/subsystems/{name}
+nvme connect --transport rdma --traddr {address} --trsvcid 4420 --nqn {name} > /dev/null
+until [ -b /dev/nvme{index}n1 ]; do sleep 0.1; done
+"""
+_FIO = (
+    "fio --name=bench --filename=/dev/nvme{index}n1 --rw=randread --bs={block} --iodepth={depth}"
+    " --ioengine=libaio --direct=1 --time_based --runtime={seconds} --output-format=json"
+)
+_IOPS, _BANDWIDTH = "nvme-rdma, read 4 KiB, depth 1", "nvme-rdma, read 128 KiB, depth 4"
+_REGISTER = f"ibv_reg_mr, {REGION_MIB} MiB"
+
+
+def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+    """Everything on both adapters by turns, ``repeat`` times over."""
+    samples: dict[tuple[str, str], list[float]] = {}
+    options = {"suite": suite, "devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
+    with guests.booted(**options) as guest:
+        verbs.make_rxe(guest)
+        start_storage(guest)
+        for _ in range(repeat or REPEAT):
+            for index, device in enumerate(_ADDRESSES):
+                for name, take in {
+                    _REGISTER: partial(register, guest, device),
+                    _IOPS: partial(fio, guest, index, "4k", 1, "iops", 1.0),
+                    _BANDWIDTH: partial(fio, guest, index, "128k", 4, "bw_bytes", 1 / (1 << 20)),
+                }.items():
+                    samples.setdefault((name, device), []).append(quiet.take(take))
+    kinds = (
+        (_REGISTER, "ms", ratio_at_most(1.0)),
+        (_IOPS, "1/s", ratio_at_least(1.0)),
+        (_BANDWIDTH, "MiB/s", ratio_at_least(5.0)),
+    )
+    rows = [
+        Row(name, unit, samples[name, verbs.OURS], samples[name, verbs.RXE], goal)
+        for name, unit, goal in kinds
+    ]
+    title = "Memory keys at work, against rdma_rxe"
+    return [Section("keys", title, rows, "emulated HCA", "rxe")]
+
+
+def start_storage(guest: Guest) -> None:
+    """A target and a host for each adapter: /dev/nvme0n1 is ours, /dev/nvme1n1 is rxe's."""
+    targets = [
+        _TARGET.format(name=device, port=index + 1, address=address, index=index)
+        for index, (device, address) in enumerate(_ADDRESSES.items())
+    ]
+    guest.run(_START + "".join(targets), timeout=TIMEOUT).check()
+
+
+def register(guest: Guest, device: str) -> float:
+    """Milliseconds of one registration."""
+    (seconds,) = guests.run_inside(guest, "reg_mr.py", device, REGION_MIB, 1, timeout=TIMEOUT)
+    return float(seconds) * 1000
+
+
+def fio(guest: Guest, index: int, block: str, depth: int, field: str, scale: float) -> float:
+    """One field of what fio says about its reads."""
+    command = _FIO.format(index=index, block=block, depth=depth, seconds=RUN_SECONDS)
+    answer = json.loads(guest.run(command, timeout=TIMEOUT).check().stdout)
+    return float(answer["jobs"][0]["read"][field]) * scale

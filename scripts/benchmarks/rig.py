@@ -1,0 +1,77 @@
+"""Two functions in this process, and drivers that have brought them up, for parts without a guest.
+
+The drivers are the test suite's. Guest memory is not: it is mapped and looked up as a client's is.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from emu.models import MODELS
+from emu.vfio.memory import READ, WRITE, DmaMap
+from emu.vfio.protocol import PAGE_SIZE
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.two_nodes import two_nodes
+from helpers.verbs import QueuePair, connect
+from helpers.world import HandClock, Memory
+
+MODEL = MODELS["connectx6"]
+MTU_4096 = 5
+
+
+class MappedMemory(Memory):
+    """The tests' page allocator, over a memfd that is granted as by DMA_MAP."""
+
+    def __init__(self, size: int = 64 << 20) -> None:
+        super().__init__(0)
+        fd = os.memfd_create("guest-ram", os.MFD_CLOEXEC)
+        os.ftruncate(fd, size)
+        self.ram = mmap.mmap(fd, size)
+        self._map = DmaMap(trust_unsealed=True)
+        self._map.map(self.base, size, 0, READ | WRITE, fd)
+        os.close(fd)
+        self.read, self.write = self._map.read, self._map.write
+        self.view, self.segments = self._map.view, self._map.segments
+
+    def pages(self, size: int) -> list[int]:
+        """Touched once, so that nothing measured later is a page fault."""
+        pages: list[int] = super().pages(size)
+        for page in pages:
+            self.write(page, bytes(PAGE_SIZE))
+        return pages
+
+
+class Pair:
+    """A reliable connection between two functions, and as much memory at both of its ends."""
+
+    def __init__(self, wire: Callable[[HandClock], object], size: int) -> None:
+        clock = HandClock()
+        made = wire(clock)
+        carriers = (made,) if hasattr(made, "run") else ()
+        self.left, self.right = two_nodes(MODEL, clock, made, *carriers, make_memory=MappedMemory)
+        self.qp = self.left.queue_pair(log_sq_size=10, log_cq_size=10)
+        self.peer = self.right.queue_pair()
+        connect(self.qp, self.peer, mtu=MTU_4096)
+        self.source, self.target = self.left.region(size), self.right.region(size)
+        self.remote = self.target.key, self.target.va
+
+
+def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:
+    """Microseconds for each of ``count`` work requests that ``post`` has put into the ring."""
+    for _ in range(count):
+        post()
+    start = time.perf_counter_ns()
+    qp.ring()
+    qp.node.settle()
+    elapsed = time.perf_counter_ns() - start
+    done = qp.cq.drain()
+    if [entry.syndrome for entry in done] != [0] * count:
+        raise RuntimeError(f"{count} requests, but these completions: {done}")
+    return elapsed / 1000 / count

@@ -1,0 +1,186 @@
+"""What a BAR access costs on each transport, without a guest and without QEMU.
+
+A forked process is the client. Per transport: the round trip of a 4-byte read and of an 8-byte
+write, and the time for each of a burst of posted 8-byte writes, until all have been done. Prints a
+table, and JSON with --json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from figures import Row, Section, ratio_at_most
+from own_run import json_option, show
+
+from emu.vfio.base import Transport, TransportError
+from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
+from emu.vfio.loop import Loop
+from emu.vfio.protocol import DEVICE_INFO, REGION_ACCESS, REGION_REQUEST, Command, Flag
+
+# The client is the test suite's.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.vfio_client import VfioClient
+
+MEASURES = ("read 4", "write 8", "posted write 8")
+Samples = dict[str, list[float]]
+
+
+class Bar:
+    """A function with one BAR and no work: the transport's own cost is what remains."""
+
+    bar_sizes = (1 << 24, 0, 0, 0, 0, 0)
+    msix_vectors = 1
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        return bytes(length)
+
+    def config_write(self, offset: int, data: object) -> None:
+        pass
+
+    def bar_read(self, bar: int, offset: int, length: int) -> bytes:
+        return b"\0\0\0\0"
+
+    def bar_write(self, bar: int, offset: int, data: object) -> None:
+        pass
+
+    def reset(self) -> None:
+        pass
+
+    def forget_views(self) -> None:
+        pass
+
+    def run(self) -> bool:
+        return False
+
+
+def round_trips(sock: socket.socket, request: bytes, count: int) -> list[float]:
+    """Microseconds of each of ``count`` requests."""
+    send, receive, clock = sock.send, sock.recv, time.perf_counter_ns
+    samples = []
+    for _ in range(count):
+        start = clock()
+        send(request)
+        receive(4096)
+        samples.append((clock() - start) / 1000)
+    return samples
+
+
+def request(cmd: int, count: int, data: bytes = b"", flags: int = 0) -> bytes:
+    """An access to the start of BAR 0."""
+    size = REGION_REQUEST.size + len(data)
+    return REGION_REQUEST.pack(1, cmd, size, flags, 0, 0, 0, count) + data
+
+
+def posted_burst(client: VfioClient, count: int) -> float:
+    """Microseconds for each of ``count`` posted writes, until all have been carried out."""
+    write = request(Command.REGION_WRITE, 8, bytes(8), Flag.NO_REPLY)
+    send = client.sock.send
+    start = time.perf_counter_ns()
+    for _ in range(count):
+        send(write)
+    client.call(Command.REGION_READ, REGION_ACCESS.pack(0, 0, 4))
+    return (time.perf_counter_ns() - start) / 1000 / count
+
+
+def measure(path: Path, rounds: int, count: int) -> Samples:
+    """The client's part."""
+    client = VfioClient(path)
+    client.negotiate()
+    client.call(Command.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
+    read, write = request(Command.REGION_READ, 4), request(Command.REGION_WRITE, 8, bytes(8))
+    samples: Samples = {name: [] for name in MEASURES}
+    for _ in range(rounds):
+        samples["read 4"] += round_trips(client.sock, read, count)
+        samples["write 8"] += round_trips(client.sock, write, count)
+        samples["posted write 8"].append(posted_burst(client, count))
+    client.close()
+    return samples
+
+
+def in_child(work: Callable[[], Samples]) -> Callable[[], Samples]:
+    """Start ``work`` in a forked process; calling the result waits for what it returns."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with os.fdopen(writer, "w") as out:
+                json.dump(work(), out)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+
+    def wait() -> Samples:
+        with os.fdopen(reader) as result:
+            text = result.read()
+        if os.waitpid(child, 0)[1]:
+            raise click.ClickException("the client has failed")
+        samples: Samples = json.loads(text)
+        return samples
+
+    return wait
+
+
+def serve_until_left(transport: Transport) -> None:
+    """Run the loop for one client."""
+    loop = Loop()
+    loop.add_transport(transport)
+    while not transport.connected:
+        loop.step(None)
+    while transport.connected:
+        loop.step(None)
+    loop.close()
+
+
+def bench(kind: str, rounds: int, count: int) -> Samples:
+    """All samples of one transport."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "socket")
+        transport = make_transport(kind, path)
+        transport.listen(Bar())
+        wait = in_child(lambda: measure(path, rounds, count))
+        serve_until_left(transport)
+        return wait()
+
+
+def measure_all(rounds: int, count: int) -> Section:
+    """Every transport that is there; ours is to be no slower."""
+    samples: dict[str, Samples] = {}
+    remarks = []
+    for kind in KINDS:
+        try:
+            samples[kind] = bench(kind, rounds, count)
+        except TransportError as error:
+            remarks.append(f"{kind} is left out: {error}.")
+    ours = samples[DEFAULT_KIND]
+    other = next((kind for kind in samples if kind != DEFAULT_KIND), "")
+    theirs = samples.get(other, {})
+    rows = [
+        Row(name, "us", ours[name], theirs.get(name, ()), ratio_at_most(1.0)) for name in MEASURES
+    ]
+    title = "BAR access over a socket, without QEMU"
+    return Section("transport", title, rows, f"own ({DEFAULT_KIND})", other, remarks)
+
+
+@click.command(help=__doc__)
+@click.option("--rounds", default=5, show_default=True, help="Repetitions.")
+@click.option("--count", default=5000, show_default=True, help="Accesses of a kind in a round.")
+@json_option
+def main(rounds: int, count: int, as_json: bool) -> None:
+    """Measure."""
+    section = measure_all(rounds, count)
+    show([section], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

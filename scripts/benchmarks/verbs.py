@@ -1,0 +1,148 @@
+"""The emulated HCA against rdma_rxe, in the same boot of the same guest, taking turns.
+
+Client and server of each test run in the one guest. rxe sits on a dummy network device, whose
+packets never leave the kernel. Both devices get the same command with the same number of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import click
+import guests
+import perftest
+from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
+from machine import Quiet
+
+from emu.lab import CommandFailedError, CommandTimeoutError, Guest
+
+REPEAT = 3
+DEVICE = "connectx6-vf"
+OURS = "mlx5_0"
+RXE = "rxe0"
+PORT = 18515
+TIMEOUT = 300.0
+SERVER_GRACE = 20.0
+TRIES = 5
+"""perftest sometimes fails to measure the clock rate on a busy machine, and prints inf."""
+
+_NETWORK = "10.9.0.1"
+_MAPPED = "0000:0000:0000:0000:0000:ffff:0a09:0001"
+_MAKE_RXE = f"""set -e
+modprobe -a dummy rdma_rxe
+ip link add bench0 type dummy
+ip addr add {_NETWORK}/24 dev bench0
+ip link set bench0 up
+rdma link add {RXE} type rxe netdev bench0
+"""
+_GID_INDEX = f"""cd /sys/class/infiniband/{RXE}/ports/1/gids
+for _ in $(seq 100); do
+    for index in *; do [ "$(cat "$index")" = {_MAPPED} ] && echo "$index" && exit; done
+    sleep 0.1
+done
+exit 1
+"""
+_WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 0.02; done; exec '
+"""Hexadecimal port and state TCP_LISTEN, as /proc/net/tcp shows them."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One command, what to take from its output, and what is wanted."""
+
+    name: str
+    unit: str
+    command: str
+    read: Callable[[str], float]
+    goal: Goal | None = None
+    gid_option: str = "-x"
+
+
+def _bandwidth(program: str, size: str, size_bytes: int, count: int, goal: float) -> Test:
+    command = f"{program} -F -s {size_bytes} -n {count}"
+    return Test(f"{program}, {size}", "MiB/s", command, perftest.bandwidth, ratio_at_least(goal))
+
+
+_SIZES = (("4 KiB", 4096, 10_000, 1.5), ("64 KiB", 65536, 1000, 8), ("1 MiB", 1 << 20, 200, 20))
+_ONE_QP = "message rate, write 2 B, 1 QP"
+_MANY_QPS = "message rate, write 2 B, 16 QPs"
+TESTS = (
+    *(
+        _bandwidth(program, *size)
+        for program in ("ib_write_bw", "ib_read_bw")
+        for size in _SIZES
+    ),
+    Test("ib_write_lat, 2 B", "us", "ib_write_lat -F -s 2 -n 5000", perftest.latency,
+         ratio_at_most(1.0)),
+    Test("ib_send_lat, 2 B", "us", "ib_send_lat -F -s 2 -n 5000", perftest.latency,
+         ratio_at_most(1.2)),
+    Test(_ONE_QP, "1000/s", "ib_write_bw -F -s 2 -n 40000", perftest.message_rate,
+         ratio_at_least(1.0)),
+    Test(_MANY_QPS, "1000/s", "ib_write_bw -F -s 2 -n 2500 -q 16", perftest.message_rate,
+         ratio_at_least(1.0)),
+    Test("ibv_rc_pingpong, 4 KiB", "us/iter", "ibv_rc_pingpong -n 2000", perftest.pingpong,
+         gid_option="-g"),
+)  # fmt: skip
+
+
+def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
+    """Every test on both devices by turns, ``repeat`` times over."""
+    samples: dict[tuple[str, str], list[float]] = {}
+    with guests.booted(suite=suite, devices=(DEVICE,)) as guest:
+        gid = make_rxe(guest)
+        for _ in range(repeat or REPEAT):
+            for test in TESTS:
+                for device, index in ((OURS, None), (RXE, gid)):
+                    take = partial(sample, guest, test, device, index)
+                    samples.setdefault((test.name, device), []).append(quiet.take(take))
+    rows = [
+        Row(test.name, test.unit, samples[test.name, OURS], samples[test.name, RXE], test.goal)
+        for test in TESTS
+    ]
+    one, many = samples[_ONE_QP, OURS], samples[_MANY_QPS, OURS]
+    remarks = [
+        "Client and server in one guest of two processors; latency is one way, as perftest counts.",
+        _scaling(Row("", "", many, one)),
+    ]
+    return [Section("verbs", "Verbs, against rdma_rxe", rows, "emulated HCA", "rxe", remarks)]
+
+
+def _scaling(row: Row) -> str:
+    return f"With 16 queue pairs the message rate is {row.ratio or 0:.2f} x that with one."
+
+
+def make_rxe(guest: Guest) -> int:
+    """A Soft-RoCE device on a dummy link; the index of its IPv4 GID."""
+    guest.run(_MAKE_RXE, timeout=60).check()
+    return int(guest.run(_GID_INDEX, timeout=60).check().stdout)
+
+
+def sample(guest: Guest, test: Test, device: str, gid_index: int | None) -> float:
+    """One number of one test on one device."""
+    command = f"{test.command} -d {device} -p {PORT}"
+    if gid_index is not None:
+        command += f" {test.gid_option} {gid_index}"
+    for _ in range(TRIES):
+        output = run_pair(guest, command)
+        try:
+            return test.read(output)
+        except perftest.OutputError as error:
+            why = error
+    raise click.ClickException(f"{test.name} on {device}: {why}")
+
+
+def run_pair(guest: Guest, command: str) -> str:
+    """What the client says; server and client run the same command."""
+    server = guest.popen(f"exec {command}")
+    try:
+        client = guest.run(f"{_WHEN_LISTENING}{command} 127.0.0.1", timeout=TIMEOUT)
+        guest.wait(server, SERVER_GRACE)
+    except CommandTimeoutError:
+        server.kill()
+        raise
+    if client.status or server.status:
+        said = client.stderr or bytes(server.stderr).decode(errors="replace")
+        raise CommandFailedError(f"{command}: status {client.status}, {server.status}", said)
+    return client.stdout
