@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.engine.mr.access import bind_to_owner
 from emu.errors import CmdError
-from emu.objects import MTT_READ, MTT_WRITE, OCTWORD, Mkey, Psv, Umem, room_bytes
+from emu.objects import (
+    MTT_READ,
+    MTT_WRITE,
+    OCTWORD,
+    Mkey,
+    PageEntries,
+    Psv,
+    Umem,
+    room_bytes,
+)
 from emu.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
@@ -18,10 +26,10 @@ from layouts.enums import AccessMode, Op, Status
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
-MOST_KSM_ENTRIES = 1 << 20
-"""Eight times what an implicit key over 128 TiB needs (hw/odp.c: mlx5_imr_ksm_entries)."""
+MOST_KSM_ENTRIES = 1 << 26
+"""What an implicit key needs with page tables of five levels (hw/odp.c: mlx5_imr_ksm_entries)."""
 MOST_MTT_ENTRIES = 1 << 26
-"""256 GiB in pages of 4 KiB. A UMR may write the last entry first, so the host pays for all."""
+"""256 GiB in pages of 4 KiB."""
 
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT)
 _TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
@@ -58,12 +66,12 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     pd = hca.pds.need(ctx.pd)
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
-    xlt, entries = _translations(hca, cmd, ctx, mode), None
+    xlt, pages = _translations(hca, cmd, ctx, mode), None
     if umem is not None:
-        entries = array("Q")
+        pages = PageEntries()
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
-            yield from _fill(xlt, entries, umem, cmd.mkey_umem_offset, ctx)
-    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, entries=entries)
+            yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages)
     bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
 
@@ -73,13 +81,13 @@ def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
     return mode == AccessMode.MTT and bool(cmd.mkey_umem_valid)
 
 
-def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
+def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
     if mode == AccessMode.PA:
         if octwords:
             raise CmdError(Status.BAD_PARAM_ERR, "a PA key has no translations", f"{octwords}")
-        return bytearray()
+        return b""
     limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == AccessMode.MTT else octwords
     if mode == AccessMode.KLMS and entries > limit:
@@ -92,7 +100,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
     if cmd.mkey_umem_valid:
         if mode != AccessMode.MTT:
             raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{mode:#x}")
-        return bytearray()
+        return b""
     actual = cmd.translations_octword_actual_size * OCTWORD
     given = cmd.buf[layout.create_mkey_in.size :]
     if actual > len(given):
@@ -101,10 +109,10 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytearray:
         )
     if actual > octwords * OCTWORD:
         raise CmdError(Status.BAD_PARAM_ERR, "list longer than the key", f"{actual} bytes")
-    return bytearray(given[:actual])
+    return bytes(given[:actual])
 
 
-def _fill(xlt: bytearray, entries: array[int], umem: Umem, offset: int, ctx: Any) -> Turns[None]:
+def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
@@ -120,9 +128,7 @@ def _fill(xlt: bytearray, entries: array[int], umem: Umem, offset: int, ctx: Any
         )
     for share in memory.split(offset - within, count, shift):
         low_bytes(share)[:] = bytes((rights,)) * len(share)
-        entries.extend(share)
-        share.byteswap()
-        xlt += share.tobytes()
+        pages.write(pages.count, share)
         yield
 
 
@@ -133,7 +139,7 @@ def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
     out.memory_key_mkey_entry = bytes(mkey.ctx)
     at = layout.query_mkey_out.size - 2 * OCTWORD
     room = len(out.buf) - at
-    out.buf[at:] = mkey.xlt[:room].ljust(room, b"\0")
+    out.buf[at:] = mkey.translations(room).ljust(room, b"\0")
 
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)

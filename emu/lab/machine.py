@@ -22,9 +22,8 @@ KERNEL_ARGUMENTS = (
     # A panic resets the machine, which ends QEMU; the driver's own oops is as much of a failure.
     "panic=-1",
     "oops=panic",
-    # Emulated processors are slow: no fifth page table level, no workarounds for real ones, no
-    # alarm when a host that is busy makes one of them stand still.
-    "no5lvl",
+    # Emulated processors are slow: no workarounds for real ones, no alarm when a host that is busy
+    # makes one of them stand still.
     "mitigations=off",
     "nowatchdog",
     "audit=0",

@@ -7,14 +7,17 @@ answers with it, and beside it the few values that the engine needs at every acc
 from emu.objects.cq import Cq, Moderation
 from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
 from emu.objects.eq import Eq
-from emu.objects.mkey import ANY_QPN, MTT_READ, MTT_WRITE, OCTWORD, KeySignature, Mkey, room_bytes
+from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
 from emu.objects.srq import RqGeometry, Srq, SrqForm
+from emu.objects.translations import CHUNK, DENSE_BYTES, MTT_READ, MTT_WRITE, PageEntries
 from emu.objects.users import Uctx, Umem
 
 __all__ = [
     "ANY_QPN",
+    "CHUNK",
+    "DENSE_BYTES",
     "MTT_READ",
     "MTT_WRITE",
     "OCTWORD",
@@ -24,6 +27,7 @@ __all__ = [
     "KeySignature",
     "Mkey",
     "Moderation",
+    "PageEntries",
     "Pd",
     "Psv",
     "QCounter",

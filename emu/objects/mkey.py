@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from emu.objects.domains import Pd
 from emu.objects.ranges import Ranges
 from emu.objects.table import Object
+from emu.objects.translations import (
+    DENSE_BYTES,
+    KSM_BYTES,
+    MTT_BYTES,
+    WITHOUT_RIGHTS,
+    KeyEntries,
+    PageEntries,
+    mtt_entries,
+)
 from emu.objects.users import Umem
 from layouts.enums import AccessMode
+from layouts.wqe import KLM
 
 ANY_QPN = 0xFFFFFF
 """The qpn of a key that any queue pair of its domain may use."""
@@ -18,21 +28,26 @@ ANY_QPN = 0xFFFFFF
 OCTWORD = 16
 """What room for translations is counted in."""
 
-MTT_READ, MTT_WRITE = 1, 2
-"""Rights in the low bits of an MTT entry; neither means "not present"."""
+_COPIES = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
+"""How often the host holds a list: a list of ranges is laid out as well."""
 
+MOST_RESERVED = 1 << 17
+"""Octwords of a KSM key up to which the ledger is asked for all of its room at once.
 
-_WITH_ALL_RIGHTS = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
-"""The lowest byte of an entry; there may be a million, so all of them are changed at once."""
-
-_COPIES = {AccessMode.MTT: 2, AccessMode.KLMS: 3, AccessMode.KSM: 1}
-"""How often the host holds a list: as given, and as what is derived from it at the first use."""
+As many as implicit on-demand paging with four-level page tables has. Of a larger key chunks are
+paid for as they are written: it has hardly any that do not say "absent" throughout.
+"""
 
 SIGNATURE_BYTES = 2048
 
 
 def room_bytes(mode: int, octwords: int) -> int:
-    """What the room for a key's translations costs the host: Python allots a sixteenth more."""
+    """What the room for a key's translations costs the host, whether or not it is ever filled.
+
+    Python allots a sixteenth more.
+    """
+    if mode == AccessMode.KSM and octwords > MOST_RESERVED:
+        return DENSE_BYTES
     return _COPIES.get(AccessMode(mode), 1) * octwords * (OCTWORD + OCTWORD // 16)
 
 
@@ -73,9 +88,9 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_entries", "_ranges", "ctx", "en_rinval", "end", "free", "log_page_size", "mode", "pd",
-        "pg_access", "qp_serial", "qpn", "rights", "signature", "start", "umem", "umr_en",
-        "variant", "views", "xlt", "xlt_room",
+        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "log_page_size", "mode",
+        "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature", "start", "umem",
+        "umr_en", "variant", "views", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     BASE_BYTES = 1024
@@ -84,22 +99,24 @@ class Mkey(Object):
         self,
         ctx: Any,
         pd: Pd,
-        xlt: bytearray,
+        xlt: bytes,
         *,
         pg_access: bool = False,
         umem: Umem | None = None,
-        entries: array[int] | None = None,
+        pages: PageEntries | None = None,
     ) -> None:
-        """``entries`` are those of ``xlt`` as numbers, where the caller has them at hand."""
+        """``xlt`` are translation entries as the driver gives them: 8 bytes (MTT) or 16 each.
+
+        Or they are in ``pages`` already.
+        """
         super().__init__()
         self.umem = umem
         self.ctx = ctx
         self.pd = pd
-        self.xlt = xlt
-        """Translation entries as the driver gave them: 8 bytes (MTT) or 16 (KLM, KSM) each."""
         self.pg_access = pg_access
-        """Whether the low bits of MTT entries are rights (bit 0 read, bit 1 write)."""
-        self._entries = entries
+        """Whether rights came in the low bits of MTT entries (bit 0 read, bit 1 write)."""
+        self._xlt = bytearray()
+        """The list of a KLM key."""
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
         """Translated before: (va, length, rights) to the memory's generation and the bytes."""
@@ -108,7 +125,19 @@ class Mkey(Object):
         self.signature: KeySignature | None = None
         """Block signatures, where a UMR has described some."""
         self.decode()
-        self._lay_out()
+        self._take_over(xlt, pages)
+
+    def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
+        """The list that the key begins with."""
+        if self.mode is AccessMode.MTT:
+            self.pages = pages or PageEntries()
+            self.pages.write(self.pages.count, mtt_entries(xlt, pg_access=self.pg_access))
+        elif self.mode is AccessMode.KSM:
+            self.blocks = KeyEntries()
+            self.blocks.write(0, xlt)
+        else:
+            self._xlt += xlt
+            self._lay_out()
 
     def decode(self) -> None:
         """The context has changed: take its values over and forget what was derived from it."""
@@ -129,55 +158,75 @@ class Mkey(Object):
 
     @property
     def host_bytes(self) -> int:
-        """The room for translations counts as filled: a UMR may write the last entry first."""
+        """The room for translations counts as filled, unless the list is held sparsely."""
         signature = SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
-        return self.BASE_BYTES + signature + room_bytes(self.mode, self.octwords)
+        room = room_bytes(self.mode, self.octwords)
+        return self.BASE_BYTES + signature + (self.blocks.host_bytes if self.is_sparse else room)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether what is written has to be paid for, the room having been too large for that."""
+        return self.mode is AccessMode.KSM and self.octwords > MOST_RESERVED
 
     @property
     def octwords(self) -> int:
         """The room for translations that the key was created with; no UMR changes it."""
         return int(self.ctx.translations_octword_size)
 
-    def write_translations(self, at: int, xlt: bytes) -> None:
-        """Replace entries from byte ``at`` on; what was derived from them follows.
+    def write_translations(self, at: int, xlt: bytes) -> int:
+        """Replace entries from byte ``at`` on; how many bytes that was work on.
 
         Entries that arrive by UMR carry their rights, whatever those of the create command did.
         """
-        if self.mode is AccessMode.MTT and not self.pg_access:
-            self.xlt[:] = self.entries_as_given()
-            self.pg_access = True
-            self._entries = None
-        if at > len(self.xlt):
-            self.xlt += bytes(at - len(self.xlt))
-        self.xlt[at : at + len(xlt)] = xlt
-        self._lay_out()
         self.views.clear()
-        if self._entries is not None:
-            self._entries.frombytes(bytes(max(at - 8 * len(self._entries), 0)))
-            self._entries[at // 8 : (at + len(xlt)) // 8] = mtt_entries(xlt, pg_access=True)
+        if self.mode is AccessMode.MTT:
+            self.pg_access = True
+            self.pages.write(at // MTT_BYTES, mtt_entries(xlt))
+            return len(xlt)
+        if self.mode is AccessMode.KSM:
+            self.blocks.write(at // KSM_BYTES, xlt)
+            return len(xlt)
+        self._xlt += bytes(max(at - len(self._xlt), 0))
+        self._xlt[at : at + len(xlt)] = xlt
+        self._lay_out()
+        return len(self._xlt)
 
-    def entries_as_given(self) -> bytes:
-        """The page entries in the driver's byte order, with the rights that they have here."""
-        entries = self.entries[:]
-        entries.byteswap()
-        return entries.tobytes()
+    def translations(self, most: int) -> bytes:
+        """The entries as the driver gave them, ``most`` bytes of them at most."""
+        if self.mode is AccessMode.KSM:
+            return self.blocks.to_bytes(most)
+        if self.mode is not AccessMode.MTT:
+            return bytes(self._xlt[:most])
+        xlt = bytearray(self.pages.to_bytes(most))
+        if not self.pg_access:
+            xlt[7::8] = xlt[7::8].translate(WITHOUT_RIGHTS)
+        return bytes(xlt)
+
+    @property
+    def xlt(self) -> bytes:
+        """All of them."""
+        return self.translations(self.xlt_room)
 
     @property
     def entries(self) -> array[int]:
         """The entries of an MTT key as numbers; without ``pg_access`` all rights are set."""
-        if self._entries is None:
-            self._entries = mtt_entries(self.xlt, pg_access=self.pg_access)
-        return self._entries
+        return self.pages.read(0, self.pages.count)
+
+    def below(self) -> Iterator[tuple[int, int, int]]:
+        """Byte count, key and address of the entries of a list of keys, as far as they differ."""
+        if self.mode is AccessMode.KSM:
+            return self.blocks.given()
+        return KLM.iter_unpack(bytes(self._xlt[: len(self._xlt) // KLM.size * KLM.size]))
 
     def _lay_out(self) -> None:
-        is_long = self.mode is AccessMode.KLMS and len(self.xlt) > _LONG_LIST
-        self._ranges = Ranges(self.xlt) if is_long else None
+        is_long = self.mode is AccessMode.KLMS and len(self._xlt) > _LONG_LIST
+        self._ranges = Ranges(self._xlt) if is_long else None
 
     @property
     def ranges(self) -> Ranges:
         """The list of a KLM key, laid out."""
         if self._ranges is None:
-            self._ranges = Ranges(self.xlt)
+            self._ranges = Ranges(self._xlt)
         return self._ranges
 
     @property
@@ -192,13 +241,3 @@ class Mkey(Object):
 
     def holds(self) -> tuple[Object, ...]:
         return (self.pd,) if self.umem is None else (self.pd, self.umem)
-
-
-def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool) -> array[int]:
-    """Page entries as numbers; without ``pg_access`` all of them allow everything."""
-    if not pg_access:
-        xlt = bytearray(xlt)
-        xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
-    entries = array("Q", bytes(xlt))
-    entries.byteswap()
-    return entries

@@ -10,7 +10,6 @@ from emu.function.function import Function
 from emu.objects import Cq, Eq, Mkey, Qp, Srq
 from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
-from layouts.wqe import KLM
 
 MOST_CHILDREN = 64
 """Entries of an indirect key that are told."""
@@ -144,8 +143,7 @@ def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
     """The keys that an indirect key leads to."""
-    whole = len(mkey.xlt) // KLM.size * KLM.size
-    for count, key, va in KLM.iter_unpack(bytes(mkey.xlt[:whole])):
+    for count, key, va in mkey.below():
         if key or count:
             lives = function.hca.mkeys.get(key >> 8) is not None
             yield {"key": key, "bytes": count, "va": va, "exists": lives}

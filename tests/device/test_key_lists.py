@@ -4,10 +4,12 @@ import random
 
 import pytest
 from helpers.driver import pack64
-from helpers.keys import MTT_ALL, OFFSET, FastRegKey, indirect_key, umr
+from helpers.keys import MTT_ALL, OFFSET, FastRegKey, dma_key, indirect_key, umr
 from helpers.outcomes import failure, good, settle
 
-from layouts.enums import AccessMode, CqeSyndrome
+from emu.engine.mr.special_keys import NULL_MKEY
+from layouts.enums import AccessMode, CqeSyndrome, Op, QpState
+from layouts.wqe import KLM
 
 PAGE = 4096
 VA = 0x7F5C_8000_0000
@@ -116,3 +118,79 @@ class TestHoles:
         qps[0].write((key.key, page * PAGE), room.sge(0, 8))
         assert failure(qps[0]) == CqeSyndrome.REMOTE_ACCESS_ERR
         assert region.read() == TEXT
+
+
+class TestWholeAddressSpace:
+    """The key of implicit on-demand paging where page tables have five levels: 2^26 GiB."""
+
+    ENTRIES, GIB = 1 << 26, 1 << 30
+    UMR = (1 << 16) - 4
+    """Entries of one request (umr.c: MLX5_MAX_UMR_CHUNK)."""
+
+    @pytest.fixture
+    def key(self, node):
+        return FastRegKey(
+            node, entries=self.ENTRIES, mode=AccessMode.KSM, log_page_size=30, length64=1, free=0,
+            lr=1, lw=1, rr=1, rw=1,
+        )  # fmt: skip
+
+    @pytest.fixture
+    def everything(self, node):
+        return dma_key(node)
+
+    def fill(self, node, qp, key, everything, at, entries):
+        """One UMR, its list in memory."""
+        count = len(entries)
+        address = node.memory.alloc(16 * count, 64)
+        node.memory.write(address, b"".join(KLM.pack(*entry) for entry in entries))
+        pointer = 16 * count, everything, address
+        umr(qp, key.key, flags=OFFSET, mask=0, offset=at, octwords=count, pointer=pointer)
+
+    @pytest.mark.parametrize("stride", [0, GIB])
+    def test_child_at_the_end_of_it(self, node, qps, key, everything, region, room, stride):
+        """Filled with entries that say "absent", a child in the midst of them."""
+        at = self.ENTRIES - self.UMR
+        absent = [(0, NULL_MKEY, n * stride) for n in range(at, self.ENTRIES)]
+        self.fill(node, qps[1], key, everything, at, absent)
+        settle(node)
+        held = node.hca.ledger.accounts["mkey"]
+        index = self.ENTRIES - 8
+        child = [(0, region.key, VA), *absent[-7:-4]]
+        xlt = b"".join(KLM.pack(*entry) for entry in child)
+        umr(qps[1], key.key, flags=OFFSET, mask=0, xlt=xlt, offset=index)
+        qps[0].read((key.key, index * self.GIB + 100), room.sge(0, 50))
+        settle(node)
+        good(qps[0])
+        assert room.read(0, 50) == TEXT[100:150]
+        assert node.hca.ledger.accounts["mkey"] - held < 1 << 17
+        qps[0].read((key.key, (index - 1) * self.GIB), room.sge(0, 50))
+        assert failure(qps[0]) == CqeSyndrome.REMOTE_ACCESS_ERR
+
+    def test_it_is_paid_for_as_it_is_filled(self, node, qps, key, everything):
+        """The request that would cost more than is left changes nothing."""
+        ledger, mkey = node.hca.ledger, node.hca.mkeys.get(key.index)
+        entries = [(0, number * number & 0xFFFFFFFF, 0) for number in range(10_000)]
+        self.fill(node, qps[1], key, everything, 0, entries)
+        settle(node)
+        good(qps[1])
+        used = ledger.used
+        assert used > 16 * 10_000
+        ledger.limit = used + 1000
+        before = mkey.blocks.to_bytes(1 << 20)
+        self.fill(node, qps[1], key, everything, 20_000, entries)
+        assert failure(qps[1]) == CqeSyndrome.MW_BIND_ERR
+        assert qps[1].state is QpState.ERR
+        assert (ledger.used, mkey.blocks.to_bytes(1 << 20)) == (used, before)
+        node.driver.must(Op.DESTROY_MKEY, mkey_index=key.index)
+        assert ledger.used < used - 16 * 10_000
+
+    def test_pages_far_behind(self, node, qps, region, room):
+        """The last page of a key for 256 GiB, given first."""
+        key = FastRegKey(node, entries=1 << 26, length64=1, free=0, log_page_size=12, rr=1)
+        xlt = pack64([page | MTT_ALL for page in region.pages]).ljust(64, b"\0")
+        umr(qps[1], key.key, flags=OFFSET, mask=0, xlt=xlt, offset=(1 << 25) - 4)
+        qps[0].read((key.key, ((1 << 26) - 8) * PAGE), room.sge(0, 4 * PAGE))
+        settle(node)
+        good(qps[0])
+        assert room.read() == TEXT
+        assert node.hca.mkeys.get(key.index).pages.count == 1 << 26

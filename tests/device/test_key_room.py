@@ -34,6 +34,7 @@ class TestWhatDriversDo:
         for _ in range(64):
             create(driver, pdn, GIB_IN_PAGES // 2)
             create(driver, pdn, 1 << 17, KSM)
+            create(driver, pdn, 1 << 26, KSM)
             create(driver, pdn, 1 << 16, KLM)
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.guest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "paging"
 TRANSPORT, MEMORY = "connectx6-vf,odp=1", "connectx6-vf,odp=2"
 SECONDS = 120.0
-LATE_DOORBELL = "doorbell for a queue pair that does not exist"
+LATE_DOORBELL = "doorbell for a queue that does not exist"
 """A process whose queue pairs the driver has destroyed may ring once more."""
 LEAST = 17
 """Tests of rdma-core's test_odp that have to pass; others want operations that mlx5_ib has not."""
@@ -59,6 +59,14 @@ def test_program(guest, command):
         pytest.skip("this perftest has no atomics with on-demand paging")
     check(told)
     assert "iters in" in told.client or "#bytes" in told.client, told
+
+
+def test_page_tables_of_five_levels(guest):
+    """What QEMU's emulated processor has, so implicit registration has 2^26 entries here."""
+    flags = guest.run("grep -m1 ^flags /proc/cpuinfo", timeout=SECONDS).check().stdout.split()
+    if "la57" not in flags:
+        pytest.skip("this processor's page tables have four levels")
+    assert "no5lvl" not in guest.run("cat /proc/cmdline", timeout=SECONDS).check().stdout
 
 
 def test_counters(guest):

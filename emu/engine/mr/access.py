@@ -161,27 +161,29 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     Raises IndexError where the list ends and PageFault at an entry without the right it needs.
     """
     range_end = va + length
-    shift = mkey.log_page_size
+    shift, pages = mkey.log_page_size, mkey.pages
     size = 1 << shift
-    entries = mkey.entries
     wanted = MTT_WRITE if need & WRITES else MTT_READ
     index = (va >> shift) - (mkey.start >> shift)
     within = va & size - 1
+    left = within + length + size - 1 >> shift
     start = end = -1
-    while length:
-        entry = entries[index]
-        if not entry & wanted:
-            raise PageFault(mkey.key, range_end - length, length)
-        page = (entry & _MTT_ADDRESS) + within
-        part = min(length, size - within)
-        if page != end:
-            if start >= 0:
-                yield start, end - start
-            start = page
-        end = page + part
-        length -= part
-        index += 1
-        within = 0
+    while left:
+        entries = pages.part(index, left)
+        for entry in entries:
+            if not entry & wanted:
+                raise PageFault(mkey.key, range_end - length, length)
+            page = (entry & _MTT_ADDRESS) + within
+            part = min(length, size - within)
+            if page != end:
+                if start >= 0:
+                    yield start, end - start
+                start = page
+            end = page + part
+            length -= part
+            within = 0
+        index += len(entries)
+        left -= len(entries)
     yield start, end - start
 
 
@@ -238,19 +240,21 @@ def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, in
     shift = mkey.log_page_size
     index = va - mkey.start >> shift
     within = va - mkey.start & (1 << shift) - 1
-    if within + length <= 1 << shift and (index + 1) * KLM.size <= len(mkey.xlt):
-        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+    blocks = mkey.blocks
+    if within + length <= 1 << shift:
+        if index < blocks.near:
+            _, key, at = KLM.unpack_from(blocks.first, index * KLM.size)
+        else:
+            _, key, at = blocks.entry(index)
         return ((key, at + within, length),)
     return _ksm_series(mkey, index, within, length)
 
 
 def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
     """The pieces from ``within`` bytes into the entry ``index`` on."""
-    shift = mkey.log_page_size
+    shift, blocks = mkey.log_page_size, mkey.blocks
     while length:
-        if (index + 1) * KLM.size > len(mkey.xlt):
-            raise IndexError("KSM list ends before the range")
-        _, key, at = KLM.unpack_from(mkey.xlt, index * KLM.size)
+        _, key, at = blocks.entry(index)
         size = min(length, (1 << shift) - within)
         yield key, at + within, size
         length -= size

@@ -17,7 +17,8 @@ from emu.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
 from emu.engine.mr.rights import LOCAL_READ
 from emu.engine.mr.signature import Signature
 from emu.engine.wqe.registry import Work, wqe_op
-from emu.objects import OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
+from emu.errors import CmdError
+from emu.objects import CHUNK, DENSE_BYTES, OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
 from emu.objects.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
 from emu.objects.send_queue import BadWqeError, Wqe
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
@@ -94,6 +95,8 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         signature = _signature(hca, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords)
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
     xlt = _within(mkey, offset * OCTWORD, xlt)
+    if mkey.is_sparse:
+        _check_ledger(hca, mkey, xlt)
     mkey.signature = signature
     hca.has_signatures |= signature is not None
     _apply(mkey, given, mask, pd)
@@ -102,9 +105,9 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
-        mkey.write_translations(offset * OCTWORD, xlt)
-        # A list of keys is laid out anew, whatever part of it has changed.
-        hca.steps += len(mkey.xlt if mkey.mode is AccessMode.KLMS else xlt) >> _LOG_STEP_BYTES
+        hca.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
+        if mkey.is_sparse:
+            hca.mkeys.recharge(mkey)
     return None
 
 
@@ -225,6 +228,15 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     if xlt[max(room, 0) :].strip(b"\0"):
         raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
     return xlt[:room]
+
+
+def _check_ledger(hca: Hca, mkey: Mkey, xlt: bytes) -> None:
+    """The host can hold what a large list gets, even if no part of it says the same throughout."""
+    chunks = len(xlt) // (CHUNK * OCTWORD) + 2
+    try:
+        hca.ledger.check(mkey.kind, chunks * DENSE_BYTES)
+    except CmdError as error:
+        raise BindError(f"{mkey!r}: {error}") from None
 
 
 def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:

@@ -1,0 +1,250 @@
+"""The translation entries of a memory key, held sparsely.
+
+A key has room for far more entries than are ever given: implicit on-demand paging makes one over
+the whole address space, of 2^17 entries or, with five-level page tables, 2^26 (hw/odp.c:
+mlx5_imr_ksm_entries), and fills it with entries that say "absent". So lists are held in chunks.
+Chunks that nobody has written are not there, and a chunk of a KSM list whose entries follow one
+rule is held as that rule.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from layouts.wqe import KLM
+
+LOG_CHUNK = 12
+CHUNK = 1 << LOG_CHUNK
+"""Entries of a chunk."""
+
+MTT_BYTES, KSM_BYTES = 8, KLM.size
+MTT_READ, MTT_WRITE = 1, 2
+"""Rights in the low bits of an MTT entry; neither means "not present"."""
+
+DENSE_BYTES = CHUNK * KSM_BYTES * 17 // 16
+"""What a chunk of a KSM list costs the host when its entries are held one by one."""
+RULE_BYTES = 512
+"""The same when they are held as a rule."""
+
+WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in range(256))
+"""The lowest byte of an entry; there may be a million, so all of them are changed at once."""
+_WITH_ALL_RIGHTS = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
+_SWAP = sys.byteorder == "little"
+_ABSENT = array("Q", (0,))
+_NOTHING = array("Q")
+
+
+def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]:
+    """Page entries as numbers; without ``pg_access`` all of them allow everything."""
+    if not pg_access:
+        xlt = bytearray(xlt)
+        xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
+    return _swapped(array("Q", bytes(xlt)))
+
+
+def _swapped(numbers: array[int]) -> array[int]:
+    """Between the driver's byte order and the host's, in place."""
+    if _SWAP:
+        numbers.byteswap()
+    return numbers
+
+
+def _shares(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Entries from ``index`` on by chunk: its number, the place in it, offset and size of each."""
+    done = 0
+    while done < count:
+        slot = (index + done) & CHUNK - 1
+        size = min(CHUNK - slot, count - done)
+        yield (index + done) >> LOG_CHUNK, slot, done, size
+        done += size
+
+
+class PageEntries:
+    """The list of an MTT key: addresses of pages, with rights in the low bits, as numbers.
+
+    An entry that was never given is absent, as one of zero is. ``count`` are those up to the last
+    one that was.
+    """
+
+    __slots__ = ("_first", "_more", "count")
+
+    def __init__(self) -> None:
+        self._first = _NOTHING
+        """The first chunk: most keys have no other."""
+        self._more: dict[int, array[int]] = {}
+        self.count = 0
+
+    def write(self, index: int, entries: array[int]) -> None:
+        """Replace entries from ``index`` on."""
+        for number, slot, at, size in _shares(index, len(entries)):
+            part = entries if size == len(entries) else entries[at : at + size]
+            self._put(number, slot, part)
+        self.count = max(self.count, index + len(entries))
+
+    def _put(self, number: int, slot: int, part: array[int]) -> None:
+        chunk = self._chunk(number)
+        is_whole = slot == 0 and len(part) >= len(chunk)
+        if (is_whole or not chunk) and len(part) > 1 and not any(part):
+            self._set(number, _NOTHING)
+            return
+        if not chunk:
+            self._set(number, chunk := array("Q"))
+        if slot > len(chunk):
+            chunk.frombytes(bytes(MTT_BYTES * (slot - len(chunk))))
+        chunk[slot : slot + len(part)] = part
+
+    def _chunk(self, number: int) -> array[int]:
+        return self._more.get(number, _NOTHING) if number else self._first
+
+    def _set(self, number: int, chunk: array[int]) -> None:
+        if not number:
+            self._first = chunk
+        elif chunk is _NOTHING:
+            self._more.pop(number, None)
+        else:
+            self._more[number] = chunk
+
+    def part(self, index: int, most: int) -> array[int]:
+        """One entry or more from ``index`` on, at most ``most``; IndexError behind the end."""
+        if index >= self.count:
+            raise IndexError("list ends before the range")
+        slot = index & CHUNK - 1
+        chunk = self._first if index < CHUNK else self._chunk(index >> LOG_CHUNK)
+        return chunk[slot : slot + most] or _ABSENT
+
+    def read(self, index: int, count: int) -> array[int]:
+        """Entries from ``index`` on, ``count`` at most, and none behind the end."""
+        found = array("Q")
+        for number, slot, _, size in _shares(index, max(min(count, self.count - index), 0)):
+            part = self._chunk(number)[slot : slot + size]
+            found += part
+            found.frombytes(bytes(MTT_BYTES * (size - len(part))))
+        return found
+
+    def to_bytes(self, most: int) -> bytes:
+        """The list in the driver's byte order, ``most`` bytes of it at most."""
+        return _swapped(self.read(0, -(-most // MTT_BYTES))).tobytes()[:most]
+
+
+class _Rule(NamedTuple):
+    """Entries of a chunk that differ in their addresses only, by the same each."""
+
+    word: int
+    """What stands where a KLM entry has its byte count; KSM entries have no use for it."""
+    key: int
+    va: int
+    stride: int
+
+    def entry(self, slot: int) -> tuple[int, int, int]:
+        return self.word, self.key, self.va + slot * self.stride
+
+    def to_bytes(self) -> bytearray:
+        if not self.stride:
+            return bytearray(KLM.pack(self.word, self.key, self.va) * CHUNK)
+        return bytearray(b"".join(KLM.pack(*self.entry(slot)) for slot in range(CHUNK)))
+
+
+def _rule_of(chunk: bytes | bytearray) -> _Rule | None:
+    """The rule that a whole chunk follows, if it does."""
+    (word, key, va), (_, _, following) = KLM.unpack_from(chunk), KLM.unpack_from(chunk, KLM.size)
+    rule = _Rule(word, key, va, following - va)
+    if bytes(chunk[-KLM.size :]) != _packed(rule, CHUNK - 1):
+        return None
+    if not rule.stride:
+        return rule if chunk == chunk[: KLM.size] * CHUNK else None
+    words = _swapped(array("Q", bytes(chunk)))
+    is_regular = words[0::2] == array("Q", words[:1]) * CHUNK and words[1::2] == array(
+        "Q", range(va, va + rule.stride * CHUNK, rule.stride)
+    )
+    return rule if is_regular else None
+
+
+def _packed(rule: _Rule, slot: int) -> bytes | None:
+    """An entry by the rule; None when its address is none."""
+    word, key, va = rule.entry(slot)
+    return KLM.pack(word, key, va) if 0 <= va < 1 << 64 else None
+
+
+class KeyEntries:
+    """The list of a KSM key: other keys and addresses, all for ranges of one length.
+
+    An entry that was never given names the key 0, which is none.
+    """
+
+    __slots__ = ("_dense", "_more", "count", "first", "near")
+
+    def __init__(self) -> None:
+        self.first = bytearray()
+        """The first chunk, as far as its entries are held one by one: ``near`` of them."""
+        self.near = 0
+        self._more: dict[int, bytearray | _Rule] = {}
+        """Other chunks, and the first one when it is a rule."""
+        self._dense = 0
+        self.count = 0
+
+    def write(self, index: int, xlt: bytes | bytearray) -> None:
+        """Replace entries from ``index`` on."""
+        count = len(xlt) // KSM_BYTES
+        for number, slot, at, size in _shares(index, count):
+            self._put(number, slot, xlt[at * KSM_BYTES : (at + size) * KSM_BYTES])
+        self.count = max(self.count, index + count)
+
+    def _put(self, number: int, slot: int, part: bytes | bytearray) -> None:
+        if len(part) == CHUNK * KSM_BYTES:
+            chunk = bytearray()
+        else:
+            held = self._more.get(number) if number or number in self._more else self.first
+            chunk = held.to_bytes() if isinstance(held, _Rule) else held or bytearray()
+        at = slot * KSM_BYTES
+        chunk += bytes(max(at - len(chunk), 0))
+        chunk[at : at + len(part)] = part
+        ends = slot + len(part) // KSM_BYTES == CHUNK
+        self._set(number, (_rule_of(chunk) if ends else None) or chunk)
+
+    def _set(self, number: int, chunk: bytearray | _Rule) -> None:
+        before = self._more.pop(number, None)
+        self._dense -= type(before) is bytearray
+        is_near = not number and type(chunk) is bytearray
+        if not number:
+            self.first = chunk if isinstance(chunk, bytearray) else bytearray()
+            self.near = len(self.first) // KSM_BYTES
+        if not is_near:
+            self._more[number] = chunk
+            self._dense += type(chunk) is bytearray
+
+    def entry(self, index: int) -> tuple[int, int, int]:
+        """Count, key and address of an entry. Raises IndexError behind the end."""
+        if index >= self.count:
+            raise IndexError("list ends before the range")
+        chunk = self._more.get(index >> LOG_CHUNK)
+        if chunk is None:
+            chunk = bytearray() if index >= CHUNK else self.first
+        slot = index & CHUNK - 1
+        if isinstance(chunk, _Rule):
+            return chunk.entry(slot)
+        if (slot + 1) * KSM_BYTES > len(chunk):
+            return 0, 0, 0
+        word, key, va = KLM.unpack_from(chunk, slot * KSM_BYTES)
+        return word, key, va
+
+    def given(self) -> Iterator[tuple[int, int, int]]:
+        """The entries of all chunks that are there; of a rule only the first one."""
+        chunks = [self.first, *(chunk for _, chunk in sorted(self._more.items()))]
+        for chunk in chunks:
+            if isinstance(chunk, _Rule):
+                yield chunk.entry(0)
+            else:
+                yield from KLM.iter_unpack(chunk)
+
+    def to_bytes(self, most: int) -> bytes:
+        """The list, ``most`` bytes of it at most."""
+        count = min(self.count, -(-most // KSM_BYTES))
+        return b"".join(KLM.pack(*self.entry(index)) for index in range(count))[:most]
+
+    @property
+    def host_bytes(self) -> int:
+        """What the chunks cost the host; the first one may be held one by one at any time."""
+        return DENSE_BYTES * (1 + self._dense) + RULE_BYTES * (len(self._more) - self._dense)
