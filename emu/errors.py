@@ -1,4 +1,4 @@
-"""How the device says no: a command status, and why.
+"""How the device refuses a command: a status, and a reason.
 
 A handler raises :class:`CmdError`; ``emu.cmdif`` catches it in one place and writes status and
 syndrome into the output. Real firmware's syndromes are opaque numbers; ours are the first 24 bits

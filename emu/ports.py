@@ -1,8 +1,8 @@
-"""The four small interfaces through which the device core sees the world.
+"""The four small interfaces through which the device core reaches the outside.
 
-The core (all of ``emu`` but ``transport``, ``fabric``, ``guest``, ``service`` and the command line)
-does no I/O. It is handed objects with these shapes; a test hands it a bytearray, a list and a clock
-that it moves by hand, a service hands it a vfio-user client.
+The core (all of ``emu`` except ``transport``, ``fabric``, ``guest``, ``service`` and the command
+line) does no I/O. It is given objects with these interfaces: a test passes a bytearray, a list and
+a clock that it advances by hand, a service passes a vfio-user client.
 """
 
 from __future__ import annotations
@@ -52,17 +52,18 @@ class GuestMemory(Protocol):
         """The guest's own bytes of a range, in order, one view for each mapping it touches."""
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
-        """Call ``check(iova, length, is_write)`` before each access, or nobody any more.
+        """Call ``check(iova, length, is_write)`` before each access; None removes the check.
 
-        What it raises refuses the access. A change counts in ``generation``. The memory does this
-        itself, as queues keep the one that they were made with: a wrapper would not reach them.
+        An exception that it raises refuses the access. A new check changes ``generation``. The
+        memory does this itself because queues keep the object they were created with, so they
+        would not use a wrapper.
         """
 
     def permit(self, allowed: bool) -> None:
-        """Whether the function may master the bus; allowed until said otherwise.
+        """Whether the function may master the bus; it may until told otherwise.
 
-        While it may not, nothing is granted and every access raises :class:`DmaError`; what is
-        granted is remembered for the time when it may. A change counts in ``generation``.
+        While it may not, nothing is granted and every access raises :class:`DmaError`; the mappings
+        are remembered until it may again. A new permission changes ``generation``.
         """
 
 
@@ -96,7 +97,7 @@ class Wire(Protocol[NodeT]):
     """
 
     def attach(self, node: NodeT, /) -> None:
-        """The function is there, under its port's address; after a reset its new self is."""
+        """The function is present under its port's address; after a reset, its new state is."""
 
     def port_changed(self, node: NodeT, /) -> None:
         """The function's port has come up or gone down."""
@@ -166,7 +167,7 @@ class PciFunction(Protocol):
         """Return to the state after power-on (function-level reset, bus reset, guest reboot)."""
 
     def forget_views(self) -> None:
-        """Drop every view of guest memory that is kept, for it keeps mapped what is taken back."""
+        """Drop every cached view of guest memory; a view would keep unmapped memory mapped."""
 
     def run(self) -> bool:
         """Do a bounded share of the pending work; True when there is more to do."""

@@ -1,8 +1,8 @@
 """Work that is done in turns, so that no round of the loop takes long.
 
-A function that may have much to do is a generator: it yields when it has done its share of a round,
-and its return value is the result. Whoever drives it calls ``next`` once a round; what is short
-ends at the first call. Between two turns anything may have changed.
+A function that may have much to do is a generator: it yields after its share of a round, and its
+return value is the result. The caller calls ``next`` once per round; short work ends at the first
+call. Anything may have changed between two turns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Turns = Generator[None, None, T]
 
 
 def finish(work: Turns[T]) -> T:
-    """All turns at once, for work that is known to be short."""
+    """Run all turns at once, for work that is known to be short."""
     while True:
         try:
             next(work)

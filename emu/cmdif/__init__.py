@@ -1,1 +1,1 @@
-"""The command interface: how a firmware command comes in, is dispatched and answered."""
+"""The command interface: how a firmware command is read, dispatched and answered."""

@@ -1,12 +1,12 @@
 """The command interface: doorbell, queue entries, dispatch, completion (PRM "Command interface").
 
-A doorbell names slots; each slot's 64-byte entry is read, its mailboxes are gathered, the command
-runs and the entry's ownership goes back to the driver as the very last byte written. When the
-driver has an EQ for CMD events, one EQE then names all slots that this round has finished.
+A doorbell names slots. For each slot its 64-byte entry is read, its mailboxes are gathered, and the
+command runs; the last byte written returns ownership of the entry to the driver. If the driver has
+an EQ for CMD events, one EQE then names all slots that were finished in this round.
 
-A command may bring megabytes, and a handler may have much to do. Such a command is served in turns,
-one in each round, while short ones in other slots pass it. Of the long ones only the first in line
-is at work: the others wait with nothing read.
+A command may carry megabytes, and a handler may have much to do. Such a command runs in turns, one
+per round, while short commands in other slots overtake it. Only the first of the long commands is
+in progress; the input of the others has not been read yet.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMAND_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd")
-"""A delivered command; whether it is done, and its completion may be reported."""
+"""A delivered command; tells whether it is done and its completion may be reported."""
 
 LOG_SLOTS = 5
 LOG_STRIDE = 6
 COMMANDS_PER_ROUND = 8
 SHORT_BYTES = 16 << 10
-"""Input and output of a command that is served at once; a longer one stands in line."""
+"""Largest input plus output of a command that is served at once; a longer one is queued."""
 
 _HEADER_BYTES = 8
 _OUT_OFFSET = 0x20
@@ -51,11 +51,11 @@ _STATUS_OWN_OFFSET = 0x3F
 
 @dataclass(slots=True)
 class Request:
-    """One command in a slot, as delivered: what the driver gave and where the answer goes."""
+    """One command in a slot, as delivered: its input and where its output goes."""
 
     slot: int
     address: int
-    """Of the slot's entry."""
+    """Address of the slot's entry."""
     entry: Any
     data: bytearray
     out: bytearray
@@ -84,9 +84,9 @@ class CommandTracer(Protocol):
     def command(
         self, hca: Hca, request: Request, command: Command | None
     ) -> Callable[[CmdError | None], None]:
-        """A command begins; ``command`` is None for an opcode that nobody answers.
+        """A command begins; ``command`` is None for an opcode that is not modelled.
 
-        What is returned is to be called when the command has run, with its refusal if there is one.
+        The caller calls the returned function when the command has run, with its refusal if any.
         """
 
     def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
@@ -108,7 +108,7 @@ class CommandInterface:
         self._working = 0
         """Slots whose command has begun and not ended."""
         self._line: deque[Turns[None]] = deque()
-        """Commands that take several turns; the first one gets them."""
+        """Commands that take several turns; only the first one is in progress."""
         self._finished = 0
         self._is_left = False
         """The driver has disabled the interface."""
@@ -116,9 +116,9 @@ class CommandInterface:
         """Commands that were run or refused since power-on."""
 
     def set_address(self, address: int) -> None:
-        """Where the command queue lies (a page); the driver says so before its first doorbell.
+        """Set the address of the command queue (a page); done before the first doorbell.
 
-        What is still at work in a queue elsewhere is dropped.
+        If the address changes, commands in progress in the old queue are dropped.
         """
         if address != self._address:
             self._drop()
@@ -126,22 +126,22 @@ class CommandInterface:
         self._is_left = False
 
     def forget(self) -> None:
-        """The driver has gone: no slot is served until the next one says where its queue lies."""
+        """The driver is gone: serve no slot until the next driver sets the queue's address."""
         self._drop()
         self._address = 0
         self._is_left = True
 
     def _drop(self) -> None:
-        """Nothing is answered any more of what has been asked."""
+        """Drop all pending commands without an answer."""
         self._waiting = self._working = self._finished = 0
         for work in self._line:
             work.close()
         self._line.clear()
 
     def doorbell(self, vector: int) -> None:
-        """Note the slots that the driver has filled; those at work are not the driver's."""
+        """Note the slots that the driver has filled, except those whose command is in progress."""
         if not self._address:
-            # Work that the driver has not stopped (6.1: its cache of keys) may ring once more.
+            # A driver's unstopped work (6.1: its cache of keys) may ring the doorbell once more.
             level = logging.DEBUG if self._is_left else logging.WARNING
             log.log(level, "command doorbell %#x, and the queue has no address", vector)
             return
@@ -153,7 +153,7 @@ class CommandInterface:
         return bool(self._waiting or self._line)
 
     def run(self) -> None:
-        """A turn for the first in line; up to COMMANDS_PER_ROUND waiting slots; a report."""
+        """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report."""
         if self._line:
             self._first_in_line()
         for _ in range(COMMANDS_PER_ROUND):
@@ -171,12 +171,12 @@ class CommandInterface:
             self._line.appendleft(work)
 
     def begin(self, work: Turns[None]) -> None:
-        """Do the first turn of something; if that is not all, it stands in line."""
+        """Run the first turn of some work; queue it if it is not finished then."""
         if _is_left(work):
             self._line.append(work)
 
     def _serve(self, slot: int) -> Turns[None]:
-        """Take a slot's command from its entry to its completion."""
+        """Process a slot's command from its entry to its completion."""
         by_event = self._hca.event_eq(EventType.CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
@@ -185,12 +185,12 @@ class CommandInterface:
             log.warning("command slot %d: %s", slot, error)
             is_done = False
         self._working &= ~(1 << slot)
-        # The command that makes the CMD EQ, and the one that destroys it, are polled.
+        # The command that creates the CMD EQ, and the one that destroys it, are polled.
         if is_done and by_event is not None and by_event is self._hca.event_eq(EventType.CMD):
             self._finished |= 1 << slot
 
     def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
-        """False when nothing is handed back, or only later. Raises DmaError."""
+        """False when nothing is returned to the driver, or only later. Raises DmaError."""
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
         if not entry.status_own & 1:
             log.warning("command slot %d: doorbell, but the entry is the driver's", slot)
@@ -203,7 +203,7 @@ class CommandInterface:
             return (yield from self._answer(slot, address, entry))
 
     def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
-        """As ``_serve_entry``, for an entry that is the device's."""
+        """As ``_serve_entry``, for an entry that the device owns."""
         try:
             request = yield from self._take(slot, address, entry)
         except DeliveryError as error:
@@ -219,7 +219,7 @@ class CommandInterface:
         return True
 
     def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
-        """As ``_answer``, for a command that rules may be about."""
+        """As ``_answer``, for a command that fault rules may match."""
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
     def _take(self, slot: int, address: int, entry: Any) -> Turns[Request]:
@@ -266,14 +266,14 @@ class CommandInterface:
         self._hand_back(request.address, request.entry, delivery)
 
     def finish(self, slot: int) -> None:
-        """Have the next report name a slot, if the driver wants events now."""
+        """Name a slot in the next report, if the driver wants events now."""
         if self._hca.event_eq(EventType.CMD) is not None:
             self._finished |= 1 << slot
 
     def execute(self, request: Request, refusal: CmdError | None = None) -> Turns[None]:
         """Run one delivered command; its output, status and syndrome are in ``request.out``.
 
-        With a ``refusal`` it does not run and gets that.
+        With a ``refusal``, the command does not run and is answered with that refusal.
         """
         hca = self._hca
         self.executed += 1
@@ -317,7 +317,7 @@ class CommandInterface:
             request.out[:] = whole[: len(request.out)]
 
     def _check_standing(self, request: Request, command: Command) -> None:
-        """The HCA is up far enough, and the caller exists and may send this."""
+        """Check that the HCA is up far enough, and that the caller exists and may send this."""
         if self._hca.state < command.needs:
             raise CmdError(
                 Status.BAD_SYS_STATE_ERR, "command comes too early", f"HCA {self._hca.state.name}"
@@ -329,7 +329,7 @@ class CommandInterface:
             raise CmdError(Status.BAD_PARAM_ERR, "command is the driver's", f"uid {uid:#x}")
 
     def _in_turns(self, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
-        """Go on with a handler, as long as what it began with is still there."""
+        """Continue a handler turn by turn, as long as the state that it began with still exists."""
         hca = self._hca
         teardowns = hca.teardowns
         try:
@@ -357,7 +357,7 @@ class CommandInterface:
         return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
 
     def _hand_back(self, at: int, entry: Any, delivery: int) -> None:
-        """Write output and signature and, last of all, the ownership byte."""
+        """Write output and signature, and the ownership byte last."""
         entry.status_own = delivery << 1
         if self._signed:
             entry.sig = 0
@@ -367,14 +367,14 @@ class CommandInterface:
         memory.write(at + _STATUS_OWN_OFFSET, entry.buf[_STATUS_OWN_OFFSET:])
 
     def report(self) -> None:
-        """One CMD event for all slots finished since the last one, if the driver wants events."""
+        """Send one CMD event for all slots finished since the last one, if the driver wants any."""
         finished, self._finished = self._finished, 0
         if finished:
             eq_engine.raise_event(self._hca, EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
 
 
 def _check_lengths(request: Request, command: Command) -> None:
-    """Input and output are long enough. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    """Check the lengths of input and output. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
     if len(request.data) < command.least_in:
         raise CmdError(
             Status.BAD_INP_LEN_ERR,
@@ -390,7 +390,7 @@ def _check_lengths(request: Request, command: Command) -> None:
 
 
 def _is_left(work: Turns[None]) -> bool:
-    """Give it a turn; whether it wants another."""
+    """Run one turn of the work; returns whether it needs another."""
     try:
         next(work)
     except StopIteration:

@@ -1,9 +1,10 @@
-"""Command mailboxes: reading a chain in, writing one out, and its signatures.
+"""Command mailboxes: reading a chain, writing one, and their signatures.
 
-A command's first 16 bytes travel in the queue entry, the rest in blocks of 512 that the driver has
-linked beforehand (PRM "Command mailboxes"; core/cmd.c:mlx5_copy_to_msg, calc_block_sig). A chain is
-walked once, before the command runs, and every link is checked on the way: a wrong block number
-also ends a circular chain. A chain may have thousands of blocks, so all is done in turns.
+A command's first 16 bytes are in the queue entry, the rest in blocks of 512 bytes that the driver
+has linked beforehand (PRM "Command mailboxes"; core/cmd.c:mlx5_copy_to_msg, calc_block_sig). A
+chain is walked once, before the command runs, and every link is checked on the way; a circular
+chain fails on a wrong block number. A chain may have thousands of blocks, so all work on it is done
+in turns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class DeliveryError(Exception):
 
 
 def xor8(data: Buffer) -> int:
-    """The exclusive or of all bytes; 0xff for anything correctly signed."""
+    """The exclusive or of all bytes; 0xff for correctly signed data."""
     whole = int.from_bytes(data, "big")
     bits = 1 << max(len(data) * 8 - 1, 0).bit_length()
     while bits > 8:  # fold one half onto the other
@@ -49,7 +50,7 @@ def walk(
 ) -> Turns[list[int]]:
     """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
 
-    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR, and names the side in what is raised.
+    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised.
     """
     if length > MAX_COMMAND_BYTES:
         raise DeliveryError(side, f"{length} bytes are more than any command has")
@@ -70,7 +71,7 @@ def walk(
 
 
 def _next_block(memory: GuestMemory, address: int, number: int, token: int, side: Delivery) -> int:
-    """Check one block, all of it: once a command runs, its output must have a place to go."""
+    """Check one whole block before the command runs, so that its output has a valid place."""
     try:
         following, block_num, block_token = _LINK.unpack(memory.read(address, _LINK.size))
         if side is Delivery.OUT_LENGTH_ERR:
@@ -91,7 +92,7 @@ def _next_block(memory: GuestMemory, address: int, number: int, token: int, side
 def gather(
     memory: GuestMemory, inline: bytes, blocks: Sequence[int], length: int
 ) -> Turns[bytearray]:
-    """The whole input: the inline bytes and what the blocks carry."""
+    """The whole input: the inline bytes and the contents of the blocks."""
     data = bytearray(inline[:length])
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
         if first:
@@ -103,7 +104,7 @@ def gather(
 
 
 def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Turns[None]:
-    """Write what goes beyond the inline bytes of an output into its blocks."""
+    """Write the part of an output beyond the inline bytes into its blocks."""
     at = INLINE_BYTES
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
         if first:
@@ -114,7 +115,7 @@ def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Turns
 
 
 def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
-    """Raise SIGNAT_ERR for a block whose control part or whole is not signed."""
+    """Raise SIGNAT_ERR for a block whose control part, or the whole of it, has a bad signature."""
     for first in range(0, len(blocks), BLOCKS_PER_TURN):
         if first:
             yield

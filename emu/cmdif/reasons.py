@@ -1,4 +1,4 @@
-"""Which sentences in our own sources can become a syndrome: the other direction of a CRC.
+"""The reasons in our own sources that a syndrome can stand for, to map a syndrome back to text.
 
 Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, so the
 calls in the sources are the complete list. A reason is a string, a constant of its module, or an
@@ -21,7 +21,7 @@ _KIND = "self.kind"
 
 
 class ReasonError(Exception):
-    """A reason that is no fixed text: its syndrome could not be explained."""
+    """A reason is not fixed text, so its syndrome could not be explained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Reason:
 
     text: str
     status: str
-    """Its name, as the source has it."""
+    """The status name, as in the source."""
     module: str
     line: int
     function: str
-    """The function that refuses, with the one around it (``create_eq``, ``Table.need``)."""
+    """The function that refuses, with the enclosing one (``create_eq``, ``Table.need``)."""
 
     @property
     def syndrome(self) -> int:
-        """What the driver prints."""
+        """The syndrome, as the driver prints it."""
         return syndrome_of(self.text)
 
 
 def kinds() -> tuple[str, ...]:
-    """What the device calls its objects."""
+    """The device's names for its kinds of objects."""
     return tuple(
         kind.kind
         for kind in vars(objects).values()
@@ -87,7 +87,7 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
 
 
 def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """Each call of CmdError below a node, with the function that it stands in."""
+    """Each call of CmdError below a node, with the name of the function that contains it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
             yield from _refusals(child, (*around, child.name))

@@ -19,50 +19,50 @@ from layouts.prm import Prm
 Handler = Callable[[Hca, Any, Any], Turns[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output.
 
-A handler checks everything first and changes state last; it refuses by raising
-:class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events. One that may have more to
-do than a few milliseconds' work yields between its shares. Other commands run meanwhile: what it
-has looked up may be gone, unless it holds it (:func:`emu.objects.table.holding`).
+A handler first checks everything and then changes state; it refuses by raising
+:class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events. If it may take more than a
+few milliseconds, it yields between portions of its work. Other commands run meanwhile: objects that
+it has looked up may be gone, unless it holds them (:func:`emu.objects.table.holding`).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OpenField:
-    """A field that the layout leaves open, because others decide which structure lies in it.
+    """A field that the layout leaves open, because other fields decide which structure it contains.
 
-    The handler knows by itself; this tells those who only look on, as the trace does.
+    The handler knows the structure itself; this tells observers such as the trace.
     """
 
     field: str
     """The field's name, in the input's layout, the output's or both."""
     layout: Callable[[Any], Prm | None]
-    """The structure in it, from a view of the input; None where the field says nothing."""
+    """The structure in it, from a view of the input; None if the field has no known structure."""
     current: Callable[[Hca, Any], bytes | None] | None = None
     """For a field that replaces a value: that value, from the device and a view of the input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A firmware command: its opcode, the structures on either side, and who answers."""
+    """A firmware command: its opcode, the structures of its input and output, and its handler."""
 
     op: Op
     layout_in: Prm
     layout_out: Prm
     handler: Handler
     needs: HcaState
-    """The least state in which the command is taken; earlier it gets BAD_SYS_STATE_ERR."""
+    """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
     privileged: bool = False
     """Only the driver itself may send it; with the uid of a user context it is refused."""
     least_in: int = field(init=False)
-    """Bytes of the shortest input that is taken; what is missing of a longer one counts as zero.
+    """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
 
-    Drivers leave out what says nothing: reserved bytes behind the last named field (iPXE's golan.c
-    in RST2INIT_QP), and the rest of a field that is left open (of the 4096 bytes of SET_HCA_CAP it
+    Drivers omit what carries no information: reserved bytes after the last named field (iPXE's
+    golan.c in RST2INIT_QP), and the rest of an open field (of the 4096 bytes of SET_HCA_CAP it
     sends 256). A shorter input gets BAD_INP_LEN_ERR.
     """
     least_out: int = field(init=False)
-    """Bytes of the shortest output that is taken, by the same rule; it gets the answer's front.
+    """Bytes of the shortest output that is accepted, by the same rule; the answer is cut to fit.
 
     A shorter one gets BAD_OUTP_LEN_ERR.
     """
@@ -74,7 +74,7 @@ class Command:
             object.__setattr__(self, name, least)
 
     def complete(self, data: bytearray) -> None:
-        """Put zeros behind an input that is long enough to be taken and shorter than its layout."""
+        """Pad an accepted input that is shorter than its layout with zeros."""
         if self.least_in <= len(data) < self.layout_in.size:
             data.extend(bytes(self.layout_in.size - len(data)))
 
@@ -98,9 +98,9 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one.
 
-    ``privileged`` is for what no driver passes on for a process: what is not in the lists of
-    mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd) and what it
-    does not itself send with a uid.
+    ``privileged`` is for commands that no driver forwards for a process: those that are not in the
+    lists of mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd) and
+    that it does not itself send with a uid.
     """
 
     def register(handler: Handler) -> Handler:

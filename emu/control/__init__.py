@@ -1,4 +1,4 @@
-"""The control socket: what a server tells, and what can be told to it, while it runs.
+"""The control socket: queries a running server and changes its fault rules.
 
 :mod:`emu.control.protocol` describes the messages, :class:`emu.control.client.Client` speaks them.
 """

@@ -15,13 +15,13 @@ from emu.control import protocol
 from emu.host.user_error import UserError
 
 SOCKET_NAME = "control"
-"""What the socket of a guest's server is called, in the guest's temporary directory."""
+"""File name of the server's control socket in a guest's temporary directory."""
 
 _TIMEOUT = 30.0
 
 
 class ControlError(UserError):
-    """A server that is not there, or does not do what is asked."""
+    """The server does not exist or refuses a request."""
 
 
 class Client:
@@ -72,32 +72,32 @@ class Client:
         return self.call("status")
 
     def objects(self, **choice: Any) -> dict[str, Any]:
-        """The objects of every function; ``function``, ``kind`` and ``limit`` choose."""
+        """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
         return self.call("objects", **choice)
 
     def rules(self) -> list[dict[str, Any]]:
-        """The rules that are loaded, with how many events each has met and how often it fired."""
+        """The loaded rules, with how many events each matched and how often it fired."""
         rules: list[dict[str, Any]] = self.call("fault.list")["rules"]
         return rules
 
     def add(self, rule: Mapping[str, Any] | None = None, **fields: Any) -> str:
-        """Add a rule, given as in a plan; its name."""
+        """Add a rule, given as in a plan; return its name."""
         return str(self.call("fault.add", rule={**(rule or {}), **fields})["name"])
 
     def remove(self, name: str) -> None:
-        """Take a rule away and end what it has begun."""
+        """Remove a rule and end its effects."""
         self.call("fault.remove", name=name)
 
     def load_plan(self, text: str) -> int:
-        """Replace all rules by those of a plan in TOML; how many there are now."""
+        """Replace all rules by those of a plan in TOML; return their number."""
         return int(self.call("fault.load", plan=text)["rules"])
 
     def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         self.call("fault.load")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Any method of the protocol."""
+        """Call any method of the protocol."""
         self._number += 1
         try:
             self._sock.sendall(
@@ -134,7 +134,7 @@ class Client:
 
 
 def sockets() -> list[Path]:
-    """The control sockets of the guests that run now, the newest last."""
+    """The control sockets of the running guests, newest last."""
     found = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
     mine = []
     for path in found:
@@ -142,7 +142,7 @@ def sockets() -> list[Path]:
             about, around = path.lstat(), path.parent.lstat()
         except OSError:
             continue
-        # In a directory of another user's, or behind a symbolic link, it may be anybody's.
+        # In another user's directory or behind a symbolic link, the socket may be anyone's.
         is_socket = stat.S_ISSOCK(about.st_mode) and stat.S_ISDIR(around.st_mode)
         if is_socket and {about.st_uid, around.st_uid} == {os.getuid()}:
             mine.append((about.st_mtime, path))

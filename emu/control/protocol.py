@@ -2,8 +2,8 @@
 
 The server speaks first: ``{"mlx5emu": VERSION, "protocol": 1, "methods": [...]}``. Then it answers
 each request, in their order. A request is ``{"id": ID, "method": NAME, "params": {...}}``, where
-``id`` (a number or a text) and ``params`` may be missing; the answer has the same ``id`` and either
-``result`` or ``error``, which is ``{"message": TEXT}``. A line that is no request gets an error
+``id`` (a number or a string) and ``params`` are optional; the answer has the same ``id`` and either
+``result`` or ``error``, which is ``{"message": TEXT}``. An invalid request gets an error
 without an id and ends the connection. Lines are at most 256 KiB from a client and 16 MiB from the
 server, and nested at most 32 deep. A change of a method's meaning raises ``protocol``; new methods,
 parameters and keys of results do not.
@@ -35,13 +35,13 @@ VERSION: Final = 1
 MOST_REQUEST: Final = 256 << 10
 MOST_ANSWER: Final = 16 << 20
 MOST_DEPTH: Final = 32
-"""Objects and lists inside each other: whoever walks through them goes as deep."""
+"""Maximum nesting of objects and lists; it bounds the recursion of code that walks them."""
 
 _LONGEST_NAME: Final = 100
 
 
 class MessageError(ValueError):
-    """Bytes that are no message of the protocol."""
+    """Bytes that are not a valid message of the protocol."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -57,7 +57,7 @@ def decode(line: bytes) -> dict[str, Any]:
         raise MessageError("a line that is no JSON") from None
     if not isinstance(message, dict):
         raise MessageError("a line that is no JSON object")
-    # Few lines have so many brackets at all.
+    # Fast path: few lines have so many brackets in total.
     if line.count(b"[") + line.count(b"{") > MOST_DEPTH and _is_too_deep(message):
         raise MessageError(f"a line that is nested more than {MOST_DEPTH} deep")
     return message

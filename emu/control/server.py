@@ -1,7 +1,7 @@
-"""The control socket's server: clients that may do anything, and a loop that must not notice.
+"""The control socket's server; misbehaving clients must not delay the server's loop.
 
-Everything is non-blocking and bounded: clients, bytes of a request, requests in a second, bytes of
-answers that nobody reads. A client that oversteps is dropped with one line in the log.
+Everything is non-blocking and bounded: clients, bytes per request, requests per second, bytes of
+unread answers. A client that exceeds a limit is dropped with one line in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from emu.vfio.loop import Loop
 logger = logging.getLogger(__name__)
 
 Method = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""Takes params and gives the result. Raises :class:`RequestError`."""
+"""Takes the params and returns the result. Raises :class:`RequestError`."""
 
 MOST_CLIENTS: Final = 8
 MOST_PER_SECOND: Final = 200
@@ -33,7 +33,7 @@ _PATIENCE_NS: Final = 10 * _SECOND_NS
 
 
 class RequestError(Exception):
-    """A request that cannot be met; the text goes to the client."""
+    """A request that cannot be fulfilled; the text is sent to the client."""
 
 
 class ControlServer:
@@ -88,7 +88,7 @@ class ControlServer:
             client.sock.close()
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Meet a request. Raises MessageError for what is none."""
+        """Execute a request; return the answer. Raises MessageError for an invalid request."""
         method, params = protocol.request(message)
         answer: dict[str, Any] = {"id": message["id"]} if "id" in message else {}
         handler = self._methods.get(method)
@@ -117,10 +117,10 @@ class _Client:
         self._second_ns = 0
         self._requests = 0
         self._since_ns: int | None = None
-        """Since when nothing of the output has been taken."""
+        """Since when the client has read none of the output; None while none waits."""
 
     def readable(self) -> None:
-        """Take what has come, and answer what is complete."""
+        """Read what has arrived and answer the complete requests."""
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
@@ -141,7 +141,7 @@ class _Client:
             self._server.drop(self, f"more than {protocol.MOST_REQUEST >> 10} KiB without an end")
 
     def _take(self, line: bytes) -> bool:
-        """Answer one line; False when the client is dropped over it."""
+        """Answer one line; False if the client is dropped because of it."""
         now = self._loop.now_ns()
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
@@ -161,7 +161,7 @@ class _Client:
         return self.sock.fileno() >= 0
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, now or as the client reads."""
+        """Send a message, now or later as the client reads."""
         was_waiting = bool(self._out)
         self._out += protocol.encode(message)
         if len(self._out) > protocol.MOST_ANSWER:

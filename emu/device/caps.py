@@ -1,8 +1,8 @@
-"""The device's capability pages: what it can do at most, and what the driver has chosen.
+"""The device's capability pages: what it supports at most, and what the driver has chosen.
 
 The maximum (MAX) comes from the model and never changes. The current values (CUR) start equal to
 it, and SET_HCA_CAP may lower a field but never raise it above MAX. Every limit that the device
-enforces is read from CUR, so what a driver sees and what it gets are the same number.
+enforces is read from CUR, so a driver always gets exactly what it is told.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
         },
     },
 }
-"""Fields whose current value starts at 0 although the maximum is higher: a driver has to ask.
+"""Fields whose current value starts at 0 although the maximum is higher: a driver must opt in.
 
-What an older driver does not know of must not happen to it (core/main.c: handle_hca_cap_odp).
+An older driver must not get behaviour that it does not know (core/main.c: handle_hca_cap_odp).
 """
 
 _WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
-"""Groups of which the driver sends only the fields that it sets, all others as 0.
+"""Groups for which the driver sends only the fields that it sets, with all others 0.
 
-Of the other groups it sends back a whole copy (core/main.c: handle_hca_cap_*).
+For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_*).
 """
 
 _GATES = {CapType.ODP: "pg", CapType.ATOMIC: "atomic", CapType.GENERAL_2: "hca_cap_2"}
@@ -78,17 +78,17 @@ class Caps:
         return GROUPS[group].view(self._pages[group, mode])
 
     def page(self, group: int, mode: int) -> bytes:
-        """The page that QUERY_HCA_CAP answers: all zeros for a group of which nothing is modelled.
+        """The page that QUERY_HCA_CAP returns: all zeros for a group that is not modelled at all.
 
-        rdma-core's tests look into such pages to see that they can skip (test_mlx5_dm_ops). Raises
-        BAD_PARAM_ERR for a number that is no group's, and for a group that was turned off.
+        rdma-core's tests read such pages to decide whether to skip (test_mlx5_dm_ops). Raises
+        BAD_PARAM_ERR for a number that is not a group, and for a group that was turned off.
         """
         if group in CapType._value2member_map_ and group not in GROUPS:
             return bytes(PAGE_BYTES)
         return bytes(self._pages[self._known(group), self._mode(mode)])
 
     def set(self, group: int, page: bytes) -> None:
-        """Take over the driver's choice; fields that it cannot choose keep their value.
+        """Apply the driver's choice; fields that it cannot choose keep their value.
 
         Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
         """
@@ -104,9 +104,9 @@ class Caps:
             self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
 
     def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        """Give general fields, by dotted names, smaller values, at most and now.
+        """Lower general fields, given by dotted names, in both MAX and CUR.
 
-        Returns what they were; a value that is no smaller changes nothing.
+        Returns the old values; a value that is not lower changes nothing.
         """
         before = {}
         views = [self._view(CapType.GENERAL, mode) for mode in (CapMode.MAX, CapMode.CUR)]
@@ -147,7 +147,7 @@ class Caps:
 
 
 def _holder(view: Any, path: str) -> tuple[Any, str]:
-    """The view that holds the last name of a dotted path, and that name."""
+    """The view that contains the last component of a dotted path, and that component."""
     *way, name = path.split(".")
     for step in way:
         view = getattr(view, step)

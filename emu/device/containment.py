@@ -1,9 +1,9 @@
-"""What becomes of an exception that nobody expected: it stops the function in which it happened.
+"""Containment of unexpected exceptions: one stops only the function in which it was raised.
 
-That may be in the function's turn, in a timer of its own, or in a packet that arrives for it. The
-exception is logged once with its traceback, and the function goes down as an assert in its firmware
-would take it down: the health buffer shows a fatal syndrome, and the driver recovers. The other
-functions of the process go on. In the tests such an exception is a failure.
+It may be raised in the function's turn, in one of its timers, or for a packet that arrives for it.
+The exception is logged once with its traceback, and the function goes down as it would after an
+assert in its firmware: the health buffer shows a fatal syndrome, and the driver recovers. The other
+functions of the process continue. In the tests such an exception is a failure.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from emu.ports import Clock, Timer
 
 
 class Owner(Protocol):
-    """Who is responsible for a piece of work."""
+    """The object that is responsible for a piece of work; here, a function."""
 
     has_failed: bool
-    """Nothing of it runs any more."""
+    """It has failed, and none of its work runs any more."""
 
     def fail(self) -> None:
-        """Take the blame for the exception that is being handled."""
+        """Fail because of the exception that is being handled."""
 
 
 class ContainedClock:
-    """Implements :class:`emu.ports.Clock` for one owner: what its calls raise is the owner's."""
+    """Implements :class:`emu.ports.Clock` for one owner; exceptions in its calls fail it."""
 
     def __init__(self, clock: Clock, owner: Owner) -> None:
         self.now_ns: Callable[[], int] = clock.now_ns
@@ -39,7 +39,7 @@ class ContainedClock:
 
 
 def contain(owner: Owner, call: Callable[[], object]) -> None:
-    """Do a piece of work of an owner that has not failed."""
+    """Do some work of an owner that has not failed; an exception fails the owner."""
     if owner.has_failed:
         return
     try:
@@ -50,13 +50,13 @@ def contain(owner: Owner, call: Callable[[], object]) -> None:
 
 RESTART_NS = 10_000_000_000
 RESTART_WHEN_SEEN_NS = 500_000_000
-"""A driver looks at the health buffer every two to three seconds (core/health.c: poll_health). Then
-it waits two seconds for an interface that is disabled, the sign of firmware that has started anew
+"""A driver polls the health buffer every two to three seconds (core/health.c: poll_health). Then
+it waits two seconds for a disabled interface, which shows that the firmware has restarted
 (core/health.c: mlx5_error_sw_reset)."""
 
 
 class Recovery:
-    """A function that has failed starts anew: when its driver knows, or after a while."""
+    """Restarts a failed function once its driver has noticed the failure, or after a timeout."""
 
     def __init__(self, clock: Clock, restart: Callable[[], None]) -> None:
         self._clock = clock
@@ -69,7 +69,7 @@ class Recovery:
         self._set(RESTART_NS)
 
     def seen(self) -> None:
-        """The driver reads what the health buffer says of it."""
+        """The driver has read the failure from the health buffer."""
         if not self._is_seen:
             self._is_seen = True
             self._set(RESTART_WHEN_SEEN_NS)

@@ -1,7 +1,7 @@
 """Firmware pages: memory that the driver lends to the device (PRM "ICM memory").
 
-Real devices keep their contexts in host memory. This one does not need any, but can ask for some
-all the same, so that the driver's giving, taking back and page-request paths are exercised.
+Real devices keep their contexts in host memory. This one does not need any, but can still ask for
+some, to exercise the driver's code that gives pages, takes them back and handles page requests.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ MOST_PAGES = 1 << 17
 
 _KIND = "firmware page"
 _BYTES = 128
-"""What the host needs to remember a page."""
+"""What it costs the host to remember one page."""
 
 
 class FirmwarePages:
-    """The pages that the driver has given, and how many the device still wants."""
+    """The pages that the driver has given, and how many more the device wants."""
 
     def __init__(self, boot_pages: int, ledger: Ledger) -> None:
         self.boot_pages = boot_pages
-        """Pages wanted at boot, and again at init."""
+        """Pages wanted at boot, and the same number again at init."""
         self._given: dict[int, None] = {}
         self._ledger = ledger
 
@@ -29,11 +29,11 @@ class FirmwarePages:
         return len(self._given)
 
     def holds_any(self, pages: dict[int, None]) -> bool:
-        """Whether one of the pages was given and not taken back."""
+        """Whether the device holds any of the pages."""
         return not self._given.keys().isdisjoint(pages)
 
     def give(self, pages: dict[int, None]) -> None:
-        """Take over pages (IOVAs of 4 KiB), none of which is held. Raises LIM_ERR."""
+        """Accept pages (IOVAs of 4 KiB), none of which is held already. Raises LIM_ERR."""
         self._ledger.take(_KIND, len(pages) * _BYTES)
         self._given.update(pages)
 
@@ -44,6 +44,6 @@ class FirmwarePages:
         return pages
 
     def forget(self) -> None:
-        """The driver wants none of them back."""
+        """Forget all pages; the driver does not want them back."""
         self._given.clear()
         self._ledger.close(_KIND)

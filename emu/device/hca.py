@@ -1,8 +1,8 @@
-"""The state of one function between two resets: ports to the world, capabilities, objects.
+"""The state of one function between two resets: ports to the outside, capabilities, objects.
 
-A reset is a new ``Hca`` on the same ports. It does no I/O and does nothing by itself: firmware
-commands (``emu.cmdif``) and the engine (``emu.engine``) act on it, and ``emu.engine.lifecycle``
-stops it and gives its queues their turns.
+A reset creates a new ``Hca`` on the same ports. An ``Hca`` does no I/O and does nothing by itself:
+firmware commands (``emu.cmdif``) and the engine (``emu.engine``) operate on it, and
+``emu.engine.lifecycle`` stops it and gives its queues their turns.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ FIRST_UAR = 8
 """Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
 
 FIRST_MKEY_INDEX = 0x100
-"""Below lie the device's own keys (``emu.engine.mr.special_keys``).
+"""Lower indices are the device's own keys (``emu.engine.mr.special_keys``).
 
-1 must stay unused, 0x100 being a scatter list's end mark.
+Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
 """
 
 MULTICAST = "multicast"
 """The ledger's account of queue pairs in multicast groups."""
 
 FIRST_QPN = 0x40
-"""Numbers 0 and 1 belong to the SMI and the GSI on the wire."""
+"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
 
 class HcaState(IntEnum):
@@ -79,14 +79,14 @@ class HcaState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HcaOptions:
-    """What can be chosen for a function beside its model."""
+    """Options of a function besides its model."""
 
     guid: int
     lid: int = 1
     boot_pages: int = 0
-    """Pages asked for before and after INIT_HCA (each); 0 skips MANAGE_PAGES."""
+    """Pages requested before INIT_HCA, and as many after it; 0 skips MANAGE_PAGES."""
     windows_2a: bool = False
-    """Memory windows of type 2 are of type 2A: access through one compares the QPN, not the PD."""
+    """Type 2 memory windows are of type 2A: access through one checks the QPN, not the PD."""
 
 
 class Hca:
@@ -105,9 +105,9 @@ class Hca:
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
     ) -> None:
-        """``on_failure`` is called when the function fails over a mistake of our own.
+        """``on_failure`` is called when the function fails because of a bug in the emulator.
 
-        ``remains`` takes the objects that are dropped; they may outlive this.
+        ``remains`` receives the objects that are dropped; they may outlive this Hca.
         """
         self.model = model
         self.options = options
@@ -129,30 +129,30 @@ class Hca:
         )
         self.remains = remains if remains is not None else Remains()
         self.ledger = Ledger(model.host_bytes)
-        """What the host holds for the guest."""
+        """Host memory in use on behalf of the guest."""
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.internal_errors = 0
         self.teardowns = 0
-        """How often all objects have been dropped at once."""
+        """How many times all objects have been dropped at once."""
         self.has_failed = False
-        """An unexpected exception has stopped it for good (see ``emu.device.containment``)."""
+        """An unexpected exception has stopped it permanently (see ``emu.device.containment``)."""
         self._on_failure = on_failure
         self.caller = Caller()
         self.has_signatures = False
-        """A key has or had block signatures: its segments may be longer on the wire."""
+        """A key has or had block signatures, so its segments may be longer on the wire."""
         self.steps = 0
-        """Work that this round has done, as far as it is counted: see ``STEPS_PER_ROUND``."""
+        """Work done in this round, as far as it is counted; see ``STEPS_PER_ROUND``."""
         self.kept_views = 0
-        """Views that keys have kept of their translations, since they last had to forget them."""
+        """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()
-        """Indices of the keys that keep some, and of keys that did and are gone."""
+        """Indices of keys with cached views; may include keys that no longer exist."""
         self.missing = missing if missing is not None else Missing()
         self._event_eqs: dict[EventType, Eq] = {}
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.broken_cqs: list[Cq] = []
-        """CQs that have just failed, whose queue pairs are to be stopped."""
+        """CQs that have just failed, whose queue pairs must be stopped."""
         self.held_room: HeldRoom = HeldRoom()
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
@@ -160,7 +160,7 @@ class Hca:
         wire.attach(self)
 
     def _make_tables(self) -> None:
-        """Empty tables, bounded by what the driver has been told."""
+        """Create empty tables with the limits that the driver has been told."""
         caps, on = self.caps.general, (self.ledger, self.caller)
         self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, *on)
         self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, *on)
@@ -172,7 +172,7 @@ class Hca:
         self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
         self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
-        """What a send doorbell can name: queue pairs, whose numbers other queues share."""
+        """Everything that a send doorbell can name; queue pairs share their numbers with others."""
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
@@ -200,7 +200,7 @@ class Hca:
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:
-        """Make every key forget its translations; at a cost that their making has had before."""
+        """Drop the cached views of every key; never costs more than creating them did."""
         for index in self.keys_with_views:
             if (mkey := self.mkeys.get(index)) is not None:
                 mkey.views.clear()
@@ -208,7 +208,7 @@ class Hca:
         self.kept_views = 0
 
     def drop_objects(self) -> None:
-        """Forget all objects at once. Whoever calls this has stopped all work on them before."""
+        """Forget all objects at once. The caller must have stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
         for table in self.tables:
@@ -219,7 +219,7 @@ class Hca:
         self._make_tables()
 
     def fail(self) -> None:
-        """Stop for good over the exception that is being handled.
+        """Stop permanently because of the exception that is being handled.
 
         No timer, packet or turn reaches a function that has failed.
         """
@@ -231,7 +231,7 @@ class Hca:
         self._on_failure()
 
     def subscribe(self, eq: Eq) -> None:
-        """The EQ takes the asynchronous event types of its mask from now on."""
+        """Send the asynchronous event types in the EQ's mask to it from now on."""
         for event in EventType:
             if event is not EventType.COMP and eq.events >> event & 1:
                 self._event_eqs[event] = eq
@@ -243,16 +243,16 @@ class Hca:
         }
 
     def event_eq(self, event: EventType) -> Eq | None:
-        """The EQ that has asked for an asynchronous event type."""
+        """The EQ that has subscribed to an asynchronous event type."""
         return self._event_eqs.get(event)
 
     def schedule(self, queue: Queue) -> None:
-        """The queue has work, or may have."""
+        """Give the queue a turn: it has work, or may have some."""
         if not queue.is_ready:
             queue.is_ready = True
             self.ready.append(queue)
 
 
 def _described(model: Model) -> bytes:
-    """What the node calls itself until the guest says otherwise (rdma-ndd does)."""
+    """The node description until the guest sets another one (rdma-ndd does)."""
     return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")

@@ -1,7 +1,7 @@
-"""Packets that wait for a page at a responder, in their order, as many as there is room for.
+"""Packets held at a responder, in order, while they wait for a page; their number is limited.
 
-A requester sends again what is not kept, so room is what a busy device needs and no more: for each
-queue pair, and for all of a function together.
+The requester retransmits what is not held, so it is enough to have the room that a busy device
+needs. There is one limit for each queue pair and one for the whole function.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import deque
 from emu.port.packet import Packet
 
 MOST_HELD = 256
-"""Packets of one queue pair: twice what a requester has on its way."""
+"""Packets of one queue pair: twice as many as a requester has in flight."""
 MOST_HELD_BYTES = 16 << 20
-"""Of all queue pairs of a function."""
+"""Bytes of all queue pairs of a function together."""
 _OVERHEAD_BYTES = 1 << 10
-"""What a packet takes beside its payload."""
+"""What a packet costs in addition to its payload."""
 
 
 class HeldRoom:
-    """What is left for all queue pairs, in bytes."""
+    """The bytes that are left for all queue pairs together."""
 
     __slots__ = ("left",)
 
@@ -56,7 +56,7 @@ class HeldPackets:
         return packet
 
     def put_back(self, packet: Packet) -> None:
-        """What ``pop`` gave has to wait again."""
+        """Return the packet that ``pop`` gave, because it has to wait again."""
         self._room.left -= _cost(packet)
         self._packets.appendleft(packet)
 

@@ -1,4 +1,4 @@
-"""Fault points: the places where rules may make the device fail, as the core sees them.
+"""Fault points as the core sees them: the places where rules may make the device fail.
 
 A dispatcher that is about to do something shows it at its point, if there are rules::
 
@@ -7,9 +7,9 @@ A dispatcher that is about to do something shows it at its point, if there are r
     else:
         hca.faults.show(EQE, eq, event)
 
-``hca.faults`` is None while no rule is loaded, so that a point costs an attribute test. What the
-rules know of a point, and what they can do there, is declared in ``emu.faults.points``; the core
-knows the point's name and what passes it.
+``hca.faults`` is None while no rule is loaded, so a point only costs an attribute test. What rules
+can match and do at a point is declared in ``emu.faults.points``; the core only knows the point's
+name and the types of what it shows there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Told = TypeVar("Told")
 
 
 class FaultPoint(Generic[Shown, Told]):
-    """The key of a fault point: its name in plans, and what passes it.
+    """The key of a fault point: its name in plans, and the types of what it handles.
 
-    ``Shown`` are the arguments that its dispatcher shows, ``Told`` is what the dispatcher gets: the
-    result of what it was about to do, or what stands for it when a rule has it otherwise.
+    ``Shown`` are the arguments that the dispatcher shows, ``Told`` is what it gets back: the result
+    of what it was about to do, or a substitute if a rule has changed what happens.
     """
 
     __slots__ = ("name",)
@@ -34,7 +34,7 @@ class FaultPoint(Generic[Shown, Told]):
 
 
 class FaultPoints(Protocol):
-    """The rules of one function: what ``hca.faults`` is while there are any."""
+    """The rules of one function; ``hca.faults`` is such an object while there are rules."""
 
     @property
     def is_gone(self) -> bool:
@@ -42,30 +42,30 @@ class FaultPoints(Protocol):
 
     @property
     def wants_packets(self) -> bool:
-        """Whether rules are about packets: messages inside the process become packets, too."""
+        """Whether any rule is about packets, so that messages inside the process become packets."""
 
     def show(
         self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
     ) -> Told:
-        """Show what is about to happen at a point. It happens, or what a rule makes of it."""
+        """Show what is about to happen at a point. It then happens, unless a rule changes that."""
 
     @property
     def held(self) -> int:
-        """How many events rules hold back now."""
+        """How many events rules are holding back now."""
 
     @property
     def in_force(self) -> int:
         """How many effects on the device have begun and not ended."""
 
     def listing(self) -> list[dict[str, Any]]:
-        """Each rule as plain values: its name, point and action, and where it stands."""
+        """Each rule as plain values: its name, point, action and current state."""
 
 
 class FaultInjector(FaultPoints, Protocol):
-    """What a function needs of its rules to keep them across resets."""
+    """What a function needs in order to keep its rules across resets."""
 
     def attach(self) -> None:
-        """Be the ``faults`` of the function's present HCA, if there are rules."""
+        """Set ``faults`` of the function's current HCA to this object, if there are rules."""
 
     def power_on(self, cause: str) -> None:
         """The function has a new HCA; ``cause`` is start, reset, flr, bus or firmware."""

@@ -1,7 +1,7 @@
-"""What the device tells about itself while it runs, as the core sees it.
+"""The trace interface of the running device, as the core sees it.
 
-``hca.tracer`` is a :class:`DeviceTracer` or None, and the core calls its trace points always as
-``if tracer: tracer.point(...)``. Who listens is not the core's concern; ``emu.trace`` does.
+``hca.tracer`` is a :class:`DeviceTracer` or None, and the core always calls its trace points as
+``if tracer: tracer.point(...)``. The core does not know who listens; ``emu.trace`` does.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class DeviceTracer(Protocol):
-    """Where the device's trace points go. A device without one pays an attribute test for each."""
+    """Receives the device's trace points. Without a tracer, each point costs an attribute test."""
 
     def power_on(self, model: str) -> None:
-        """A function of this model is in its power-on state: made, or reset."""
+        """A function of this model is in its power-on state: just created, or reset."""
 
     def mmio(self, kind: str, offset: int, data: Buffer) -> None:
         """A BAR 0 access; ``kind`` is read or write."""
@@ -34,13 +34,13 @@ class DeviceTracer(Protocol):
         """An interrupt was raised for an event queue."""
 
     def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
-        """A work request is about to be carried out, or is tried again."""
+        """A work request is about to be executed, or is retried."""
 
     def summary(self) -> Iterator[str]:
-        """Lines for the end of a run: what there was of each kind."""
+        """Lines for the end of a run: how many of each kind there were."""
 
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
-        """A completion queue entry was written: its first 63 bytes, and the last."""
+        """A completion queue entry was written: its first 63 bytes, and the last one."""
 
     def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
         """A page fault is over, ``took_ns`` after it was raised.

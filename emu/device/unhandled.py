@@ -1,4 +1,4 @@
-"""What a driver touched and nobody modelled: the summary at the end of a run."""
+"""What drivers used that is not modelled: the summary at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from layouts.enums import CapType, RegId, op_name
 
 @dataclass(slots=True)
 class Missing:
-    """How often each was asked for; counted over a whole run, through resets."""
+    """How often each item was used; counted over a whole run, across resets."""
 
     commands: Counter[int] = field(default_factory=Counter)
     registers: Counter[int] = field(default_factory=Counter)
     cap_groups: Counter[int] = field(default_factory=Counter)
 
     def lines(self) -> Iterator[str]:
-        """One line for each."""
+        """One line for each item."""
         for opcode, count in sorted(self.commands.items()):
             yield f"command {op_name(opcode)} ({opcode:#x}), {count} times"
         for register, count in sorted(self.registers.items()):

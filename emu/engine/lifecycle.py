@@ -1,6 +1,6 @@
-"""The life of a function as a whole: turns for its queues, its link, and how all of it stops.
+"""A function as a whole: turns for its queues, the port's link, teardown and shutdown.
 
-``emu.device.hca`` is the state; this is what acts on all of it at once.
+``emu.device.hca`` holds the state; this module acts on all of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUEUES_PER_ROUND = 8
 
 
 def run(hca: Hca) -> bool:
-    """Give some of the queues that wait a turn; True when more wait."""
+    """Give some of the ready queues a turn; True when more are ready."""
     if hca.broken_cqs:
         _stop_users_of_broken_cqs(hca)
     ready = hca.ready
@@ -46,7 +46,7 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
 
 
 def teardown(hca: Hca) -> None:
-    """TEARDOWN_HCA: back to ENABLED. What the driver left behind is named and freed."""
+    """TEARDOWN_HCA: back to ENABLED. What the driver left behind is logged and freed."""
     for table in hca.tables:
         if table:
             log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
@@ -56,10 +56,10 @@ def teardown(hca: Hca) -> None:
 
 
 def shut_down(hca: Hca) -> None:
-    """Stop at once: objects and lent pages are forgotten, none is named.
+    """Stop at once: forget objects and firmware pages without logging them.
 
-    What a driver wants that has no time to take things apart, its machine going down. Only commands
-    are still answered.
+    A driver asks for this when its machine goes down and there is no time to destroy its objects.
+    Afterwards the function only executes commands.
     """
     log.info("%s: shut down", hca.model.name)
     quiesce(hca)
@@ -69,8 +69,8 @@ def shut_down(hca: Hca) -> None:
 
 
 def quiesce(hca: Hca) -> None:
-    """Nothing of the function touches the guest any more, whatever doorbell or timer waits."""
-    # There may be a quarter of a million of each, most of which wait for nothing.
+    """Stop all access to guest memory, whatever doorbells or timers are pending."""
+    # There may be 250,000 of each, and most have no timer or page fault to cancel.
     for qp in hca.qps:
         qp.state = QpState.RST
         if qp.timer is not None or qp.link is not None:
@@ -85,14 +85,14 @@ def quiesce(hca: Hca) -> None:
 
 
 def unsubscribe(hca: Hca, eq: Eq) -> None:
-    """An EQ is going away. Page faults that nobody will hear of fail."""
+    """An EQ is destroyed. Pending page faults fail if it was the EQ that reports them."""
     hca.unsubscribe(eq)
     if hca.event_eq(EventType.PAGE_FAULT) is None:
         page_faults.give_up(hca)
 
 
 def set_link(hca: Hca, *, up: bool) -> None:
-    """Plug the cable in or pull it: the driver gets its event, the subnet takes note."""
+    """Plug the cable in or pull it: raise the port event and tell the wire."""
     if up == hca.port.is_up:
         return
     hca.port.set_link(up=up)
@@ -102,7 +102,7 @@ def set_link(hca: Hca, *, up: bool) -> None:
 
 
 def reregister(hca: Hca) -> None:
-    """The subnet has a new manager, which knows nothing of what the guest told the old one."""
+    """Ask the guest to register again: a new subnet manager lacks what the old one was told."""
     _raise_port_change(hca, PortChange.CLIENT_REREG)
 
 

@@ -1,7 +1,8 @@
-"""A queue's turn: what it does when it stands first in the device's ready list.
+"""A queue's turn: what it does when it is first in the device's ready list.
 
-Every queue whose doorbell rang stands there; a turn does a bounded number of its requests and puts
-it back. What a turn is, each class of queue says with a function that is decorated ``@turn_of``.
+A doorbell puts its queue on that list. A turn does a bounded number of the queue's requests, and
+the queue goes back on the list if there are more. Each class of queue registers its turn function
+with ``@turn_of``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TURNS: dict[type[Queue], Turn] = {}
 
 
 def turn_of(kind: type[Queue]) -> Callable[[Turn], Turn]:
-    """Register what a turn of this class of queue is. Raises ValueError when it has one."""
+    """Register the turn function of a class of queue. Raises ValueError if it has one."""
 
     def register(function: Turn) -> Turn:
         if kind in _TURNS:
@@ -49,10 +50,10 @@ def turn(hca: Hca, queue: Queue) -> bool:
 
 @turn_of(Qp)
 def _queue_pair(hca: Hca, qp: Qp) -> bool:
-    """Answer, then send: directly within this process, as packets to any other."""
+    """Send responses, then requests: directly within this process, else in packets."""
     more = False
     if qp.link is not None:
-        # What was asked is answered, even when the queue pair has failed over it.
+        # Responses are sent even after the queue pair has failed: the NAK is one of them.
         more = qp.link.respond()
     if qp.sq is None:
         return more
@@ -72,5 +73,5 @@ def _queue_pair(hca: Hca, qp: Qp) -> bool:
 
 
 def _waits_for_page(qp: Qp) -> bool:
-    """Whether requests stand still until a driver has brought a page in: ours, or the peer's."""
+    """Whether requests wait until a driver, ours or the peer's, has brought a page in."""
     return qp.held_by is not None or (bool(qp.faults) and Side.REQUESTER in qp.faults)

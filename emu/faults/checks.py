@@ -1,8 +1,7 @@
-"""What the parts of a rule have to do with each other, beyond the type of each.
+"""Checks that the parts of a rule fit together, beyond the type of each.
 
-Fields and the values that they can have, commands, registers and capabilities are checked against
-their declarations, so a slip of the pen is found when the plan is read and not by a fault that
-never comes.
+Fields and their possible values, commands, registers and capabilities are checked against their
+declarations, so a typing error is found when the plan is read, not by a fault that never comes.
 """
 
 from __future__ import annotations

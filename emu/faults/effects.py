@@ -1,7 +1,7 @@
 """The effects of rules on a device as a whole that have begun, and how each ends.
 
-An effect ends after ``ms`` where the rule has it, when the rule is taken away, or when the function
-is reset; what it has changed is then as before. :mod:`emu.faults.points.device` declares them.
+An effect ends after ``ms`` if the rule has it, when the rule is removed, or when the function is
+reset; what it has changed is then restored. :mod:`emu.faults.points.device` declares them.
 """
 
 from __future__ import annotations

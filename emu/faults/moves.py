@@ -1,7 +1,7 @@
-"""What rules do alike to everything that goes from one place to another.
+"""Actions that apply to anything that is sent from one place to another.
 
-A point takes those that fit it as base classes of its events; the words of an action there are
-its own where it redefines the method.
+A point uses those that fit as base classes of its events; a point that redefines a method gives
+the action its own description.
 """
 
 from __future__ import annotations

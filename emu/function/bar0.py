@@ -1,8 +1,8 @@
 """BAR 0: the initialization segment, the MSI-X structures and the UAR pages.
 
 Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
-and include/linux/mlx5/doorbell.h of Linux 6.12. Offsets that nothing backs read as zero inside the
-BAR; a write there is noted in the trace and changes nothing.
+and include/linux/mlx5/doorbell.h of Linux 6.12. Unused offsets inside the BAR read as zero; a write
+there is noted in the trace and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
-"""Offset in BAR 0, what is written there, and what rings."""
+"""Offset in BAR 0, the data written there, and the call that rings the doorbell."""
 
 PAGE = 4096
 CMD_INTERFACE_REV = 5
@@ -51,7 +51,7 @@ UAR_SEND = 0x800
 
 
 class Bar0:
-    """What lies behind BAR 0."""
+    """The registers and doorbells in BAR 0."""
 
     def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
         self._hca = hca
@@ -62,8 +62,8 @@ class Bar0:
                 "fw_rev_subminor": hca.model.fw_subminor,
             },
             fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
-            # Disabled until a driver hands over its command queue. A driver that was running when
-            # the function was reset sees this at its next health poll, and recovers.
+            # Disabled until a driver sets the address of its command queue. A driver that was
+            # running when the function was reset sees this at its next health poll, and recovers.
             cmdq_addr_l_sz={
                 "nic_interface": NicInterface.DISABLED,
                 "log_cmdq_size": LOG_SLOTS,
@@ -77,27 +77,27 @@ class Bar0:
 
     @property
     def segment(self) -> Any:
-        """The initialization segment, as a view that can be written."""
+        """The initialization segment, as a writable view."""
         return self._seg
 
     def report_fatal(self) -> None:
-        """The firmware has asserted, and asks for a reset of the function."""
+        """Report that the firmware has asserted and wants the function to be reset."""
         self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
         self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read inside the initialization segment; UAR pages have nothing to read."""
+        """Read from the initialization segment; UAR pages have nothing to read."""
         if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
             self._tick()
         data = bytes(self._seg.buf[offset : offset + length])
         return data.ljust(length, b"\0")
 
     def _tick(self) -> None:
-        """Bring the registers that move by themselves to one and the same moment."""
+        """Update the timer and the health counter, all for the same point in time."""
         now = self._hca.clock.now_ns()
         self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
         self._seg.internal_timer_l = now & 0xFFFFFFFF
-        # Never zero and never all-ones: the driver takes both for a dead device.
+        # Never zero and never all-ones: the driver treats either as a dead device.
         if not self.is_stalled:
             self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
@@ -137,7 +137,7 @@ class Bar0:
 
     @staticmethod
     def _nic_interface(value: int) -> int:
-        """The state that the driver asks for; only those that it may ask for are taken.
+        """The interface state that the driver requests; states that it may not request are ignored.
 
         DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
         """
@@ -147,9 +147,9 @@ class Bar0:
         return NicInterface.FULL_DRIVER
 
     def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
-        """A doorbell: only in a page that the driver has allocated."""
+        """Ring a doorbell; it only works in a page that the driver has allocated."""
         if self._hca.uars.get(index) is None:
-            # A driver that has disabled the interface may ring once more, its queues being there.
+            # A driver that has disabled the interface may ring again while its queues still exist.
             disabled = self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
             level = logging.DEBUG if disabled else logging.WARNING
             log.log(level, "doorbell at %#x of UAR %#x, which is not allocated", offset, index)
@@ -168,7 +168,7 @@ class Bar0:
             log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
 
     def _send_doorbell(self, data: Buffer) -> None:
-        """The first eight bytes of a control segment; only the queue's number counts."""
+        """Take the first eight bytes of a control segment; only the queue's number is used."""
         if len(data) < 8:
             log.debug("send doorbell of %d bytes ignored", len(data))
             return

@@ -36,7 +36,7 @@ _MSIX_MASKED_ENTRY = bytes(12) + b"\x01\0\0\0"
 
 
 class Tracer(DeviceTracer, CommandTracer, Protocol):
-    """Where all trace points of a function go; ``emu.trace.recorder`` implements it."""
+    """Receives all trace points of a function; ``emu.trace.recorder`` implements it."""
 
 
 class Function:
@@ -61,7 +61,7 @@ class Function:
         self._injector: FaultInjector | None = None
         self.missing = Missing()
         self.remains = Remains()
-        """What former lives of the function have left to be freed."""
+        """Objects from before earlier resets of the function that still have to be freed."""
         self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
@@ -79,25 +79,25 @@ class Function:
             crspace=_CrSpace(self),
         )
         self._decoded = 0
-        """How much of BAR 0 answers, in bytes."""
+        """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
         self._commands_before = 0
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
-        """Let faults be injected from now on."""
+        """Allow faults to be injected from now on."""
         self._injector = injector
         injector.attach()
 
     @property
     def _is_gone(self) -> bool:
-        """Whether a rule has it off the bus."""
+        """Whether a rule has taken it off the bus."""
         faults = self.hca.faults
         return faults is not None and faults.is_gone
 
     @property
     def commands(self) -> int:
-        """How many commands it has run since it was made, across all resets."""
+        """Number of commands run since the function was created, across all resets."""
         return self._commands_before + self.cmdif.executed
 
     def _power_on(self, cause: str) -> None:
@@ -115,7 +115,7 @@ class Function:
     def _follow_command_register(self) -> None:
         """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
 
-        What enforces it are the decoder's limit and the ports: an access itself asks nothing.
+        The decoder's limit and the ports enforce this, so individual accesses need no check.
         """
         self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
         mastering = self.config.bus_master_enabled
@@ -126,7 +126,7 @@ class Function:
 
     @property
     def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
-        """BAR 0 (64-bit) is the only one."""
+        """Only BAR 0 (64-bit) exists."""
         return (self.model.bar0_size, 0, 0, 0, 0, 0)
 
     @property
@@ -187,7 +187,7 @@ class Function:
             self.bar0.write(offset, data)
 
     def forget_views(self) -> None:
-        """Keep no view of guest memory: the client takes back what some of them show."""
+        """Drop all views of guest memory, because the client is about to unmap some of it."""
         self.hca.forget_views()
 
     def _pending_bits(self) -> bytes:
@@ -201,12 +201,12 @@ class Function:
         self.restart("reset")
 
     def _on_flr(self) -> None:
-        """Configuration space has reset itself, but for its sticky bits."""
+        """Restart after configuration space has reset itself, except for its sticky bits."""
         log.info("%s: function-level reset", self.model.name)
         self.restart("flr")
 
     def restart(self, cause: str) -> None:
-        """A new HCA; configuration space stays as it is."""
+        """Start with a new HCA; configuration space stays as it is."""
         if not self.hca.has_failed:
             lifecycle.quiesce(self.hca)
             self.cmdif.forget()
@@ -217,7 +217,7 @@ class Function:
         self._power_on(cause)
 
     def run(self) -> bool:
-        """Do a bounded share of the HCA's pending work; True when there is more.
+        """Do a limited amount of the HCA's pending work; True when there is more.
 
         A function that is off the bus, or has failed, does nothing.
         """
@@ -234,12 +234,12 @@ class Function:
             hca.fail()
             return False
 
-    # -- mistakes of our own
+    # -- bugs in the emulator itself
 
     def _on_failure(self) -> None:
-        """The firmware has asserted: its driver finds that in the health buffer, and recovers.
+        """Report a firmware assert in the health buffer; the driver finds it there and recovers.
 
-        The cable goes down, too: peers that wait for this function get no answer.
+        The link goes down, too: peers that wait for this function get no answer.
         """
         hca = self.hca
         try:
@@ -261,7 +261,7 @@ class Function:
 
 
 class _CrSpace:
-    """What the vendor-specific capability's gateway reads: the front of BAR 0, in words."""
+    """What the vendor-specific capability's gateway reads: the start of BAR 0, in words."""
 
     size = 0x2000
 
@@ -273,5 +273,5 @@ class _CrSpace:
         return int.from_bytes(self._function.bar0.read(address & ~3, 4), "big")
 
     def write(self, address: int, value: int) -> None:
-        """The gateway only reads here."""
+        """Ignore the write: the gateway can only read here."""
         log.debug("VSC write of %#x at %#x ignored", value, address)

@@ -1,1 +1,1 @@
-"""The host's own side: sockets and files in directories of others, text for a terminal."""
+"""The host side: sockets and files in directories of other users, text for a terminal."""

@@ -1,8 +1,8 @@
 """Sockets that this process listens on, in directories that others may write to.
 
-A Unix socket has its mode from the moment it exists, and what stands in its place is replaced only
-when it is a dead socket: symbolic links are not followed. A process without a descriptor left turns
-clients away; otherwise their sockets would stay readable, and the loop would go round for ever.
+A Unix socket has its mode from the moment it exists. An existing path is replaced only when it is a
+dead socket; symbolic links are not followed. A process that has run out of descriptors closes new
+connections; otherwise the listening socket would stay readable and the loop would spin.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_PATH: Final = 107
 
 
 def bind(sock: socket.socket, path: Path, mode: int = OWNER_ONLY) -> None:
-    """Give a Unix socket its path; to connect, one needs write permission there. Raises OSError.
+    """Bind a Unix socket to its path; connecting needs write permission. Raises OSError.
 
     Linux gives the path the mode of the unbound socket, less the umask (net/unix/af_unix.c:
-    unix_bind_bsd): nobody can come in between. What the umask has taken away is given back.
+    unix_bind_bsd), so there is no race. The bits that the umask cleared are added afterwards.
     """
     os.fchmod(sock.fileno(), mode)
     sock.bind(os.fspath(path))
@@ -55,7 +55,7 @@ def listen(path: Path, backlog: int, mode: int = OWNER_ONLY) -> socket.socket:
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """Unlink the path when it is a socket that nobody listens on any more."""
+    """Unlink the path when it is a socket on which no process listens any more."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise OSError(errno.EEXIST, "exists and is no socket")
@@ -70,7 +70,7 @@ def _remove_dead_socket(path: Path) -> None:
 
 
 class Acceptor:
-    """Takes clients from a listening socket that does not block, which stays the caller's."""
+    """Accepts clients from a non-blocking listening socket, which the caller continues to own."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock = sock
@@ -80,7 +80,7 @@ class Acceptor:
         self._renew()
 
     def accept(self) -> socket.socket | None:
-        """The next client; None when there is none, or when it had to be turned away."""
+        """The next client; None when there is none, or when its connection had to be closed."""
         try:
             client, _ = self._sock.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -92,13 +92,13 @@ class Acceptor:
         return client
 
     def close(self) -> None:
-        """Give the reserve back; harmless when it has been."""
+        """Close the reserve descriptor; may be called more than once."""
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
 
     def _turn_away(self, error: OSError) -> None:
-        """Use the descriptor in reserve to end the connection that waits. Logged once in a row."""
+        """Use the reserve descriptor to close the waiting connection; logs the first in a row."""
         if not self._is_short:
             logger.error("%s: cannot accept clients: %s", self._name, error.strerror)
         self._is_short = True

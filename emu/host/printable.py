@@ -1,8 +1,8 @@
-"""Text of others on the user's terminal: what would command the terminal is shown instead.
+"""Untrusted text on the user's terminal: characters that would control the terminal are escaped.
 
 Names, reasons and errors come from a guest, a file, another process. Escape sequences in them could
-move the cursor, rename the window or answer in the user's place; characters that turn the direction
-of text make a line read otherwise than it is.
+move the cursor, rename the window or fake the user's input; characters that change the direction of
+text could make a line look different from what it says.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LONGEST_LINE: Final = 500
 
 
 def printable(text: str) -> str:
-    r"""The text with ``\x1b`` and the like in the place of what does not show; lines stay."""
+    r"""The text with non-printing characters as ``\x1b`` and the like; newlines stay."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_shown, text))
 
 
 def one_line(text: str, most: int = LONGEST_LINE) -> str:
-    """As :func:`printable`, on one line of at most ``most`` characters."""
+    """Like :func:`printable`, on one line of at most ``most`` characters."""
     short = text[:most]
     line = printable(short).replace("\n", "\\n").replace("\t", "\\t")
     return f"{line[:most]}..." if len(line) > most or len(text) > most else line

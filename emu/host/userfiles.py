@@ -11,11 +11,11 @@ from emu.host.user_error import UserError
 
 
 def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
-    """A descriptor of the file, made when absent; ``flags`` of open(2) say what else is wanted.
+    """A descriptor of the file, created if absent; ``flags`` are further flags of open(2).
 
-    A symbolic link in a directory that everybody may write to is not followed, for it leads where
-    somebody else wants: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) it is
-    the user's own. Raises OSError.
+    A symbolic link in a world-writable directory is not followed, because another user may have
+    put it there: ELOOP, whatever fs.protected_symlinks is. Elsewhere (``/dev/stdout``) the link is
+    trusted. Raises OSError.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC
     try:
@@ -27,7 +27,7 @@ def open_outfile(path: Path, flags: int = 0, mode: int = 0o644) -> int:
 
 
 def read_infile(path: Path, most: int) -> bytes:
-    """What a file holds. Raises UserError when that is more than ``most`` bytes, and OSError."""
+    """A file's content. Raises UserError when it has more than ``most`` bytes, and OSError."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

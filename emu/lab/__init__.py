@@ -1,4 +1,4 @@
-"""The guest lab: Linux guests from Debian's packages, in QEMU, with emulated functions in them."""
+"""The guest lab: Debian guests in QEMU with emulated functions attached."""
 
 from emu.lab.errors import (
     CommandFailedError,

@@ -1,7 +1,7 @@
-"""Whether KVM can be used: tried out by booting, since a /dev/kvm that opens proves little.
+"""Whether KVM can be used: tested by booting, since being able to open /dev/kvm proves little.
 
-On some hosts (nested ones above all) the device is there and no stock kernel boots on it. The
-answer is kept in the cache for this host kernel, processor and QEMU.
+On some hosts, mostly nested ones, the device exists but no stock kernel boots with it. The answer
+is cached for this host kernel, processor and QEMU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from emu.lab.qemu import Qemu
 
 logger = logging.getLogger(__name__)
 
-PROBE_TIMEOUT = 10.0  # a working KVM needs one or two
+PROBE_TIMEOUT = 10.0  # seconds; a working KVM needs one or two
 _DEVICE = Path("/dev/kvm")
 _MARKER = "mlx5emu: KVM works"
 _INIT = f"""#!/bin/busybox sh
@@ -42,7 +42,7 @@ def is_accessible() -> bool:
 
 
 def known_answer(qemu: Qemu) -> bool | None:
-    """Whether KVM boots a kernel here; None when nobody has tried."""
+    """Whether KVM boots a kernel here; None if it has not been tried."""
     if not is_accessible():
         return False
     answer = cache.load_json(cache.cache_dir() / "kvm.json").get(_host(qemu))
@@ -50,7 +50,7 @@ def known_answer(qemu: Qemu) -> bool | None:
 
 
 def kvm_boots(qemu: Qemu, image: Image) -> bool:
-    """Whether KVM boots a stock kernel here; tried out at most once."""
+    """Whether KVM boots a stock kernel here; tried at most once."""
     answer = known_answer(qemu)
     if answer is not None:
         return answer
@@ -65,7 +65,7 @@ def kvm_boots(qemu: Qemu, image: Image) -> bool:
 
 
 def _host(qemu: Qemu) -> str:
-    """What the answer depends on."""
+    """Identifies all that the answer depends on."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

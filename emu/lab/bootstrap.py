@@ -1,6 +1,6 @@
-"""Runs mmdebstrap(1) and shows how far it is.
+"""Runs mmdebstrap(1) and reports its progress.
 
-As root it works in root mode, for others in user namespaces; which one, mmdebstrap finds out.
+mmdebstrap itself chooses its mode: root mode for root, user namespaces for other users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emu.lab.errors import LabError
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
-"""Called with what goes on, how much of it is done and how much there is (0: not known yet)."""
+"""Called with the current activity, how much of it is done, and the total (0: not known yet)."""
 
 _STEPS_PER_PACKAGE = 3  # downloaded, unpacked, set up
 _PACKAGE_STEP = re.compile(r"(Get:|Unpacking |Setting up )")
@@ -36,15 +36,15 @@ def bootstrap(
     progress: Progress | None = None,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """Run mmdebstrap with ``arguments``; everything that it says goes to ``log``.
+    """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    Raises :class:`LabError` with its last error, or when it is not installed.
+    Raises :class:`LabError` with its error, or when it is not installed.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
         raise LabError("mmdebstrap is not installed: run scripts/setup, or install that package")
     options = [f"--aptopt={option}" for option in proxy_options()]
-    # /tmp may be a small tmpfs; mmdebstrap needs its directory reachable for every user.
+    # /tmp may be a small tmpfs; mmdebstrap needs a directory that every user can reach.
     environ = {"TMPDIR": "/var/tmp"} | os.environ | {"LC_ALL": "C.UTF-8"}
     with (
         log.open("w") as out,
@@ -69,7 +69,7 @@ def bootstrap(
 
 
 class Meter:
-    """Turns mmdebstrap's lines into calls of a :data:`Progress`."""
+    """Turns mmdebstrap's output lines into calls of a :data:`Progress`."""
 
     def __init__(self, what: str, progress: Progress | None) -> None:
         self._what = what
@@ -78,7 +78,7 @@ class Meter:
         self._stage = "starting"
 
     def feed(self, line: str) -> None:
-        """Take in one line."""
+        """Process one line."""
         if match := _PACKAGE_COUNT.match(line):
             self._total += _STEPS_PER_PACKAGE * int(match[1])
         elif _PACKAGE_STEP.match(line):
@@ -93,9 +93,9 @@ class Meter:
 
 
 def first_error(log: str) -> str:
-    """The line of a log that says best why it failed: the first complaint, else the last line.
+    """The log line that best explains a failure: the first error, else the last line.
 
-    Of a script of ours mmdebstrap only says that it failed, and the line before says why.
+    If one of our scripts fails, mmdebstrap only reports that; the line before tells the reason.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     for before, line in pairwise(["no output", *lines]):
@@ -107,7 +107,7 @@ def first_error(log: str) -> str:
 
 
 def proxy_options() -> list[str]:
-    """The machine's own proxy settings for apt, which mmdebstrap does not look at."""
+    """The machine's proxy settings for apt, which mmdebstrap does not read."""
     program = shutil.which("apt-config")
     if program is None:
         return []

@@ -1,7 +1,7 @@
-"""Builds the directory of a guest image: runs mmdebstrap, takes out what the host needs.
+"""Builds the directory of a guest image: runs mmdebstrap, then extracts what the host needs.
 
-The root file system is made by the scripts of the recipe. What the host boots with is copied out of
-it, so that nothing is ever mounted.
+The recipe's scripts make the root file system. The host copies the files that it boots with out of
+that image without mounting it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 ROOT_DISK = "root.ext4"
 INFO = "info.json"
-_EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put what the host takes out
+_EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the host
 _EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
 
 
 def build(wanted: Recipe, work: Path, progress: Progress | None) -> None:
-    """Build a suite's own image in ``work``, an empty directory. Raises :class:`LabError`."""
+    """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`."""
     _make_disk(wanted, work, None, progress)
     disk = work / ROOT_DISK
     copy_out(disk, work, {f"{_EXPORTS}/{name}": name for name in _EXPORTED})
@@ -47,9 +47,9 @@ def build(wanted: Recipe, work: Path, progress: Progress | None) -> None:
 
 
 def extend(base: Path, wanted: Recipe, work: Path, progress: Progress | None) -> None:
-    """Build an image in ``work`` out of the one in ``base``, with the recipe's extra packages.
+    """Build an image in ``work`` from the one in ``base``, with the recipe's extra packages.
 
-    What stays as it is gets a second name and no second copy. Raises :class:`LabError`.
+    Unchanged files are hard links, not copies. Raises :class:`LabError`.
     """
     _make_disk(wanted, work, base / ROOT_DISK, progress)
     for path in base.rglob("*"):
@@ -62,9 +62,9 @@ def extend(base: Path, wanted: Recipe, work: Path, progress: Progress | None) ->
 
 
 def try_packages(wanted: Recipe, progress: Progress | None) -> None:
-    """Ask the archive for the extra packages, which takes seconds where a build takes a minute.
+    """Check that the archive has the extra packages: takes seconds, a build takes a minute.
 
-    Raises :class:`LabError` for one that it does not have.
+    Raises :class:`LabError` for a package that it does not have.
     """
     extra = f"--include={','.join(wanted.extra)}"
     words = ["--simulate", "--variant=custom", *_common(wanted), extra, *_where(wanted)]
@@ -81,7 +81,7 @@ def _make_disk(wanted: Recipe, work: Path, base: Path | None, progress: Progress
     """Run mmdebstrap, which leaves the root file system in ``work``."""
     logger.info("building a guest image: %s", wanted.title)
     with contextlib.ExitStack() as stack:
-        # In a user namespace these steps are another user's, who may not even reach the cache.
+        # In a user namespace these steps run as another user, who may be unable to reach the cache.
         target = _opened(stack, work / ROOT_DISK, os.O_CREAT | os.O_RDWR)
         os.fchmod(target, 0o666)
         if base is None:
@@ -115,7 +115,7 @@ def _bootstrap(
 
 
 def _arguments(wanted: Recipe, target: int) -> list[str]:
-    """mmdebstrap's words for a suite's own image; ``target`` is the disk's descriptor."""
+    """mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
     return [
         "--variant=minbase",
         *_common(wanted),
@@ -127,7 +127,7 @@ def _arguments(wanted: Recipe, target: int) -> list[str]:
 
 
 def _extension(wanted: Recipe, source: int, target: int) -> list[str]:
-    """The words for an image with extra packages; both are descriptors of disks."""
+    """mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
     return [
         "--variant=custom",
         *_common(wanted),
@@ -159,7 +159,7 @@ def _filled(script: str, **descriptors: int) -> str:
 
 
 def _export_modules(disk: Path, work: Path, tree: str) -> list[str]:
-    """Take the modules that reach the root disk out of it; their names in loading order."""
+    """Copy out the modules needed to mount the root disk; return their names in loading order."""
     tables = {f"{tree}/modules.dep": "modules.dep", f"{tree}/modules.builtin": "modules.builtin"}
     copy_out(disk, work, tables)
     order = load_order(*((work / name).read_text() for name in tables.values()))

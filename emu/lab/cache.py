@@ -1,7 +1,7 @@
 """The user's cache directory: guest images, an unpacked QEMU, logs of past runs, small answers.
 
-Base directory as in the XDG base directory specification. Everything below it can be rebuilt, so
-removing any of it is safe while no guest runs.
+It is located as in the XDG base directory specification. Everything in it can be rebuilt, so
+deleting any of it is safe while no guest runs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from emu.lab.errors import LabError
 
 logger = logging.getLogger(__name__)
 
-KEPT_RUNS = 16  # directories of logs; older ones go when a new one is made
+KEPT_RUNS = 16  # log directories; creating a new one deletes older ones
 
 
 def cache_dir() -> Path:
-    """``$XDG_CACHE_HOME/mlx5emu``, by default ``~/.cache/mlx5emu``; made when absent."""
+    """``$XDG_CACHE_HOME/mlx5emu``, by default ``~/.cache/mlx5emu``; created when absent."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The specification says to ignore a relative path here.
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
@@ -34,14 +34,14 @@ def cache_dir() -> Path:
 
 
 def subdir(name: str) -> Path:
-    """A directory of the cache, made when absent."""
+    """A directory in the cache, created when absent."""
     return _made(cache_dir() / name)
 
 
 def _trusted(path: Path) -> Path:
-    """The path, unless somebody else could put kernels and programs there for us to run."""
+    """Return the path; LabError if others could put kernels and programs there for us to run."""
     about = path.stat()
-    # Root may use a user's, as in a container that has the user's directory mounted.
+    # Root may use another user's, as in a container with that user's directory mounted.
     is_ours = os.getuid() in (about.st_uid, 0) or about.st_uid == 0
     if about.st_mode & stat.S_IWOTH or not is_ours:
         raise LabError(f"others may write to the cache directory {path}")
@@ -58,7 +58,7 @@ def _made(path: Path) -> Path:
 
 @contextlib.contextmanager
 def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the cache's lock ``name``; call ``on_wait`` once when somebody else has it.
+    """Hold the cache's lock ``name``; call ``on_wait`` once if another process holds it.
 
     The kernel drops the lock when its holder dies, so none is ever stale.
     """
@@ -75,10 +75,10 @@ def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]
 
 @contextlib.contextmanager
 def building(target: Path) -> Iterator[Path]:
-    """Give an empty directory beside ``target``; on success it takes ``target``'s place at once.
+    """Create an empty directory next to ``target``; on success it atomically replaces ``target``.
 
-    On failure nothing remains. The caller holds a lock for ``target``. A name nobody else uses
-    keeps a build that was killed from being taken for a good one; the next build sweeps it.
+    On failure nothing remains. The caller holds a lock for ``target``. The directory has its own
+    temporary name, so a killed build is not mistaken for a good one; the next build deletes it.
     """
     _made(target.parent)
     for leftover in target.parent.glob(f".{target.name}.*"):
@@ -94,9 +94,9 @@ def building(target: Path) -> Iterator[Path]:
 
 
 def new_run_dir() -> Path:
-    """A directory for one run's logs, named after this process.
+    """Create a directory for one run's logs, named after this process.
 
-    The oldest beyond :data:`KEPT_RUNS` are removed, but none whose process still runs.
+    The oldest beyond :data:`KEPT_RUNS` are removed, except those whose process still runs.
     """
     runs = subdir("runs")
     with lock("runs"):
@@ -108,19 +108,19 @@ def new_run_dir() -> Path:
 
 
 def _is_in_use(run_dir: Path) -> bool:
-    """Whether its process is there, or another one that has its number by now."""
+    """Whether its process, or another one that has reused its number, still runs."""
     return Path("/proc", run_dir.name.split("-")[1]).exists()
 
 
 def disk_usage(path: Path) -> int:
-    """Bytes that a file or a tree takes on the disk (images are sparse)."""
+    """Bytes that a file or a tree occupies on disk (images are sparse)."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_blocks * 512 if path.exists() else 0
     return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """A JSON object from the cache; an unreadable one counts as empty."""
+    """Load a JSON object from the cache; an unreadable one counts as empty."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -129,7 +129,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def save_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object so that a reader sees the old one or the new one, never a part."""
+    """Write a JSON object atomically: a reader sees either the old or the new one."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         json.dump(value, file, indent=1)
     Path(file.name).replace(path)

@@ -1,7 +1,7 @@
-"""The host's end of the port into the guest: commands out, what they say and how they end back.
+"""The host's end of the port into the guest: sends commands, receives their output and status.
 
-One thread reads; any thread may start commands and wait for them. A reader that is held up by a
-slow receiver of output holds up the guest's commands in turn, so nothing piles up without bound.
+One thread reads; any thread may start commands and wait for them. If the receiver of the output is
+slow, the reader blocks and so do the guest's commands: no buffer grows without bound.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 PING_INTERVAL = 5.0
 CLOSE_TIMEOUT = 2.0
 _MOST_OF_A_RELEASE = 64
-"""Bytes of the kernel's name for itself: struct new_utsname."""
+"""Maximum length in bytes of the kernel's release: struct new_utsname."""
 
 
 class Channel:
-    """A connection to the program inside the guest, over reboots."""
+    """A connection to the program inside the guest; it survives reboots."""
 
     def __init__(self, connection: socket.socket, hang_timeout: float) -> None:
         self._connection = connection
         self._hang_timeout = hang_timeout
-        # Sending to a guest that has stopped must not wait for ever.
+        # Sending to a stopped guest must not block for ever.
         connection.settimeout(hang_timeout)
         self._decoder = frames.Decoder()
         self._send_lock = threading.Lock()
@@ -48,11 +48,11 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """Whether the guest was there when it was last heard of."""
+        """Whether the connection to the guest is up, as far as is known."""
         return self._failure is None
 
     def wait_ready(self, timeout: float) -> str | None:
-        """The guest's kernel release once it is up; None when that takes too long."""
+        """Wait until the guest is up; return its kernel release, or None after ``timeout``."""
         with self._changed:
             self._changed.wait_for(lambda: self._release or self._failure, timeout)
             self._raise_failure()
@@ -79,37 +79,37 @@ class Channel:
         return job
 
     def power(self, action: str) -> None:
-        """Make the guest ``reboot`` or ``poweroff``; it says nothing more until it is up again."""
+        """Make the guest ``reboot`` or ``poweroff``; it sends nothing more until it is up again."""
         self.send(frames.POWER, 0, action.encode())
 
     def expect_reboot(self) -> None:
-        """Take nothing that comes for real until the guest has booted again."""
+        """Ignore everything received until the guest has booted again."""
         with self._changed:
             self._decoder.hunt()
             self._release = None
             self._end_jobs(GuestError("the guest was rebooted"))
 
     def fail(self, error: BaseException) -> None:
-        """Make everyone who waits, now or later, get ``error``; the first one counts."""
+        """Raise ``error`` in all present and future waiters; only the first call has an effect."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
 
     def give_up(self, job: Job, error: BaseException) -> None:
-        """Make whoever waits for ``job`` get ``error``."""
+        """Raise ``error`` in the waiters for ``job``."""
         with self._changed:
             job.failure = job.failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the connection; who still waits gets :class:`ChannelClosedError`."""
+        """Close the connection; waiters get :class:`ChannelClosedError`."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join(CLOSE_TIMEOUT)  # it may wait for a receiver of output
+        self._thread.join(CLOSE_TIMEOUT)  # it may be blocked in a receiver of output
         self._connection.close()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until ``condition`` holds; False after ``timeout``. Watches the guest meanwhile."""
+        """Wait until ``condition`` holds; False after ``timeout``. Pings the guest meanwhile."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = PING_INTERVAL
@@ -139,7 +139,7 @@ class Channel:
             raise AssertionError from error
 
     def _look_after(self) -> None:
-        """Ask a silent guest for a sign of life; :class:`GuestHungError` when it owes one long."""
+        """Ping a silent guest; :class:`GuestHungError` if it has not answered for too long."""
         asked = self._ping_sent
         if asked is None:
             self._ping_sent = time.monotonic()
@@ -178,7 +178,7 @@ class Channel:
             except frames.FrameError as error:
                 self.fail(GuestError(f"the guest sent what is no message: {error}"))
                 return
-            except (OSError, GuestError):  # answering has failed
+            except (OSError, GuestError):  # sending a reply has failed
                 self.fail(ChannelClosedError("the guest has ended"))
                 return
 
@@ -205,7 +205,7 @@ class Channel:
             self._note(job, frame)
 
     def _note(self, job: Job, frame: frames.Frame) -> None:
-        """A command's end, or input that it has consumed."""
+        """Handle a command's end, or its report of consumed input."""
         with self._changed:
             if frame.kind == frames.CREDIT:
                 consumed = job.consumed + frames.decode_count(frame.payload)

@@ -1,4 +1,4 @@
-"""What a guest's console tells."""
+"""Reads a guest's console log."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 _PANIC = "Kernel panic - not syncing: "
 _TROUBLE = re.compile(r"BUG: |Oops: |general protection fault|kernel BUG at |Kernel panic")
-_TAIL = 20  # lines that are worth showing
-_TROUBLE_TAIL = 60  # lines, when the kernel tells its end
+_TAIL = 20  # lines to show
+_TROUBLE_TAIL = 60  # lines to show after a panic or an oops
 
 
 _MOST_READ = 64 << 20
-"""Bytes of a log that are looked at, from its end: a guest can write for days."""
+"""Bytes read from the end of a log: a guest can write for days."""
 
 
 def read(log: Path) -> str:
-    """The text of a log, as far as there is one; of a very long one the end."""
+    """The text of a log: empty if there is none, only the end if it is very long."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -28,7 +28,7 @@ def read(log: Path) -> str:
 
 
 def tail(text: str) -> str:
-    """The last lines, or more of them when they tell of the kernel's end."""
+    """The last lines; more of them if the kernel has crashed."""
     lines = text.splitlines()
     for number, line in enumerate(lines[-2 * _TROUBLE_TAIL :]):
         if _TROUBLE.search(line):
@@ -37,7 +37,7 @@ def tail(text: str) -> str:
 
 
 def panic(text: str) -> str | None:
-    """Why the kernel panicked the last time; None when it did not."""
+    """The reason of the last kernel panic; None if there was none."""
     for line in reversed(text.splitlines()):
         _, found, reason = line.partition(_PANIC)
         if found:

@@ -20,7 +20,7 @@ class Archive:
     _count: int = 0
 
     def directory(self, path: str) -> None:
-        """Add a directory, and its parents, unless they are there."""
+        """Add a directory and its parents, unless they exist."""
         if path and path not in self._directories:
             self.directory(path.rpartition("/")[0])
             self._directories.add(path)
@@ -37,7 +37,7 @@ class Archive:
         self._add(path, stat.S_IFCHR | 0o600, device=(major, minor))
 
     def pack(self) -> bytes:
-        """The archive so far, with its end mark."""
+        """The archive's bytes, with the trailer."""
         return b"".join([*self._chunks, self._entry(_TRAILER, 0)])
 
     def _add(
@@ -51,7 +51,7 @@ class Archive:
     ) -> bytes:
         name = path.encode() + b"\0"
         numbers = (
-            self._count if mode else 0,  # inode: all different, so that nothing is a hard link
+            self._count if mode else 0,  # inode: unique, so that nothing is a hard link
             mode,
             *(0, 0),  # uid, gid
             2 if stat.S_ISDIR(mode) else 1,  # links
@@ -60,7 +60,7 @@ class Archive:
             *(0, 0),  # device that holds the file
             *device,
             len(name),
-            0,  # checksum, of another format
+            0,  # checksum, unused in this format
         )
         head = b"070701" + b"".join(b"%08X" % number for number in numbers) + name
         return _padded(head) + _padded(data)

@@ -1,4 +1,4 @@
-"""A kernel of the user's own, with its modules, in a suite's file system."""
+"""Boots a user's own kernel and its modules with a suite's file system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.lab import cache, kernel
 from emu.lab.errors import LabError
 from emu.lab.modules import load_order, module_name
 
-_SPARE = 32 << 20  # bytes of a module disk beyond its files
+_SPARE = 32 << 20  # bytes of free space on a module disk
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class BootKernel:
 
 
 def prepare(bzimage: Path, modules: Path | None, work: Path) -> BootKernel:
-    """Make a user's kernel startable; files go to ``work``.
+    """Prepare a user's kernel for booting; files go to ``work``.
 
-    Without ``modules`` the kernel is taken to have everything built in.
+    Without ``modules`` the kernel is assumed to have everything built in.
     """
     release = kernel.release(bzimage)
     vmlinux = kernel.extract_vmlinux(bzimage)
@@ -43,7 +43,7 @@ def prepare(bzimage: Path, modules: Path | None, work: Path) -> BootKernel:
 
 
 def find_tree(modules: Path, release: str) -> Path:
-    """The directory with ``modules.dep``: ``modules`` itself, or where an installation puts it."""
+    """The directory with ``modules.dep``: ``modules``, or where modules_install puts it below."""
     for below in ("", release, f"lib/modules/{release}", f"usr/lib/modules/{release}"):
         if (modules / below / "modules.dep").is_file():
             return modules / below
@@ -62,7 +62,7 @@ def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
 
 
 def _module_disk(tree: Path, work: Path) -> Path:
-    """An ext4 image of the tree, which the guest mounts where modprobe looks."""
+    """An ext4 image of the tree; the guest mounts it where modprobe searches."""
     disk = work / "modules.ext4"
     size = cache.disk_usage(tree) * 5 // 4 + _SPARE
     program = shutil.which("mke2fs", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -1,4 +1,4 @@
-"""What the guest lab needs, and whether it is here."""
+"""Checks whether everything the guest lab needs is available."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from emu.lab.qemu import Qemu
 from emu.lab.recipe import DEFAULT_SUITE, SUITES
 
 _PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")
-_ROOM = 3_000_000_000  # bytes: QEMU and one image, with its tree while it is packed
+_ROOM = 3_000_000_000  # bytes: QEMU, one image, and the image's tree during its build
 _SETUP = "scripts/setup"
 
 
 class State(enum.Enum):
-    """How a part of the lab is."""
+    """The state of one part of the lab."""
 
     GOOD = "ok"
-    NOTE = "note"  # works without, or will be made when it is needed
+    NOTE = "note"  # optional, or created when needed
     BAD = "missing"
 
 
@@ -43,12 +43,12 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Look at every part. Builds and fetches nothing; may boot a kernel to try KVM."""
+    """Check every part. Builds and fetches nothing; may boot a kernel to try KVM."""
     program, qemu_check = _qemu()
     images = {
         built.suite: built for built in image.cached() if built.is_current and not built.packages
     }
-    # With everything in the cache, what only building needs may be absent.
+    # If everything is in the cache, the tools needed only for building may be absent.
     needed = State.BAD if program is None or DEFAULT_SUITE not in images else State.NOTE
     return [
         _machine(),
@@ -81,7 +81,7 @@ def _python() -> Check:
 
 
 def _builders(needed: State) -> list[Check]:
-    """What building an image takes besides Python."""
+    """The programs that building an image needs besides Python."""
     checks = []
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
@@ -108,7 +108,7 @@ def _builders(needed: State) -> list[Check]:
 
 
 def _user_namespaces(needed: State) -> Check:
-    """mmdebstrap's way of working for users other than root."""
+    """User namespaces, which mmdebstrap needs for users other than root."""
     if shutil.which("newuidmap") is None:
         return Check("user namespaces", needed, "no newuidmap", "apt-get install uidmap")
     return Check("user namespaces", State.GOOD, "newuidmap")

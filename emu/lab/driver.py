@@ -1,4 +1,4 @@
-"""The driver's own binaries out of a guest image: what the layout check reads."""
+"""Extracts the driver's binaries from a guest image, for the layout check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DRIVER = ("mlx5_core", "mlx5_ib")
 
 
 def driver_binaries(image: Image, directory: Path) -> tuple[list[Path], Path]:
-    """Copies of the driver's modules in ``directory``, and the kernel that they belong to.
+    """Copy the driver's modules to ``directory``; return them and the kernel they belong to.
 
-    The modules are as the package ships them, so mostly compressed. Raises :class:`LabError` when
-    the image has no such driver.
+    The modules are as the package ships them, usually compressed. Raises :class:`LabError` when
+    the image does not contain the driver.
     """
     try:
         lines = (image.path / "modules.dep").read_text().splitlines()

@@ -1,7 +1,7 @@
-"""What can go wrong in the lab, each with the exit status that ``mlx5emu`` gives it.
+"""The lab's errors, each with the exit status with which ``mlx5emu`` reports it.
 
-The statuses 123 to 125 lie outside what ordinary commands use, and 124 means a timeout as it does
-for coreutils' ``timeout``; so a script can tell the guest's failure from its command's.
+Ordinary commands do not use the statuses 123 to 125, and 124 means a timeout as with coreutils'
+``timeout``; so a script can tell a failure of the guest from a failure of the command in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GuestError(LabError):
 
 
 class ChannelClosedError(GuestError):
-    """QEMU has closed the port into the guest: the guest is no more."""
+    """QEMU has closed the port into the guest: the guest is gone."""
 
 
 class GuestPanicError(GuestError):
@@ -40,7 +40,7 @@ class GuestStoppedError(GuestError):
 
 
 class GuestHungError(GuestError):
-    """The guest gave no sign of life for too long, while it booted or later."""
+    """The guest did not respond for too long, while booting or later."""
 
     status = 124
 
@@ -52,7 +52,7 @@ class ServerError(GuestError):
 
 
 class CommandTimeoutError(GuestError):
-    """A command ran longer than it may; ``stdout`` and ``stderr`` hold what it had said."""
+    """A command exceeded its time limit; ``stdout`` and ``stderr`` hold its output until then."""
 
     status = 124
 
@@ -63,7 +63,7 @@ class CommandTimeoutError(GuestError):
 
 
 class CommandFailedError(GuestError):
-    """A command that had to succeed did not; ``stderr`` holds what it complained of."""
+    """A command that had to succeed failed; ``stderr`` holds its error output."""
 
     status = 1
 

@@ -1,11 +1,11 @@
 """Messages between the host and the program inside the guest, over one virtio-serial port.
 
-Both ends use this file. It imports little and has no dataclasses: those alone would cost an
-emulated guest a tenth of a second each time it boots.
+Both ends use this file. It imports little and uses no dataclasses: importing those alone would take
+a guest on emulated processors a tenth of a second at each boot.
 
 A frame is a header (kind, command number, payload length; big-endian) and the payload. A reboot
-can cut a frame short, so each side ignores what it gets until the other's HELLO, which begins
-with a mark that nothing else contains.
+can truncate a frame, so each side ignores what it receives until the other's HELLO, which begins
+with a mark that occurs nowhere else.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import struct
 HEADER = struct.Struct(">BHI")
 MAX_PAYLOAD = 1 << 20
 CHUNK = 32 * 1024  # what one write to a virtio-serial port takes (virtio_console.c)
-WINDOW = 256 * 1024  # bytes of standard input on the way that the guest has to hold
+WINDOW = 256 * 1024  # bytes of standard input in flight, which the guest has to buffer
 MARK = bytes.fromhex("9f6d6c7835656d75e3c0d1b47a925f08")
 
-HELLO = 1  # both: MARK; from the guest also its kernel's release
+HELLO = 1  # both ways: MARK; from the guest also its kernel's release
 RUN = 2  # to the guest: encode_command()
 STDIN = 3  # to the guest: data, empty for the end
 SIGNAL = 4  # to the guest: one byte, the signal
 POWER = 5  # to the guest: b"reboot" or b"poweroff"
-PING = 6  # to the guest; PONG comes back
+PING = 6  # to the guest, which answers with PONG
 STDOUT = 7
 STDERR = 8
 EXIT = 9  # from the guest: one byte, the status as a shell gives it
@@ -35,11 +35,11 @@ _COUNT = struct.Struct(">I")
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame, or a payload of the wrong shape."""
+    """Bytes that are not a frame, or a malformed payload."""
 
 
 class Frame:
-    """One message; ``job`` is the command it is about, 0 where it is about none."""
+    """One message; ``job`` is the number of the command it belongs to, 0 for none."""
 
     __slots__ = ("job", "kind", "payload")
 
@@ -62,14 +62,14 @@ def encode_count(count: int) -> bytes:
 
 
 def decode_count(payload: bytes) -> int:
-    """What :func:`encode_count` was given."""
+    """Inverse of :func:`encode_count`."""
     if len(payload) != _COUNT.size:
         raise FrameError(f"a count of {len(payload)} bytes")
     return int(_COUNT.unpack(payload)[0])
 
 
 def encode_command(argv: list[str], environ: list[str], has_input: bool) -> bytes:
-    """Payload of RUN: the words of a command, ``NAME=VALUE`` settings, whether STDIN follows."""
+    """Payload of RUN: argument list, its ``NAME=VALUE`` environment, whether STDIN follows."""
     parts = [bytes([has_input])]
     for words in (argv, environ):
         parts.append(_COUNT.pack(len(words)))
@@ -80,7 +80,7 @@ def encode_command(argv: list[str], environ: list[str], has_input: bool) -> byte
 
 
 def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
-    """What :func:`encode_command` was given."""
+    """Inverse of :func:`encode_command`."""
     at = 1
     lists: list[list[str]] = []
     try:
@@ -103,7 +103,7 @@ def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
 
 
 class Decoder:
-    """Cuts a byte stream into frames."""
+    """Splits a byte stream into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -114,9 +114,9 @@ class Decoder:
         self._hunting = True
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take in ``data``, give the frames that are complete.
+        """Add ``data`` to the stream; return the frames that are now complete.
 
-        Raises :class:`FrameError` for a length that no frame has.
+        Raises :class:`FrameError` for an impossible length.
         """
         self._buffer += data
         if self._hunting and not self._found_hello():
@@ -142,6 +142,6 @@ class Decoder:
                 self._hunting = False
                 return True
             at = self._buffer.find(MARK, at + 1)
-        # Keep what could be the beginning of a HELLO that is still on its way.
+        # Keep what could be the beginning of an incomplete HELLO.
         del self._buffer[: max(0, len(self._buffer) - HEADER.size - len(MARK) + 1)]
         return False

@@ -1,4 +1,4 @@
-"""A guest: emulated functions in it, commands inside it, its console, its end."""
+"""A guest with emulated functions: boots it, runs commands in it, reads its console, stops it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """How a command in the guest ended; ``status`` is what a shell would give."""
+    """The result of a command in the guest; ``status`` is the exit status as a shell reports it."""
 
     command: str
     status: int
@@ -33,7 +33,7 @@ class Result:
     stderr: str
 
     def check(self) -> Result:
-        """The result itself when it is a success, else :class:`CommandFailedError`."""
+        """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
         if self.status != 0:
             raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
         return self
@@ -47,8 +47,8 @@ class Guest:
         with Guest(GuestOptions(suite="sid")) as guest:
             print(guest.run("ibv_devices").check().stdout)
 
-    Errors are :class:`GuestError` and its kinds. Several guests may run at the same time, and
-    several threads may use one.
+    Errors are :class:`GuestError` and its subclasses. Several guests may run at the same time, and
+    several threads may use the same guest.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Guest:
         self.stop()
 
     def start(self) -> None:
-        """Boot, until the guest takes commands; its driver has probed the functions by then."""
+        """Boot until the guest accepts commands; its driver has then probed the functions."""
         if self._vm is not None:
             raise GuestError("the guest is running already")
         started = time.monotonic()
@@ -95,7 +95,7 @@ class Guest:
         logger.info("guest %s ready in %.1f s", self.kernel_release, time.monotonic() - started)
 
     def stop(self) -> None:
-        """End the guest and its server at once; its disk's changes are lost. Harmless twice."""
+        """Stop the guest and its server at once; disk changes are lost. May be called twice."""
         if self._channel is not None:
             self._channel.close()
         if self._vm is not None:
@@ -112,11 +112,11 @@ class Guest:
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> Result:
-        """Run a command as root and wait for its end.
+        """Run a command as root and wait until it ends.
 
         A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
-        there while the command runs, and not into the result. :class:`CommandTimeoutError` after
-        ``timeout`` seconds; the guest can go on.
+        there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
+        after ``timeout`` seconds; the guest stays usable.
         """
         job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
         with self._diagnosed():
@@ -135,7 +135,7 @@ class Guest:
         environ: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> Job:
-        """Start a command and do not wait; see :meth:`run`."""
+        """Start a command without waiting for it; see :meth:`run`."""
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
         if not words:
             raise GuestError("no command")
@@ -145,14 +145,14 @@ class Guest:
             return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
-        """The status of a command that :meth:`popen` started; errors as in :meth:`run`."""
+        """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
         with self._diagnosed():
             return job.wait(timeout)
 
     def reboot(self, *, hard: bool = False) -> None:
-        """Boot again in the same QEMU, and wait until it takes commands.
+        """Reboot in the same QEMU and wait until the guest accepts commands.
 
-        By default the kernel shuts its devices down; ``hard`` is the reset button.
+        By default the kernel shuts its devices down first; ``hard`` resets the machine instead.
         """
         with self._diagnosed():
             channel, vm = self._running, self._machine
@@ -166,17 +166,17 @@ class Guest:
             vm.control("set-action", reboot="shutdown")
 
     def control(self, command: str, **arguments: object) -> object:
-        """Run a command of QEMU's control protocol (QMP) and give what it returns."""
+        """Run a command of QEMU's control protocol (QMP) and return its result."""
         with self._diagnosed():
             return self._machine.control(command, **arguments)
 
     def kill_server(self) -> None:
-        """Tear the functions out: their server is gone at once, the guest goes on without them."""
+        """Kill the server: the functions disappear at once and the guest runs on without them."""
         self._machine.kill_server()
 
     @property
     def control_socket(self) -> Path:
-        """Where :class:`emu.control.Client` reaches the functions."""
+        """The socket to which :class:`emu.control.Client` connects."""
         return self._machine.control_socket
 
     @property
@@ -186,7 +186,7 @@ class Guest:
 
     @property
     def is_running(self) -> bool:
-        """Whether the guest can be given commands, as far as is known."""
+        """Whether the guest accepts commands, as far as is known."""
         return self._channel is not None and self._channel.is_open
 
     @property
@@ -196,7 +196,7 @@ class Guest:
 
     @property
     def console(self) -> str:
-        """All that the console has shown."""
+        """The console's whole output."""
         return self._machine.console
 
     def dmesg(self) -> str:
@@ -228,7 +228,7 @@ class Guest:
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:
-        """Give errors about the guest its last words, and say why one has ended."""
+        """Add the last console lines to errors about the guest, and the reason if it has ended."""
         try:
             yield
         except ChannelClosedError as error:

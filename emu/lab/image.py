@@ -1,9 +1,9 @@
 """Guest images: built from Debian's packages by recipe, kept in the cache, found by key.
 
 An image is a directory: ``root.ext4`` (never written; each run adds a layer of its own), the
-kernel as Debian ships it and unpacked, and what an initramfs needs. An image that is there is used
-without looking at the network. One with extra packages is made of the suite's own, whose kernel it
-shares, in a third of the time.
+kernel as Debian ships it and unpacked, and what an initramfs needs. An image in the cache is used
+without network access. An image with extra packages is built from the suite's plain image, shares
+its kernel, and takes a third of the time to build.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Image:
     release: str
     rdma_core: str
     built: str
-    modules: list[str] = field(default_factory=list)  # of the initramfs, in loading order
-    packages: list[str] = field(default_factory=list)  # beyond those of every guest
+    modules: list[str] = field(default_factory=list)  # loaded by the initramfs, in loading order
+    packages: list[str] = field(default_factory=list)  # installed in addition to the standard ones
 
     @property
     def root_disk(self) -> Path:
-        """The root file system: a raw disk of ext4 without partitions."""
+        """The root file system: a raw ext4 disk without a partition table."""
         return self.path / ROOT_DISK
 
     @property
     def kernel(self) -> Path:
-        """The kernel to start: unpacked when QEMU can start that."""
+        """The kernel to start: the unpacked one if QEMU can start it."""
         unpacked = self.path / "vmlinux"
         return unpacked if unpacked.exists() else self.path / "vmlinuz"
 
@@ -51,11 +51,11 @@ class Image:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is what today's recipe would build."""
+        """Whether the current recipe would build this same image."""
         return self.suite in SUITES and recipe(self.suite, self.packages).key == self.key
 
     def boot_modules(self) -> list[tuple[str, bytes]]:
-        """Names and contents of the modules that reach the root disk, in loading order."""
+        """Names and contents of the modules needed to mount the root disk, in loading order."""
         return [(name, (self.path / "modules" / name).read_bytes()) for name in self.modules]
 
 
@@ -65,10 +65,10 @@ def ensure(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Image:
-    """The image of a suite, built now when the cache has none for today's recipe.
+    """Return the image of a suite; build it if the cache has none for the current recipe.
 
-    ``packages`` are Debian packages that the guest has beside those of every guest. Two processes
-    that want the same image build it once: ``on_wait`` is called in the other. Raises
+    ``packages`` are Debian packages to install in addition to the standard ones. If two processes
+    want the same image, one builds it and the other calls ``on_wait`` and waits. Raises
     :class:`LabError`.
     """
     wanted = recipe(suite, packages)
@@ -91,21 +91,21 @@ def ensure(
 
 
 def _base(wanted: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
-    """The image that one with extra packages is made of."""
+    """The image that an image with extra packages is built from."""
     if _load(cache.subdir("images") / wanted.base.name) is None:
-        # A build takes a minute, and a name that the archive does not have is soon found out.
+        # A build takes a minute; checking first that the archive has the packages takes seconds.
         try_packages(wanted, progress)
     return ensure(wanted.suite, (), progress, on_wait)
 
 
 def cached() -> list[Image]:
-    """Every image in the cache, also those of older recipes."""
+    """Every image in the cache, including those of older recipes."""
     found = [_load(path) for path in sorted(cache.subdir("images").iterdir())]
     return [image for image in found if image is not None]
 
 
 def remove(image: Image) -> None:
-    """Delete an image, once nobody builds one of its suite; a guest that runs keeps its files."""
+    """Delete an image after builds of its suite have ended; running guests keep its open files."""
     with cache.lock(f"image-{image.suite}"):
         shutil.rmtree(image.path)
 

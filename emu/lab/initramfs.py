@@ -1,7 +1,7 @@
-"""The initramfs of one boot: busybox, the modules that reach the root disk, our own programs.
+"""The initramfs of one boot: busybox, the modules that mount the root disk, our own programs.
 
-It is made anew for each boot (milliseconds), so that options and our programs take effect without
-building an image.
+It is built for each boot (this takes milliseconds), so changed options or programs take effect
+without rebuilding the image.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def build(
     config: Mapping[str, str | int],
     init: str | None = None,
 ) -> bytes:
-    """An archive whose ``/init`` is ``init``, by default the script beside this file.
+    """Build an archive whose ``/init`` is ``init``, by default the script in this directory.
 
-    ``modules`` are names and contents in the order in which they load; ``config`` becomes shell
-    variables of the script.
+    ``modules`` are names and contents in loading order; ``config`` becomes shell variables of the
+    script.
     """
     package = resources.files("emu.lab")
     archive = Archive()
     for path in ("proc", "sys", "dev"):
         archive.directory(path)
-    # Opened for the first process before it has a chance to mount /dev.
+    # The kernel opens it for init before init can mount /dev.
     archive.character_device("dev/console", 5, 1)
     archive.file("bin/busybox", busybox, 0o755)
     archive.file("init", (init or package.joinpath("init.sh").read_text()).encode(), 0o755)
@@ -40,7 +40,7 @@ def build(
     settings = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())
     archive.file("mlx5emu/config", settings.encode())
     archive.file("mlx5emu/shell.sh", package.joinpath("shell.sh").read_bytes())
-    # The package path is the same on both sides; in the guest its other files are left out.
+    # The package has the same path in the guest as on the host, but contains only these files.
     archive.file("mlx5emu/emu/__init__.py", b"")
     archive.file("mlx5emu/emu/lab/__init__.py", b"")
     for name in _PROGRAMS:

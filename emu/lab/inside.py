@@ -1,13 +1,12 @@
-"""The program inside the guest: runs the host's commands and sends back what they say.
+"""The program inside the guest: runs the host's commands and sends their output back.
 
-It is the guest's first process, so it also reaps orphans, and its death is a kernel panic, which
-the host notices. Every command is the leader of its own process group, with pipes for
-its output: a virtio-serial port cannot be opened twice, so a command that opens
-``/dev/stderr`` could not have one. Output that a background process writes after its command has
-ended is dropped.
+It is the guest's init process, so it also reaps orphans, and its death is a kernel panic, which the
+host notices. Every command leads its own process group and writes to pipes, not to the
+virtio-serial port: that cannot be opened twice, so opening ``/dev/stderr`` would fail. Output that
+a background process writes after its command has ended is dropped.
 
-The image of a suite does not hold this file: it comes with each boot, so a change needs no build.
-It imports little, see ``frames``.
+This file is in the initramfs of each boot, not in the suite's image, so changing it needs no image
+build. It imports little, see ``frames``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from emu.lab import frames
 
 PORT_NAME = "mlx5emu"
 BUSYBOX = "/run/mlx5emu/busybox"
-DRAIN_LIMIT = 64  # reads after a command's end; a pipe holds 64 KiB, this is far more
+DRAIN_LIMIT = 64  # reads after a command's end: far more than a pipe's 64 KiB
 ENVIRONMENT = {
     "HOME": "/root",
     "LANG": "C.UTF-8",
@@ -34,7 +33,7 @@ OUTPUTS = (frames.STDOUT, frames.STDERR)
 
 
 class Job:
-    """A command that runs: its process, the ends of its pipes, input it has not read yet."""
+    """A running command: its process, our ends of its pipes, input it has not read yet."""
 
     def __init__(self, number: int, pid: int, stdin: int | None, outputs: dict[int, int]) -> None:
         self.number = number
@@ -57,14 +56,14 @@ class Runner:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # What busybox's reboot and poweroff send to the first process.
+        # The signals that busybox's reboot and poweroff send to init.
         signal.signal(signal.SIGTERM, lambda *_: self._power("reboot"))
         signal.signal(signal.SIGUSR2, lambda *_: self._power("poweroff"))
         self._watch(wake_read, select.POLLIN, lambda: self._reap(wake_read))
         self._watch(port, select.POLLIN, self._serve_port)
 
     def run(self) -> None:
-        """Say hello, then serve."""
+        """Send HELLO, then serve."""
         self._send(frames.HELLO, 0, frames.MARK + os.uname().release.encode())
         while True:
             for fd, _ in self._poll.poll():
@@ -89,7 +88,7 @@ class Runner:
     def _serve_port(self) -> None:
         data = os.read(self._port, 4 * frames.CHUNK)
         if not data:
-            self._power("poweroff")  # nobody is there any more
+            self._power("poweroff")  # the host is gone
         for frame in self._decoder.feed(data):
             self._serve(frame)
 
@@ -152,7 +151,7 @@ class Runner:
         return handler
 
     def _pass_output(self, job: Job, fd: int) -> bool:
-        """Pass on one read's worth; False when there is nothing more for now."""
+        """Read once and send the data on; False when there is nothing more for now."""
         try:
             data = os.read(fd, frames.CHUNK)
         except BlockingIOError:
@@ -176,7 +175,7 @@ class Runner:
             self._watch(job.stdin, select.POLLOUT, lambda: self._feed(job))
 
     def _feed(self, job: Job) -> None:
-        """Write what the command takes; close its input at the end or when it has closed it."""
+        """Write what the command accepts; close its input at the end or if it has closed it."""
         assert job.stdin is not None
         try:
             count = os.write(job.stdin, job.pending) if job.pending else 0
@@ -219,13 +218,13 @@ class Runner:
         self._send(frames.EXIT, job.number, bytes([code if code >= 0 else 128 - code]))
 
     def _power(self, action: str) -> None:
-        """Reboot or power off, at once; disks are thrown away after a run, so nothing to sync."""
+        """Reboot or power off at once, without sync: disk changes are discarded anyway."""
         self._send(frames.BYE, 0)
         os.execv(BUSYBOX, ["busybox", "reboot" if action == "reboot" else "poweroff", "-f"])
 
 
 def open_port() -> int:
-    """The host's port; there is no udev that would make a name for it under /dev/virtio-ports."""
+    """Open the host's port; without udev there is no name for it in /dev/virtio-ports."""
     base = "/sys/class/virtio-ports"
     for entry in os.listdir(base):
         with open(f"{base}/{entry}/name") as file:
@@ -237,5 +236,5 @@ def open_port() -> int:
 def main() -> None:
     """Entry point in the guest; never returns."""
     os.chdir("/root")
-    os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp looks for programs in our own
+    os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp searches our own PATH
     Runner(open_port()).run()

@@ -23,7 +23,7 @@ from emu.lab.server import Server
 
 
 class Boot:
-    """An interactive guest: prepared first, which may take long, then run."""
+    """An interactive guest: first prepared, which can take a while, then run."""
 
     def __init__(self, options: GuestOptions) -> None:
         self._options = options
@@ -41,7 +41,7 @@ class Boot:
     def prepare(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Build and fetch what is missing, start the server."""
+        """Build and fetch what is missing, then start the server."""
         work = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="mlx5emu-")))
         machine = machine_for(
             self._options,
@@ -55,9 +55,9 @@ class Boot:
         self._command = tied(arguments(machine))
 
     def run(self) -> None:
-        """Connect the terminal to the guest, until the guest has ended.
+        """Connect the terminal to the guest until the guest ends.
 
-        :class:`GuestError` when it ended otherwise than by powering off.
+        Raises :class:`GuestError` unless the guest powered off.
         """
         with _restored_terminal():
             status = subprocess.run(self._command, check=False).returncode
@@ -80,17 +80,17 @@ class Boot:
 
 
 def _terminal() -> Terminal:
-    """The user's terminal, which the guest cannot ask about itself."""
+    """The user's terminal settings, which the guest cannot query by itself."""
     try:
         columns, lines = os.get_terminal_size(sys.stdin.fileno())
-    except OSError:  # commands from a file
+    except OSError:  # standard input is not a terminal
         columns, lines = 80, 24
     return Terminal(os.environ.get("TERM", "dumb"), lines, columns)
 
 
 @contextlib.contextmanager
 def _restored_terminal() -> Iterator[None]:
-    """Leave the interrupt key to the guest, and the terminal as it was, even if QEMU is killed."""
+    """Leave Ctrl-C to the guest; restore the terminal afterwards, even if QEMU is killed."""
     settings = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -11,14 +11,14 @@ from emu.lab import frames
 from emu.lab.errors import CommandTimeoutError, GuestError
 
 Sink = Callable[[int, bytes], None]
-"""Takes output as it comes: ``frames.STDOUT`` or ``frames.STDERR``, and the bytes."""
+"""Called with output as it arrives: ``frames.STDOUT`` or ``frames.STDERR``, and the bytes."""
 
-OUTPUT_LIMIT = 256 << 20  # bytes that a command without a sink may say
+OUTPUT_LIMIT = 256 << 20  # bytes that a command without a sink may write
 KILL_GRACE = 3.0
 
 
 class JobChannel(Protocol):
-    """What a command needs of the connection to its guest."""
+    """The operations that a command needs from the connection to its guest."""
 
     def send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
         """Send one frame."""
@@ -27,7 +27,7 @@ class JobChannel(Protocol):
         """Wait until ``condition`` holds; False after ``timeout``."""
 
     def give_up(self, job: Job, error: BaseException) -> None:
-        """Make whoever waits for ``job`` get ``error``."""
+        """Raise ``error`` in the waiters for ``job``."""
 
 
 class Job:
@@ -42,14 +42,14 @@ class Job:
         self.stderr = bytearray()
         self.status: int | None = None
         self.failure: BaseException | None = None
-        # Two counters, so that each has one writer: us, and the reader of the channel.
+        # Two counters with one writer each: us, and the channel's reader thread.
         self.sent = self.consumed = 0
 
     def wait(self, timeout: float | None = None) -> int:
-        """The status with which the command ends, as a shell gives it.
+        """Wait for the command; return its exit status as a shell reports it.
 
-        A command that takes longer is killed and :class:`CommandTimeoutError` raised. Other errors
-        tell that the guest is gone or silent, or that the receiver of the output failed.
+        A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised.
+        Other errors mean that the guest is gone or hangs, or that the output's receiver failed.
         """
         if not self._channel.wait_for(self._is_over, timeout):
             self.kill(signal.SIGTERM)
@@ -63,13 +63,13 @@ class Job:
         return self.status
 
     def write(self, data: bytes, timeout: float | None = None) -> None:
-        """Give the command standard input; waits while it has much unread. Ignored at its end."""
+        """Send standard input; wait while much is unread. Ignored once the command has ended."""
         deadline = None if timeout is None else time.monotonic() + timeout
         view = memoryview(data)
         while view and not self._is_over():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._channel.wait_for(lambda: self._room() > 0 or self._is_over(), left):
-                return  # wait() will find the same
+                return  # wait() will report it
             part = view[: min(self._room(), frames.CHUNK)]
             self.sent += len(part)
             self._channel.send(frames.STDIN, self.number, bytes(part))
@@ -85,19 +85,19 @@ class Job:
             self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
 
     def _room(self) -> int:
-        """Bytes of input that the guest would take now."""
+        """Bytes of input that the guest can accept now."""
         return frames.WINDOW - (self.sent - self.consumed)
 
     def _is_over(self) -> bool:
         return self.status is not None or self.failure is not None
 
     def deliver(self, kind: int, data: bytes) -> None:
-        """Pass output on; called by the reader."""
+        """Pass output on; called by the reader thread."""
         if self.failure is not None:
             return
         try:
             self._sink(kind, data)
-        except Exception as error:  # a sink is foreign code; whoever waits gets what it raises
+        except Exception as error:  # from a sink, which is not ours: raised in the waiter
             self._channel.give_up(self, error)
             self.kill()
 

@@ -1,7 +1,7 @@
-"""Kernel images: which release one is, and the plain ELF inside.
+"""Kernel images: finds the release of one, and extracts the plain ELF.
 
-QEMU starts an ELF with a PVH note directly. That saves the guest the unpacking of its own kernel:
-on emulated processors one second for zstd and three for xz. The code that runs is the same.
+QEMU starts an ELF with a PVH note directly, so the guest need not decompress its own kernel: on
+emulated processors this saves one second for zstd and three for xz. The code that runs is the same.
 Format: Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header".
 """
 
@@ -21,7 +21,7 @@ from emu.lab.errors import LabError
 _SECTOR = 512
 _SETUP_SECTS = 0x1F1
 _MAGIC = 0x202
-_VERSION_POINTER = 0x20E  # offset of the version string, less 0x200
+_VERSION_POINTER = 0x20E  # holds the version string's offset minus 0x200
 _PAYLOAD_OFFSET = 0x248
 _HEADER_END = 0x250
 _PVH_NOTE = struct.pack("<III", 4, 8, 18) + b"Xen\0"  # XEN_ELFNOTE_PHYS32_ENTRY, 64-bit value
@@ -29,7 +29,7 @@ _PVH_NOTE_32 = struct.pack("<III", 4, 4, 18) + b"Xen\0"
 
 
 def release(path: Path) -> str:
-    """Release (``uname -r``) of a bzImage; :class:`LabError` when the file is none."""
+    """Release (``uname -r``) of a bzImage; :class:`LabError` if the file is not one."""
     head = _bzimage(path)
     at = struct.unpack_from("<H", head, _VERSION_POINTER)[0] + _SECTOR
     words = head[at : at + 256].split(b"\0", 1)[0].split()
@@ -39,7 +39,7 @@ def release(path: Path) -> str:
 
 
 def extract_vmlinux(path: Path) -> bytes | None:
-    """The ELF inside a bzImage; None when it cannot be unpacked here or QEMU could not start it."""
+    """The ELF inside a bzImage; None if it cannot be unpacked here or QEMU could not start it."""
     data = _bzimage(path)
     start = (data[_SETUP_SECTS] or 4) * _SECTOR + _SECTOR
     offset, length = struct.unpack_from("<II", data, _PAYLOAD_OFFSET)
@@ -61,7 +61,7 @@ def _bzimage(path: Path) -> bytes:
 
 
 def _unpack(payload: bytes) -> bytes | None:
-    """Undo the compressions that Python knows; the kernel appends the size, which is ignored."""
+    """Decompress the formats that Python knows; the size that the kernel appends is ignored."""
     try:
         if payload.startswith(b"\x28\xb5\x2f\xfd"):
             return zstandard.ZstdDecompressor().decompressobj().decompress(payload)
@@ -77,7 +77,7 @@ def _unpack(payload: bytes) -> bytes | None:
 
 
 def unpack_module(name: str, data: bytes) -> bytes:
-    """A module as the initramfs wants it: not compressed."""
+    """A module's uncompressed contents, as the initramfs needs them."""
     if name.endswith(".xz"):
         return lzma.decompress(data)
     if name.endswith(".gz"):

@@ -1,4 +1,4 @@
-"""From a user's options to a machine that can be started."""
+"""Turns a user's options into a machine that can be started."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def machine_for(
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> Machine:
-    """The machine for ``options``; builds and fetches what the cache lacks.
+    """Return the machine for ``options``; build and fetch what the cache lacks.
 
     ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
     its console; otherwise it serves commands on ``port``.
@@ -72,7 +72,7 @@ def machine_for(
 
 
 def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
-    """Variables of the guest's first script."""
+    """Shell variables for the init script of the initramfs."""
     config: dict[str, str | int] = {
         "release": release,
         "probe": int(options.probe),

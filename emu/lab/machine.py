@@ -1,7 +1,7 @@
 """QEMU's command line for one guest.
 
-A pure function of its parts, so that tests can look at all of it. Everything is named; QEMU's own
-defaults (a display, a network card, a floppy drive) are off.
+It is a pure function of its inputs, so tests can check all of it. Every device is listed
+explicitly; QEMU's default devices (a display, a network card, a floppy drive) are off.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ so this is much longer than the default of 5 s."""
 
 KERNEL_ARGUMENTS = (
     "console=ttyS0",
-    # A panic resets the machine, which ends QEMU; the driver's own oops is as much of a failure.
+    # A panic resets the machine, which ends QEMU; an oops counts as a panic.
     "panic=-1",
     "oops=panic",
-    # Emulated processors are slow: no workarounds for real ones, no alarm when a host that is busy
-    # makes one of them stand still.
+    # Emulated processors are slow: no mitigations for hardware bugs, and no lockup warning when a
+    # busy host stalls one of them.
     "mitigations=off",
     "nowatchdog",
     "audit=0",
@@ -45,8 +45,8 @@ class Machine:
     memory_mib: int = 2048
     cpus: int = 2
     console_log: Path | None = None
-    control: Path | None = None  # our sockets, already listening: QMP and the port into the guest
-    port: Path | None = None
+    control: Path | None = None  # QMP; like port, our own listening socket
+    port: Path | None = None  # the port into the guest
     extra: tuple[str, ...] = ()
 
 
@@ -73,7 +73,7 @@ def _platform(machine: Machine) -> list[str]:
         # The servers map the guest's memory, so it has to be shared.
         *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
         *("-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max"),
-        # A reboot that nobody asked for (a panic) ends QEMU; a wanted one is allowed over QMP.
+        # An unexpected reboot (a panic) ends QEMU; for a requested one this is changed over QMP.
         *("-action", "reboot=shutdown"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
         *("-append", " ".join((*KERNEL_ARGUMENTS, *machine.kernel_arguments))),
@@ -89,7 +89,7 @@ def _console(machine: Machine) -> list[str]:
 def _disks(machine: Machine) -> list[str]:
     words = []
     for number, path in enumerate(machine.disks):
-        # What the guest writes goes to a temporary file that ends with QEMU.
+        # The guest's writes go to a temporary file that is deleted when QEMU ends.
         drive = f"if=none,id=disk{number},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
         words += ["-drive", drive, "-device", f"virtio-blk-pci,drive=disk{number}"]
     return words

@@ -1,7 +1,7 @@
 """Which package archive to use: the one that this machine's own apt uses.
 
-Formats: sources.list(5), both the one-line style and deb822. Among the entries the one wins that
-serves the machine's own Debian suite; all suites of Debian lie on the same archive.
+Formats: sources.list(5), both the one-line style and deb822. The entry for the machine's own Debian
+suite is preferred; all Debian suites are on the same archive.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def _text(path: Path) -> str:
 def choose(sources: list[AptSource], codename: str) -> str | None:
     """The URI of the Debian archive among ``sources``; None when there is none.
 
-    ``codename`` is the machine's own suite. Others publish for Debian's suites as well, so an
-    entry signed by a key of their own does not count, and one that calls its place ``debian``
-    goes first.
+    ``codename`` is the machine's own suite. Third-party archives use Debian's suite names too, so
+    an entry signed by a key other than Debian's is ignored, and an entry whose URI ends in
+    ``debian`` is preferred.
     """
     candidates = [
         source
@@ -123,9 +123,9 @@ def choose(sources: list[AptSource], codename: str) -> str | None:
 
 
 def source_line(suite: str, etc: Path = Path("/etc"), keyring: Path = KEYRING) -> str:
-    """The line of sources.list that gives a suite's main component.
+    """The sources.list line for a suite's main component.
 
-    It names Debian's keys, so that the machine's own choice of trusted ones does not matter.
+    It names Debian's keyring, so the keys that the machine itself trusts do not matter.
     """
     signed = f"[signed-by={keyring}] " if keyring.exists() else ""
     return f"deb {signed}{debian_mirror(etc)} {suite} main"

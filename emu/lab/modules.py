@@ -12,7 +12,7 @@ from emu.lab.errors import LabError
 
 ROOT_DISK = ("virtio_pci", "virtio_blk", "ext4", "virtio_console")
 CHECKSUMS = ("crc32c_generic", "crc32c_cryptoapi")
-"""ext4 asks for ``crc32c`` by its alias up to 6.13, which no list of dependencies shows."""
+"""Up to 6.13 ext4 requests ``crc32c`` by its alias, which is not in modules.dep."""
 
 _SUFFIX = re.compile(r"\.ko(\.(xz|gz|zst))?$")
 
@@ -23,9 +23,9 @@ def module_name(path: str) -> str:
 
 
 def load_order(modules_dep: str, builtin: str, wanted: Iterable[str] = ROOT_DISK) -> list[str]:
-    """Paths, relative to the module tree, in an order that loads: what a module needs comes first.
+    """Paths relative to the module tree in loading order: dependencies come first.
 
-    Raises :class:`LabError` for a wanted module that the kernel has in neither form.
+    Raises :class:`LabError` for a wanted module that is neither a file nor built in.
     """
     needs: dict[str, list[str]] = {}
     for line in modules_dep.splitlines():

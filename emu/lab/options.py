@@ -1,4 +1,4 @@
-"""What a guest can be asked to be."""
+"""The options of a guest."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MAX_CPUS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class GuestOptions:
-    """Choices for one guest; a choice that cannot work raises :class:`LabError` here.
+    """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
 
-    ``faults`` is a plan by which the functions fail; ``record`` takes what fired, by default a file
-    in the guest's logs when there is a plan.
+    ``faults`` is a fault plan for the functions; ``record`` is the file that records which faults
+    fired. If there is a plan, it is by default a file in the guest's logs.
 
-    ``packages`` are Debian packages that the guest has beside those of every guest.
+    ``packages`` are Debian packages to install in addition to the standard ones.
 
-    ``devices`` are handed to the server as they are, one emulated function each. ``kernel`` and
-    ``modules`` replace the suite's kernel: a bzImage, and its module tree when it has modules.
-    ``probe`` loads the mlx5 driver while booting. ``kernel_arguments`` and ``qemu_arguments`` are
-    added at the end. ``hang_timeout`` is how long the guest may be silent when asked for a sign of
-    life. ``verbose`` copies the console and the server's log to our standard error.
+    ``devices`` are passed to the server unchanged, one emulated function each. ``kernel`` and
+    ``modules`` replace the suite's kernel: a bzImage, and its module tree if it has modules.
+    ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and ``qemu_arguments`` are
+    appended. ``hang_timeout`` is how many seconds the guest may take to answer a ping. ``verbose``
+    copies the console and the server's log to our standard error.
     """
 
     suite: str = DEFAULT_SUITE

@@ -1,4 +1,4 @@
-"""Guests that many tests share: booted when one is wanted, replaced when a test has lost it."""
+"""Guests shared by many tests: booted on first use, replaced if no longer running."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from emu.lab.options import GuestOptions
 
 
 class GuestPool:
-    """Running guests, by their options."""
+    """Running guests, indexed by their options."""
 
     def __init__(self) -> None:
         self._guests: dict[GuestOptions, Guest] = {}
 
     def get(self, options: GuestOptions) -> Guest:
-        """A guest of these options that takes commands. Raises :class:`LabError` as its start."""
+        """Return a guest with these options, ready for commands. Raises :class:`LabError`."""
         guest = self._guests.get(options)
         if guest is not None and not guest.is_running:
             guest.stop()
@@ -26,7 +26,7 @@ class GuestPool:
         return guest
 
     def close(self) -> None:
-        """Stop them all."""
+        """Stop all guests."""
         with contextlib.ExitStack() as stack:
             for guest in self._guests.values():
                 stack.callback(guest.stop)

@@ -1,4 +1,4 @@
-"""Starting child processes that do not outlive us, and sockets that they connect to."""
+"""Starts child processes that do not outlive us, and listens on sockets they connect to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STOP_TIMEOUT = 5.0
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """``command`` such that the kernel ends it when we die, whatever of.
+    """Wrap ``command`` so that the kernel sends it SIGTERM when we die for any reason.
 
-    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG), so only the main
-    thread does; from another one the process could end too early.
+    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG). So only the main
+    thread does this; a process started by another thread could be terminated too early.
     """
     program = shutil.which("setpriv")
     if program is None or threading.current_thread() is not threading.main_thread():
@@ -30,7 +30,7 @@ def tied(command: Sequence[str]) -> list[str]:
 
 
 def stop(process: subprocess.Popen[bytes] | None) -> None:
-    """End a process: ask, wait a little, then insist. Harmless when it has ended."""
+    """End a process: SIGTERM, a short wait, then SIGKILL. Harmless if it has already ended."""
     if process is None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -52,7 +52,7 @@ class Listener:
         self._socket.listen(1)
 
     def accept(self, process: subprocess.Popen[bytes], timeout: float) -> socket.socket:
-        """The connection of ``process``; :class:`GuestError` when it ends or takes too long."""
+        """Wait for ``process`` to connect; :class:`GuestError` when it ends or takes too long."""
         pidfd = os.pidfd_open(process.pid)
         try:
             ready, _, _ = select.select([self._socket.fileno(), pidfd], [], [], timeout)

@@ -1,8 +1,8 @@
-"""Finding a QEMU that speaks vfio-user, or fetching one.
+"""Finds a QEMU that speaks vfio-user, or fetches one.
 
-The system's own is used when it is new enough. Otherwise Debian's package for trixie is unpacked in
-the cache, with the libraries it needs, and started with its own dynamic loader, so that it runs on
-any distribution and installs nothing.
+The system's QEMU is used if it is new enough. Otherwise Debian's package for trixie is unpacked in
+the cache with the libraries it needs and started with its own dynamic loader, so it runs on any
+distribution and nothing is installed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from emu.lab.mirror import source_line
 MINIMUM = (10, 1)  # the first with a vfio-user client
 _PROGRAM = "qemu-system-x86_64"
 _SUITE = "trixie"
-_UNPACKED = "trixie-backports-1"  # the number grows when _wanted() changes
-_KEPT_ANSWERS = 7  # about other QEMUs
+_UNPACKED = "trixie-backports-1"  # increase the number when _wanted() changes
+_KEPT_ANSWERS = 7  # number of cached answers about other QEMUs
 _KEPT = re.compile(
     r"\./usr/(bin/qemu-system-x86_64|lib64/.*|lib/x86_64-linux-gnu/[^/]*\.so[^/]*"
     r"|share/(qemu|seabios)/[^/]*)"
@@ -42,12 +42,12 @@ class Qemu:
 
     @property
     def version_text(self) -> str:
-        """As people write it."""
+        """The version in dotted form."""
         return ".".join(map(str, self.version))
 
 
 def find() -> Qemu | None:
-    """A suitable QEMU: ``MLX5EMU_QEMU``, the system's, the one in the cache; None without any.
+    """A suitable QEMU: ``MLX5EMU_QEMU``, the system's or the cached one; None if there is none.
 
     Raises :class:`LabError` when ``MLX5EMU_QEMU`` names one that is not suitable.
     """
@@ -62,7 +62,7 @@ def find() -> Qemu | None:
 
 
 def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
-    """A suitable QEMU, fetched when there is none."""
+    """A suitable QEMU; fetch one if there is none."""
     found = find()
     if found is None:
         with cache.lock("qemu", on_wait):
@@ -101,7 +101,7 @@ def _cached() -> Qemu | None:
 def _examine(
     program: Path, origin: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> Qemu | None:
-    """The QEMU in ``program``, when it will do. Asking it takes a moment, so answers are kept."""
+    """The QEMU in ``program`` if it is suitable. Asking it is slow, so answers are cached."""
     try:
         stat = program.stat()
     except OSError:
@@ -120,7 +120,7 @@ def _examine(
 
 
 def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
-    """The version of a QEMU that has the vfio-user client; None when it has not."""
+    """The version of a QEMU; None if it lacks the vfio-user client."""
 
     def output(*arguments: str) -> str:
         try:
@@ -138,7 +138,7 @@ def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
 
 
 def _fetch(work: Path, progress: Progress | None) -> None:
-    """Unpack Debian's packages into ``work``, only what a guest of ours uses of them."""
+    """Unpack Debian's packages into ``work``, but only the files that our guests need."""
     archive = work / "packages.tar"
     bootstrap(
         [
@@ -160,6 +160,6 @@ def _fetch(work: Path, progress: Progress | None) -> None:
         members = [member for member in tar if _KEPT.fullmatch(member.name)]
         if hasattr(tarfile, "tar_filter"):
             tar.extractall(work, members, filter="tar")
-        else:  # Python before 3.11.4, Debian 12's among them
+        else:  # Python before 3.11.4, for example Debian 12's
             tar.extractall(work, members)
     archive.unlink()

@@ -15,7 +15,7 @@ REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
 
 _MOST_OF_A_LINE = 1 << 20
 _MOST_EVENTS = 100_000
-"""Between a command and its answer."""
+"""Limit on the events between a command and its answer."""
 
 
 class Qmp:
@@ -29,7 +29,7 @@ class Qmp:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Run a command and give what it returns; :class:`GuestError` when QEMU refuses."""
+        """Run a command and return its result; :class:`GuestError` when QEMU refuses it."""
         request = {"execute": command, "arguments": arguments}
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
@@ -43,7 +43,7 @@ class Qmp:
         return reply["return"]
 
     def close(self) -> None:
-        """End the connection; QEMU goes on."""
+        """Close the connection; QEMU keeps running."""
         self._lines.close()
         self._connection.close()
 

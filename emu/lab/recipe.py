@@ -1,4 +1,4 @@
-"""What a guest image is made of. A change here gives every image a new key, so a new build."""
+"""What a guest image is made of. A change here changes the key of every image: all are rebuilt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKAGES = (
     "iperf3",
     "kmod",
     "pciutils",
-    # the rest of a system that can be worked in
+    # the rest of a usable system
     "busybox-static",
     "e2fsprogs",
     "procps",
@@ -45,8 +45,8 @@ _PACKAGES = (
     "xz-utils",
 )
 
-# Paths that no guest needs: texts, hooks that would build an initramfs nobody boots, drivers of
-# devices that QEMU does not show it. The last are two thirds of the kernel package.
+# Paths that no guest needs: documentation, hooks that would build an initramfs nobody boots, and
+# drivers of devices that QEMU does not emulate; these drivers are two thirds of the kernel package.
 _EXCLUDED = (
     "/etc/kernel/postinst.d/*",
     "/usr/share/kernel/postinst.d/*",
@@ -75,17 +75,17 @@ _EXCLUDED = (
 _INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
 
 
-# Debian Policy 5.6.7, without a sign at the end: apt would take that for "install" or "remove".
+# Debian Policy 5.6.7, but no "+" or "-" at the end: apt would read it as "install" or "remove".
 _PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+]")
-_SPARE_MIB = 2400  # of a root file system, beside its files
+_SPARE_MIB = 2400  # free space in a root file system
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is in an image, except the versions that the archive has that day.
+    """Everything that determines an image's contents, except the package versions in the archive.
 
-    With ``extra`` packages the image is made of :attr:`base`'s by ``restore`` and ``install``,
-    scripts that are empty otherwise.
+    With ``extra`` packages the image is built from that of :attr:`base` by the scripts ``restore``
+    and ``install``, which are empty otherwise.
     """
 
     suite: str
@@ -101,7 +101,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Twelve hexadecimal digits that change with any part of the recipe."""
+        """A hash of the whole recipe: twelve hexadecimal digits."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
 
     @property
@@ -116,12 +116,12 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """What a reader calls the image: the suite, and the extra packages."""
+        """The image's name in messages: the suite and the extra packages."""
         return " with ".join(filter(None, (self.suite, ", ".join(self.extra))))
 
 
 def check_packages(packages: Sequence[str]) -> None:
-    """Raise :class:`LabError` for what is no name of a package that a guest can have."""
+    """Raise :class:`LabError` for a name that is not that of an installable package."""
     for name in packages:
         if not _PACKAGE_NAME.fullmatch(name):
             raise LabError(f"{name!r} is not the name of a Debian package")
@@ -130,16 +130,16 @@ def check_packages(packages: Sequence[str]) -> None:
 
 
 def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
-    """The recipe for a suite, with extra packages; those that every guest has do not count.
+    """The recipe for a suite with extra packages; those that every guest has anyway are ignored.
 
-    Raises :class:`LabError` for a suite that there is none for, and for bad names.
+    Raises :class:`LabError` for an unknown suite and for bad package names.
     """
     if suite not in SUITES:
         raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")
     check_packages(packages)
     apt_options = ['Acquire::Languages "none"', 'APT::Install-Recommends "false"']
     if suite == "sid":
-        # An archive may hold an old state of sid, whose Release file is past its validity.
+        # An archive may hold an old snapshot of sid, whose Release file has expired.
         apt_options.append('Acquire::Check-Valid-Until "false"')
     base = Recipe(
         suite=suite,

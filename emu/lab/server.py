@@ -1,4 +1,4 @@
-"""The process that serves a guest's emulated functions: ``mlx5emu serve``, our own child."""
+"""The process that serves a guest's emulated functions: ``mlx5emu serve``, our child process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 READY_TIMEOUT = 60.0
 RECORD_NAME = "faults.jsonl"
-"""The record of a run with faults, in the guest's logs."""
+"""File name, in the guest's logs, of the record of a run with faults."""
 
 
 class Server:
-    """One process for all functions of a guest, so that they can reach each other.
+    """One process for all functions of a guest, so that they can send packets to each other.
 
-    ``on_end`` is called with a :class:`ServerError` when it ends by itself after it was ready.
+    ``on_end`` is called with a :class:`ServerError` if it ends by itself after it was ready.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Server:
 
 
 def _run_in_record(options: GuestOptions) -> dict[str, Any]:
-    """What a record keeps of the guest, for a replay."""
+    """What a record contains about the guest, for a replay."""
     return {
         "suite": options.suite,
         "packages": options.packages,
@@ -150,5 +150,5 @@ def _run_in_record(options: GuestOptions) -> dict[str, Any]:
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:
-    """Where a plan's record goes when nothing else is said."""
+    """Where a plan's record goes by default."""
     return log.parent / RECORD_NAME if options.faults is not None and log is not None else None

@@ -1,7 +1,7 @@
 """rdma-core's conformance tests in a guest, module by module.
 
-Debian's python3-pyverbs brings the tests; the image keeps them under ``DIRECTORY``. Most of them
-need a capability and skip themselves without it, and say so: the reasons are part of the result.
+The tests come with Debian's python3-pyverbs; the image has them under ``DIRECTORY``. Most of them
+need a capability and skip themselves without it; the reasons for skipping are part of the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emu.lab.guest import Guest
 
 DIRECTORY = "/usr/share/rdma-core-tests"
 HUGE_PAGES = 64
-"""Huge pages that the tests of huge pages want."""
+"""Number of huge pages that the huge-page tests need."""
 
 DEFAULT_TIMEOUT = 60.0
 _LIST_SECONDS = 60.0
@@ -31,12 +31,12 @@ _MOST_OF_A_LINE = 64 << 10
 _MOST_OF_A_NAME = 500
 _MOST_OF_A_DETAIL = 8000
 _LAST_STDERR = 64 << 10
-"""What is kept of a module's results is bounded: they come from a guest."""
+"""Limits on what is kept of a module's results, since they come from a guest."""
 
 _PREPARE_SECONDS = 120.0
 
-# rdma_cm's tests connect to an address of the port that they run on. A kernel of the user's own may
-# have no IPoIB; these tests then skip themselves.
+# rdma_cm's tests connect to an address of the port that they run on. A user's own kernel may lack
+# IPoIB; these tests then skip themselves.
 _PREPARE = """
 modprobe ib_ipoib || exit 0
 number=0
@@ -73,8 +73,8 @@ NOT_ASKED = {
         "RDMA flow tables are not offered, which the test does not ask",
     ),
 }
-"""Tests that use a feature without asking for its capability: the place where they then fail, and
-what counts as the reason for skipping them. Any other failure of theirs is one."""
+"""Tests that use a feature without checking its capability: the place where they then fail, and
+the reason to report. Such a failure counts as skipped; any other one counts as a failure."""
 
 BROKEN = (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT)
 
@@ -97,7 +97,7 @@ class ModuleRun:
     tests: list[TestRun] = field(default_factory=list)
 
     def count(self, *outcomes: Outcome) -> int:
-        """Tests that ended in one of these ways."""
+        """The number of tests with one of these outcomes."""
         return sum(test.outcome in outcomes for test in self.tests)
 
     def skip_reasons(self) -> list[tuple[str, int]]:
@@ -106,7 +106,7 @@ class ModuleRun:
         return reasons.most_common()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: counts and every test."""
+        """Counts and all tests, in a form for JSON."""
         tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
         counts = {outcome.value: self.count(outcome) for outcome in Outcome}
         return {"module": self.module, "counts": counts, "tests": tests}
@@ -115,14 +115,14 @@ class ModuleRun:
 _NO_RESULT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
-"""What values of wrong types end in where a result is made of them."""
+"""What creating a result from values of wrong types can raise."""
 
 Watcher = Callable[[str, int, int], None]
 """Called with the module's name, how many of its tests are finished, and how many there are."""
 
 
 def prepare(guest: Guest) -> None:
-    """Give the guest what the tests ask for beside a port: an address on each IPoIB interface."""
+    """Set up what the tests need besides a port: an address on each IPoIB interface."""
     guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
 
 
@@ -137,7 +137,7 @@ def list_modules(guest: Guest) -> list[str]:
 
 
 def choose(modules: list[str], wanted: tuple[str, ...]) -> list[str]:
-    """The wanted ones of the image's modules, all without a wish. LabError for an unknown name."""
+    """The ``wanted`` modules, or all of the image if empty. LabError for an unknown name."""
     unknown = sorted(set(wanted) - set(modules))
     if unknown:
         raise LabError(f"no test module {', '.join(unknown)}; there are {', '.join(modules)}")
@@ -145,9 +145,9 @@ def choose(modules: list[str], wanted: tuple[str, ...]) -> list[str]:
 
 
 def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> ModuleRun:
-    """Run one module; a test may take ``timeout`` seconds.
+    """Run one module; each test may take ``timeout`` seconds.
 
-    Crashes and hangs of tests are outcomes; errors that are raised are the guest's.
+    Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
     """
     collector = _Collector(module, watch)
     program = resources.files("emu.lab").joinpath("suite_inside.py").read_bytes()
@@ -160,18 +160,18 @@ def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> Mod
 
 
 class _Collector:
-    """Makes results of the lines that the program inside writes."""
+    """Turns the lines written by the program in the guest into results."""
 
     def __init__(self, module: str, watch: Watcher) -> None:
         self._run = ModuleRun(module)
         self._watch = watch
         self._count: int | None = None
         self._pending = b""
-        """The beginning of a line."""
+        """The beginning of an incomplete line."""
         self._stderr = bytearray()
 
     def take(self, kind: int, data: bytes) -> None:
-        """More of the program's output. Raises GuestError for what is none of its lines."""
+        """Process more of the program's output. Raises GuestError for an invalid line."""
         if kind != frames.STDOUT:
             self._stderr += data
             del self._stderr[:-_LAST_STDERR]
@@ -204,7 +204,7 @@ class _Collector:
         self._watch(self._run.module, len(self._run.tests), self._count or 0)
 
     def finish(self) -> ModuleRun:
-        """The results, after the program's end."""
+        """The results, after the program has ended."""
         if not self._run.tests and self._count is None:
             name = f"tests.{self._run.module}"
             self._run.tests.append(TestRun(name, Outcome.CRASHED, self._last_words(), 0.0))

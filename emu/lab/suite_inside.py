@@ -1,11 +1,11 @@
 """The program inside the guest that runs one module of rdma-core's tests.
 
-The host feeds it to the guest's interpreter on standard input. A supervisor starts the module in a
-process of its own, so a test that crashes or hangs costs one test: the rest run in a new process.
-What happens goes to standard output as JSON, one object a line: ``{"count": n}`` first, then for
-each test its name, outcome, detail and seconds. What tests print goes to standard error.
+The host feeds it to the guest's interpreter on standard input. A supervisor runs the module in a
+child process. If a test crashes or hangs, only that test is lost: the rest run in a new process.
+Events go to standard output as JSON, one object per line: ``{"count": n}`` first, then for each
+test its name, outcome, detail and seconds. What the tests print goes to standard error.
 
-Standard library only, and nothing of this package: the guest does not have it.
+It uses only the standard library: the guest does not have this package.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import Any
 
 PACKAGE = "tests"
 IMPORT_SECONDS = 120.0
-"""An emulated processor takes its time over the imports."""
+"""Time limit for the imports, which are slow on an emulated processor."""
 
 REAP_TENTHS = 50
-"""How long a process may take to die, in tenths of a second."""
+"""How long a killed process may take to end, in tenths of a second."""
 
 LAST_WORDS = 4000
-"""Characters of a traceback that are kept."""
+"""Number of characters of a traceback that are kept."""
 
 Event = dict[str, Any]
 
@@ -63,12 +63,12 @@ class Reporter(unittest.TestResult):
         self._say(test=test.id(), outcome=self._outcome, detail=self._detail, seconds=seconds)
 
     def _note(self, outcome: str, detail: str) -> None:
-        # A failure counts more than a skipped subtest, and the first one tells most.
+        # A failure overrides a skipped subtest; of several failures the first is kept.
         if self._outcome in ("passed", "skipped"):
             self._outcome, self._detail = outcome, detail[-LAST_WORDS:]
 
     def _fixture(self, test: Any, outcome: str, detail: str) -> None:
-        """The set-up of a class or module has no test of its own, and its tests do not run."""
+        """Report a failed set-up of a class or module, which is no test; its tests do not run."""
         if not isinstance(test, unittest.TestCase):
             self._say(test=test.id(), outcome=outcome, detail=detail[-LAST_WORDS:], seconds=0.0)
 
@@ -97,16 +97,16 @@ class Reporter(unittest.TestResult):
 
 
 def load(directory: str, module: str) -> list[unittest.TestCase]:
-    """The module's tests in unittest's order.
+    """Return the module's tests in unittest's order.
 
-    The package's own ``__init__`` would import every module; a stand-in imports just the one.
+    The package's own ``__init__`` would import every module; a stand-in package imports only this.
     """
     sys.path.insert(0, directory)
     package = types.ModuleType(PACKAGE)
     package.__path__ = [directory]
     sys.modules[PACKAGE] = package
     importlib.import_module("args_parser").parser.parse_args()
-    # Two of the suite's own modules import each other; only this order works.
+    # Two of the suite's modules import each other; only this order works.
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(f"{PACKAGE}.utils")
     loaded = unittest.defaultTestLoader.loadTestsFromModule(
@@ -124,9 +124,9 @@ def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def run_tests(out: int, directory: str, module: str, last: str) -> None:
-    """The child's part: all tests, or those behind the ``last`` that was started before."""
+    """Run the tests in the child: all, or those after ``last``, the last one already started."""
     os.dup2(2, 1)
-    sys.stdout = sys.stderr  # it keeps no lines back, which would be lost when a test crashes
+    sys.stdout = sys.stderr  # unbuffered: nothing is lost when a test crashes
     sys.argv[1:] = []
     try:
         tests = load(directory, module)
@@ -143,7 +143,7 @@ def run_tests(out: int, directory: str, module: str, last: str) -> None:
 
 
 class Supervisor:
-    """Runs a module in one process after another until every test has had its turn."""
+    """Runs a module, starting new processes until every test has been run."""
 
     def __init__(self, directory: str, module: str, timeout: float) -> None:
         self._directory = directory
@@ -164,7 +164,7 @@ class Supervisor:
                 return
 
     def _process(self) -> Iterator[Event]:
-        """The events of one child, and what has become of the test that ended it."""
+        """The events of one child, and the outcome of the test during which it ended."""
         reader, pid = self._start()
         self._is_running = False
         since = time.monotonic()
@@ -176,7 +176,7 @@ class Supervisor:
                 if self._finished:
                     break
                 continue
-            if _has_ended(pid):  # a process that it has left behind keeps the pipe open
+            if _has_ended(pid):  # a process left behind by it keeps the pipe open
                 break
             limit = self._timeout if self._is_running else IMPORT_SECONDS
             if time.monotonic() - since >= limit:
@@ -184,7 +184,7 @@ class Supervisor:
                 break
         os.close(reader)
         end = self._reap(pid, forced=bool(late))
-        with contextlib.suppress(ProcessLookupError):  # what the tests have left behind
+        with contextlib.suppress(ProcessLookupError):  # processes that the tests left behind
             os.killpg(pid, signal.SIGKILL)
         if late or self._is_running or end:
             yield {
@@ -195,7 +195,7 @@ class Supervisor:
             }
 
     def _follow(self, event: Event) -> Iterator[Event]:
-        """Note what an event of the child says; the host gets the first count, and every end."""
+        """Process a child's event; pass the first count and every test's end on to the host."""
         if "count" in event:
             if not self._is_counted:
                 yield event
@@ -242,7 +242,7 @@ class Supervisor:
 
     @staticmethod
     def _reap(pid: int, *, forced: bool) -> str:
-        """How the child ended; one that the kernel does not let go is left behind."""
+        """Wait for the child and describe its end; give up on one that hangs in the kernel."""
         if forced:
             os.killpg(pid, signal.SIGKILL)
         for _ in range(REAP_TENTHS):

@@ -1,4 +1,4 @@
-"""QEMU and the server of its functions, as processes: started, connected to, ended."""
+"""Starts, connects to and ends the processes of a guest: QEMU and the server of its functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from emu.lab.server import Server
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = 60.0
-EXIT_TIMEOUT = 10.0  # for QEMU to end after its guest has
+EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
 
 class Vm:
@@ -48,9 +48,9 @@ class Vm:
     def start(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> socket.socket:
-        """Start all of it; gives the connection to the port into the guest.
+        """Start both processes; return the connection to the port into the guest.
 
-        After an error the caller still calls :meth:`stop`.
+        The caller must call :meth:`stop` even after an error.
         """
         work = Path(tempfile.mkdtemp(prefix="mlx5emu-"))
         self._open.callback(shutil.rmtree, work, ignore_errors=True)
@@ -76,7 +76,7 @@ class Vm:
             raise self.why_ended() from error
 
     def stop(self) -> None:
-        """End the processes at once. Harmless twice."""
+        """End the processes at once. May be called twice."""
         self._open.close()
 
     def control(self, command: str, **arguments: object) -> object:
@@ -93,14 +93,14 @@ class Vm:
         return self._server.control
 
     def kill_server(self) -> None:
-        """End the server without a chance to clean up; ``on_server_end`` is not called."""
+        """Kill the server without letting it clean up; ``on_server_end`` is not called."""
         if self._server is None:
             raise GuestError("the guest has no functions")
         self._server.kill()
 
     @property
     def console(self) -> str:
-        """All that the console has shown."""
+        """The console's whole output."""
         return console.read(self.logs / "console.log")
 
     def why_ended(self) -> GuestError:

@@ -1,7 +1,7 @@
-"""The device's objects: what each create command leaves behind.
+"""The device's objects: the state that each create command leaves behind.
 
-An object keeps the context it was made from (a view over its own copy of the bytes), so a query
-answers with it, and beside it the few values that the engine needs at every access.
+An object keeps its own copy of the context it was created from, so that a query can return it, and
+next to it the few values that the engine needs on every access.
 """
 
 from emu.objects.cq import Cq, Moderation

@@ -38,7 +38,7 @@ class Cq(Object):
         self.eq = eq
         self.umems = umems
         self.stride = stride
-        """Bytes from one entry to the next; the 64 bytes of a CQE are the last of them."""
+        """Bytes from one entry to the next; the CQE is the last 64 of them."""
         self.dbr_addr = dbr_addr
         self.ignores_overrun = bool(ctx.oi)
         self.moderation: Moderation | None = None
@@ -46,7 +46,7 @@ class Cq(Object):
         self.notification = CqNotification.FIRED
         self.pi = 0
         self.ci = 0
-        """As far as the driver is known to have read; behind the truth while there is room."""
+        """The last known consumer index; the record is read again only when room runs out."""
         self.solicited_pi = 0
         """Producer index after the newest solicited completion."""
         self.notified_pi = 0
@@ -58,18 +58,18 @@ class Cq(Object):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def move(self, buffer: PageList, log_size: int) -> None:
-        """The next entry goes into this buffer."""
+        """Continue in this buffer with the next entry."""
         self.buffer = buffer
         self.log_size = log_size
         self.entries = 1 << log_size
 
     def stop_waiting(self) -> None:
-        """Forget an event that moderation holds back."""
+        """Forget an event that moderation is holding back."""
         if self.moderation is not None:
             self.moderation.restart()
 
     def encode(self) -> None:
-        """Write what the engine has changed back into the context, for a query."""
+        """Write the values that the engine has changed back into the context, for a query."""
         ctx = self.ctx
         ctx.status, ctx.st = self.status, self.notification
         ctx.last_notified_index = self.notified_pi & 0xFFFFFF
@@ -82,17 +82,17 @@ class Cq(Object):
 
 @dataclass(slots=True)
 class Moderation:
-    """Events held back until ``max_count`` entries or ``period_ns`` have come together."""
+    """Holds events back until ``max_count`` entries or ``period_ns`` have accumulated."""
 
     max_count: int
     period_ns: int
     entries: int = 0
     """Entries since the last event."""
     timer: Timer | None = None
-    """Runs from the first of them on."""
+    """Runs from the first of these entries on."""
 
     def restart(self) -> None:
-        """An event has gone out, or none will."""
+        """Start over: an event has been sent, or none will be."""
         self.entries = 0
         if self.timer is not None:
             self.timer.cancel()

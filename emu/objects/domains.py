@@ -1,4 +1,4 @@
-"""What other objects belong to or point to: domains, doorbell pages, counters, signatures."""
+"""Objects that other objects belong to or refer to: domains, UARs, counters, signatures."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Xrcd(Object):
 
 
 class TransportDomain(Object):
-    """A transport domain: only Ethernet queues use it."""
+    """A transport domain; only Ethernet queues use it."""
 
     __slots__ = ()
     kind = "transport domain"
 
 
 class Uar(Object):
-    """A user access region: one doorbell page of BAR 0, whose index is its handle.
+    """A user access region: one doorbell page of BAR 0. Its page index is its handle.
 
-    Queues do not hold on to theirs: when a process dies, mlx5_ib gives its pages back before it
-    destroys its queues. A doorbell in a page that is gone is ignored.
+    Queues hold no reference to their UAR: when a process dies, mlx5_ib frees its UARs before it
+    destroys its queues. A doorbell in a page that is no longer allocated is ignored.
     """
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class Uar(Object):
 
 
 class QCounter(Object):
-    """A counter set that queue pairs add to; the counters' names are query_q_counter_out's."""
+    """A counter set that queue pairs add to; counter names are those of query_q_counter_out."""
 
     __slots__ = ("values",)
     kind = "counter set"
@@ -50,7 +50,7 @@ class QCounter(Object):
 
 
 class FlowCounter(Object):
-    """Counts packets and bytes of the flow table entries that name it."""
+    """Counts packets and bytes of the flow table entries that refer to it."""
 
     __slots__ = ("octets", "packets")
     kind = "flow counter"
@@ -61,7 +61,7 @@ class FlowCounter(Object):
 
 
 class Psv(Object):
-    """A protection signature value: what a signature starts from, set by SET_PSV."""
+    """A protection signature value: the initial value of a signature, set by SET_PSV."""
 
     __slots__ = ("pd", "transient_sig")
     kind = "psv"

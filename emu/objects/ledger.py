@@ -1,9 +1,9 @@
-"""What the host holds for a guest: one account for each kind of it, all out of one limit, in bytes.
+"""Host memory that the device uses on behalf of a guest, in bytes, by kind, under one limit.
 
-A guest may make hundreds of thousands of objects, each with a list of pages, and name one page of
-its own in all of them. What that costs the host is counted here before it is allocated, and refused
-with LIM_ERR when the limit is reached. The numbers are what Python needs, rounded up, not what a
-real adapter would.
+A guest may create hundreds of thousands of objects, each with a list of pages, and may use a single
+page of its own in all of these lists. What this costs the host is counted here before it is
+allocated, and refused with LIM_ERR when the limit is reached. The numbers are what Python needs,
+rounded up, not what a real adapter would need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from emu.errors import CmdError
 from layouts.enums import Status
 
 COMMAND = "command"
-"""The account of the commands at work; it outlives a teardown."""
+"""The account of commands in progress; it survives a teardown."""
 
 
 class Ledger:
@@ -29,11 +29,11 @@ class Ledger:
 
     @property
     def accounts(self) -> Mapping[str, int]:
-        """Bytes by kind, those that are not zero."""
+        """Bytes by kind, without the kinds that are at zero."""
         return {kind: used for kind, used in self._accounts.items() if used}
 
     def check(self, kind: str, size: int) -> None:
-        """Raise LIM_ERR when there are not so many bytes left."""
+        """Raise LIM_ERR when fewer than ``size`` bytes are left."""
         if self.used + size > self.limit:
             raise CmdError(
                 Status.LIM_ERR,
@@ -42,26 +42,26 @@ class Ledger:
             )
 
     def take(self, kind: str, size: int) -> None:
-        """Something is about to be held. Raises LIM_ERR, and nothing has changed."""
+        """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
         self.check(kind, size)
         self.hold(kind, size)
 
     def hold(self, kind: str, size: int) -> None:
-        """Something is held that cannot be refused, because other things bound it."""
+        """Charge bytes that cannot be refused; something else limits them."""
         self.used += size
         self._accounts[kind] += size
 
     def give_back(self, kind: str, size: int) -> None:
-        """It is gone."""
+        """Credit ``size`` bytes that have been freed."""
         self.hold(kind, -size)
 
     def close(self, kind: str) -> None:
-        """All of a kind is gone at once."""
+        """Credit everything of one kind at once."""
         self.used -= self._accounts.pop(kind, 0)
 
     @contextmanager
     def at_work(self, size: int) -> Iterator[None]:
-        """A command holds so much until it is done; of long ones there is one at a time."""
+        """Charge ``size`` bytes while a command runs; only one long command runs at a time."""
         self.hold(COMMAND, size)
         try:
             yield

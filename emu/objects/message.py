@@ -1,8 +1,8 @@
-"""What a requester asks of a responder, whole: the unit that both sides and the direct path share.
+"""A whole request from a requester to a responder: what both sides and the direct path exchange.
 
-A message is the sum of its packets (IBTA 9.4): loopback and functions of one process hand it over
-as it is, a wire cuts it into packets and the other end puts them together again. Either way the
-responder takes it through the same steps.
+A message is the sum of its packets (IBTA 9.4). Loopback and functions of the same process pass it
+on as one object; a wire cuts it into packets and the other end reassembles them. The responder
+processes it in the same steps either way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MsgOp(IntEnum):
-    """What is asked."""
+    """The operation requested."""
 
     SEND = 0
     WRITE = 1
@@ -34,11 +34,11 @@ ANSWERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
 class Message:
     """One request of a connected transport.
 
-    ``data`` is what goes to the responder (SEND, WRITE); a READ and an atomic bring ``reply``, the
-    requester's views that wait for the answer.
+    ``data`` is the payload for the responder (SEND, WRITE). For a READ or an atomic, ``reply``
+    holds the requester's views that the response is written to.
     """
 
-    # Most of these stay as they are in most messages: defaults of the class cost nothing.
+    # Most messages leave most of these at their defaults, which cost nothing as class attributes.
     reply: Views = ()
     data_at = 0
     """Where the data segments begin in the WQE that the message was read from."""
@@ -50,15 +50,15 @@ class Message:
     """The key to invalidate, in a SEND with invalidate."""
     solicited = False
     srqn = 0
-    """Number of the shared receive queue, on XRC."""
+    """Number of the shared receive queue, for XRC."""
     most = 0
-    """Bytes that may move in one go, of a message that is too much for one (see ``shares``)."""
+    """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
     done = 0
-    """How many have moved, of such a message."""
+    """Bytes moved so far, for such a message."""
     wqe: Wqe | None = None
-    """The request that it was read from."""
+    """The work request that it was read from."""
     arrival: Arrival | None = None
-    """What its responder has granted it."""
+    """What the responder has granted for it."""
     swap_add = compare = 0
     swap_add_mask = compare_mask = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-"""Memory keys: the context, its values at hand, and the translation entries."""
+"""Memory keys: the context, the values needed on every access, and the translation entries."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from layouts.enums import AccessMode
 from layouts.wqe import KLM
 
 ANY_QPN = 0xFFFFFF
-"""The qpn of a key that any queue pair of its domain may use."""
+"""The qpn of a key that any queue pair of its protection domain may use."""
 
 OCTWORD = 16
-"""What room for translations is counted in."""
+"""The unit in which the room for translations is counted, in bytes."""
 
 _COPIES = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
-"""How often the host holds a list: a list of ranges is laid out as well."""
+"""How many copies of a list the host holds: a list of ranges is also kept laid out."""
 
 MOST_RESERVED = 1 << 17
-"""Octwords of a KSM key up to which the ledger is asked for all of its room at once.
+"""Largest KSM key, in octwords, whose room the ledger is charged for in full at creation.
 
-As many as implicit on-demand paging with four-level page tables has. Of a larger key chunks are
-paid for as they are written: it has hardly any that do not say "absent" throughout.
+This is the size that implicit on-demand paging with four-level page tables uses. A larger key is
+charged chunk by chunk as it is written: nearly all of its chunks only contain "absent" entries.
 """
 
 SIGNATURE_BYTES = 2048
 
 
 def room_bytes(mode: int, octwords: int) -> int:
-    """What the room for a key's translations costs the host, whether or not it is ever filled.
+    """What the room for a key's translations costs the host, even if it is never filled.
 
-    Python allots a sixteenth more.
+    Includes the sixteenth that Python allocates in excess.
     """
     if mode == AccessMode.KSM and octwords > MOST_RESERVED:
         return DENSE_BYTES
@@ -52,39 +52,39 @@ def room_bytes(mode: int, octwords: int) -> int:
 
 
 class KeySignature(Protocol):
-    """Block signatures of a key's data, as whoever translates the key sees them.
+    """Block signatures of a key's data, as the code that translates the key sees them.
 
     ``emu.engine.mr.signature`` implements it.
     """
 
     def wire_length(self, length: int) -> int:
-        """Bytes on the wire for ``length`` bytes of the memory domain."""
+        """Length on the wire, in bytes, of ``length`` bytes of the memory domain."""
 
     @property
     def is_on_wire(self) -> bool:
-        """Whether the wire's domain has signatures, so that lengths differ there."""
+        """Whether the wire domain has signatures, so that lengths on the wire differ."""
 
     def rearm(self) -> None:
-        """Report the next error, even if one has been reported."""
+        """Report the next error, even if one has been reported already."""
 
     def views(
         self, hca: Any, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
     ) -> Sequence[memoryview]:
-        """``length`` bytes of the wire's stream, for the access that ``need`` names."""
+        """``length`` bytes of the wire domain's data, for the access rights in ``need``."""
 
 
 _LONG_LIST = 1024
-"""Bytes of a list of keys that is not laid out by whoever uses it first, but when it is written.
+"""Size in bytes from which a list of keys is laid out when it is written, not at its first use.
 
-An access may go through as many keys as a request has segments.
+A single access may go through as many keys as a work request has segments.
 """
 
 
 class Mkey(Object):
     """A memory key. The handle is the mkey index; the key is the index and the variant byte.
 
-    ``ctx`` is the context; the other attributes are what every access needs of it, taken over by
-    ``decode`` after each change.
+    ``ctx`` is the context. The other attributes are the values of it that every access needs;
+    ``decode`` updates them after each change.
     """
 
     __slots__ = (
@@ -105,9 +105,9 @@ class Mkey(Object):
         umem: Umem | None = None,
         pages: PageEntries | None = None,
     ) -> None:
-        """``xlt`` are translation entries as the driver gives them: 8 bytes (MTT) or 16 each.
+        """``xlt`` holds translation entries in the driver's format: 8 bytes each (MTT) or 16.
 
-        Or they are in ``pages`` already.
+        Alternatively ``pages`` already contains them.
         """
         super().__init__()
         self.umem = umem
@@ -119,16 +119,16 @@ class Mkey(Object):
         """The list of a KLM key."""
         self._ranges: Ranges | None = None
         self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
-        """Translated before: (va, length, rights) to the memory's generation and the bytes."""
+        """Cached translations: (va, length, rights) to the memory's generation and the bytes."""
         self.qp_serial = 0
-        """Which of the queue pairs with the number ``qpn`` it is for; 0 is none."""
+        """Which of the queue pairs numbered ``qpn`` may use the key (its serial); 0 is none."""
         self.signature: KeySignature | None = None
-        """Block signatures, where a UMR has described some."""
+        """Block signatures, if a UMR has set some up."""
         self.decode()
         self._take_over(xlt, pages)
 
     def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
-        """The list that the key begins with."""
+        """Store the translations that the key is created with."""
         if self.mode is AccessMode.MTT:
             self.pages = pages or PageEntries()
             self.pages.write(self.pages.count, mtt_entries(xlt, pg_access=self.pg_access))
@@ -140,7 +140,7 @@ class Mkey(Object):
             self._lay_out()
 
     def decode(self) -> None:
-        """The context has changed: take its values over and forget what was derived from it."""
+        """Read the values from a changed context and drop everything derived from the old one."""
         ctx = self.ctx
         self.free = bool(ctx.free)
         self.variant = int(ctx.mkey_7_0)
@@ -165,18 +165,18 @@ class Mkey(Object):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether what is written has to be paid for, the room having been too large for that."""
+        """Whether chunks are charged when written, as the room was too large to charge in full."""
         return self.mode is AccessMode.KSM and self.octwords > MOST_RESERVED
 
     @property
     def octwords(self) -> int:
-        """The room for translations that the key was created with; no UMR changes it."""
+        """The room for translations that the key was created with; a UMR does not change it."""
         return int(self.ctx.translations_octword_size)
 
     def write_translations(self, at: int, xlt: bytes) -> int:
-        """Replace entries from byte ``at`` on; how many bytes that was work on.
+        """Replace entries from byte ``at`` on. Returns how many bytes had to be processed.
 
-        Entries that arrive by UMR carry their rights, whatever those of the create command did.
+        Entries written by a UMR carry access rights, even if those of the create command did not.
         """
         self.views.clear()
         if self.mode is AccessMode.MTT:
@@ -192,7 +192,7 @@ class Mkey(Object):
         return len(self._xlt)
 
     def translations(self, most: int) -> bytes:
-        """The entries as the driver gave them, ``most`` bytes of them at most."""
+        """The entries in the driver's format, at most ``most`` bytes of them."""
         if self.mode is AccessMode.KSM:
             return self.blocks.to_bytes(most)
         if self.mode is not AccessMode.MTT:
@@ -204,7 +204,7 @@ class Mkey(Object):
 
     @property
     def xlt(self) -> bytes:
-        """All of them."""
+        """All entries, in the driver's format."""
         return self.translations(self.xlt_room)
 
     @property
@@ -213,7 +213,7 @@ class Mkey(Object):
         return self.pages.read(0, self.pages.count)
 
     def below(self) -> Iterator[tuple[int, int, int]]:
-        """Byte count, key and address of the entries of a list of keys, as far as they differ."""
+        """Byte count, key and address of a list of keys' entries; repetitions may be left out."""
         if self.mode is AccessMode.KSM:
             return self.blocks.given()
         return KLM.iter_unpack(bytes(self._xlt[: len(self._xlt) // KLM.size * KLM.size]))
@@ -224,7 +224,7 @@ class Mkey(Object):
 
     @property
     def ranges(self) -> Ranges:
-        """The list of a KLM key, laid out."""
+        """The list of a KLM key, laid out as ranges."""
         if self._ranges is None:
             self._ranges = Ranges(self._xlt)
         return self._ranges
@@ -235,7 +235,7 @@ class Mkey(Object):
         return self.handle << 8 | self.variant
 
     def invalidate(self) -> None:
-        """The key is free from now on: no access until it is registered again."""
+        """Free the key: it allows no access until it is registered again."""
         self.ctx.free = 1
         self.decode()
 

@@ -1,11 +1,12 @@
-"""On-demand paging: what a page fault is, what its event says, and which faults are open.
+"""On-demand paging: page faults, the contents of their events, and the table of open ones.
 
-A queue pair that meets an absent page waits, on the side that met it; its driver learns of it by an
-event and ends it by PAGE_FAULT_RESUME, which names the event's token. The transport scheme tells
-the driver which work request or which RDMA it was, the memory scheme which key and which pages
-(PRM "On-demand paging"; include/linux/mlx5/device.h: mlx5_eqe_page_fault; hw/odp.c).
+When a queue pair accesses an absent page, the side that accessed it waits. The driver is told by an
+event and ends the wait with PAGE_FAULT_RESUME, which carries the event's token. The transport
+scheme tells the driver which work request or RDMA operation was affected, the memory scheme which
+key and which pages (PRM "On-demand paging"; include/linux/mlx5/device.h: mlx5_eqe_page_fault;
+hw/odp.c).
 
-Nothing here knows a device: ``emu.engine.mr.page_faults`` puts it to work.
+Nothing here depends on a device; ``emu.engine.mr.page_faults`` applies it to one.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
 FAULT_BYTES = 1024
-"""What an open fault costs the host."""
+"""What an open page fault costs the host."""
 
 _ACCOUNT = "page fault"
 
 MOST_LAPSED = 4096
-"""Faults whose queue pair has gone: so many are remembered, for a driver that resumes late."""
+"""Lapsed page faults (their queue pair stopped) remembered, in case the driver resumes late."""
 
 PAGE_BYTES = 4096
-"""What the memory scheme counts in (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
+"""The page size of the memory scheme (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
 
 _WQE = eqe_page_fault_wqe.packer(
     "bytes_committed", "wqe_index", "packet_length", "token", "pftype_wq"
@@ -59,8 +60,8 @@ class Side(Enum):
 class Kind(IntEnum):
     """page_fault_type: bit 0 requester, bit 1 write, bit 2 RDMA.
 
-    The first four are about a work request, whose queue the event names (device.h:
-    MLX5_WQE_PF_TYPE_*); the others are about an RDMA that arrives.
+    The first four concern a work request, and the event names its queue (device.h:
+    MLX5_WQE_PF_TYPE_*); the others concern an incoming RDMA operation.
     """
 
     SHARED_RECEIVE = 0
@@ -73,7 +74,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was absent, as ``emu.engine.mr.rights.PageFault`` says, which may hold on to views."""
+    """The absent page, from ``emu.engine.mr.rights.PageFault``, which may hold on to views."""
 
     key: int
     va: int
@@ -85,31 +86,31 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What was going on when a page was found absent."""
+    """The operation during which a page was found absent."""
 
     kind: Kind
     packet_length: int
-    """Bytes of the packet concerned, at a responder."""
+    """Size in bytes of the packet concerned, at a responder."""
     number: int = 0
-    """Of a work request, the queue pair's or shared receive queue's number, and its index."""
+    """For a work request: the number of its queue pair or shared receive queue, and its index."""
     wqe_index: int = 0
     r_key: int = 0
-    """Of an RDMA: key, address and length of the whole operation."""
+    """For an RDMA: key, address and length of the whole operation."""
     va: int = 0
     length: int = 0
     committed: int = 0
-    """Bytes of the request or operation that are transferred, and will not be again.
+    """Bytes of the request or operation that have been transferred and will not be again.
 
-    The driver brings in what lies behind them (hw/odp.c: pagefault_data_segments).
+    The driver makes the pages after them present (hw/odp.c: pagefault_data_segments).
     """
 
 
 class Fault:
-    """One side of a queue pair waits for its driver.
+    """A page fault: one side of a queue pair waits for its driver.
 
-    ``refuse`` is what happens when the driver gives up: it fails what has faulted and returns what
-    the waiting peer is to be told, if anything. ``go_on`` is called when the waiting is over, with
-    that answer or with None, for "try again".
+    ``refuse`` is called when the driver gives up: it fails the operation that hit the page fault
+    and returns the answer for the waiting peer, if any. ``go_on`` is called when the wait is over,
+    with that answer, or with None for "try again".
     """
 
     __slots__ = (
@@ -140,7 +141,7 @@ class Fault:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
-        """The event's sub-type and data, with its own token or another one."""
+        """Sub-type and data of the event, with the page fault's own token or another one."""
         access, page = self.access, self.page
         if token is None:
             token = self.token
@@ -164,9 +165,9 @@ class Fault:
         )
 
     def is_named_by(self, kind: int, number: int) -> bool:
-        """Whether a resume with this type and number means it.
+        """Whether a resume with this type and number refers to this page fault.
 
-        The number is the queue's, or for an RDMA the token once more (hw/odp.c).
+        The number is the queue's, or for an RDMA the token again (hw/odp.c).
         """
         access = self.access
         if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
@@ -175,12 +176,12 @@ class Fault:
 
 
 def _typed(kind: Kind, number: int) -> bytes:
-    """pftype_wq and pftype_token: the kind in front of 24 bits."""
+    """pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
     return (kind << 24 | number).to_bytes(4, "big")
 
 
 class Held(Exception):  # noqa: N818  # not an error: a responder waits for its driver
-    """A responder waits; who wanted something of it sets the fault's ``go_on``."""
+    """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(repr(fault))
@@ -188,7 +189,7 @@ class Held(Exception):  # noqa: N818  # not an error: a responder waits for its 
 
 
 class FaultTable:
-    """Open faults by token, and the tokens of those whose queue pair stopped meanwhile."""
+    """Open page faults by token, and the tokens of those whose queue pair has stopped since."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -196,19 +197,19 @@ class FaultTable:
         self._lapsed: dict[int, None] = {}
         self._last = 0
         self.untold: OrderedDict[int, Fault] = OrderedDict()
-        """Open faults whose events their queue has no room for, the oldest first."""
+        """Open page faults whose event did not fit into the event queue, the oldest first."""
         self.timer: Timer | None = None
-        """The next look at that queue."""
+        """Runs until that event queue is checked again."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self) -> list[Fault]:
-        """All open faults."""
+        """All open page faults."""
         return list(self._open.values())
 
     def add(self, fault: Fault) -> None:
-        """Open a fault under a token that no other one has."""
+        """Open a page fault under a token that no other one has."""
         bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
         token = self._last
         while True:
@@ -218,29 +219,29 @@ class FaultTable:
         self._last = fault.token = token
         fault.is_open = True
         self._open[token] = fault
-        # Each side of a queue pair has one at most: there is nothing to refuse.
+        # Each side of a queue pair has at most one, so there is no need for a limit here.
         self._ledger.hold(_ACCOUNT, FAULT_BYTES)
 
     def find(self, token: int) -> Fault | None:
-        """The open fault with this token."""
+        """The open page fault with this token."""
         return self._open.get(token)
 
     def close(self, fault: Fault) -> None:
-        """The driver has resumed it."""
+        """Close a page fault that is over."""
         fault.is_open = False
         del self._open[fault.token]
         self._ledger.give_back(_ACCOUNT, FAULT_BYTES)
         self.untold.pop(fault.token, None)
 
     def lapse(self, fault: Fault) -> None:
-        """Its queue pair stops; the driver may not know yet, and resume it."""
+        """Close a page fault because its queue pair stops; the driver may still resume it."""
         self.close(fault)
         self._lapsed[fault.token] = None
         if len(self._lapsed) > MOST_LAPSED:
             del self._lapsed[next(iter(self._lapsed))]
 
     def forget(self, token: int) -> bool:
-        """Whether this is the late resume of a fault that has lapsed; there is only one."""
+        """Whether the token is that of a lapsed page fault, which is then forgotten."""
         if token not in self._lapsed:
             return False
         del self._lapsed[token]

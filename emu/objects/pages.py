@@ -1,8 +1,8 @@
-"""A queue's buffer in guest memory: a list of pages that need not lie together.
+"""A queue's buffer in guest memory: a list of pages that need not be contiguous.
 
 Source: the pas[] lists of CREATE_EQ, CREATE_CQ, CREATE_QP and CREATE_RMP, with the fields
 log_page_size (pages of ``4096 << n`` bytes) and page_offset of their contexts. The offset counts in
-64ths of a page, whatever its size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
+64ths of a page, whatever the page size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from layouts.enums import Status
 
 ADAPTER_PAGE_SHIFT = 12
 PAGES_PER_TURN = 4096
-"""Pages of a list that are checked in one turn, when none of them follows its neighbour."""
+"""Pages of a list that are checked in one turn, when no two of them are adjacent."""
 _JOINED_COST = 16
-"""So many pages that follow one another take as long as one that does not."""
+"""This many adjacent pages take as long to check as one page that is not adjacent."""
 _MOST_JOINED = PAGES_PER_TURN * _JOINED_COST
 LOG_OFFSETS_PER_PAGE = 6
 
@@ -41,7 +41,7 @@ class PageList:
         self._offset = offset
         self.length = length
         self.host_bytes = sys.getsizeof(pages)
-        """What the list of its pages costs the host; nothing when it is another buffer's."""
+        """What the page list costs the host; 0 when it belongs to another buffer."""
 
     @property
     def pages(self) -> array[int]:
@@ -79,16 +79,16 @@ class PageList:
         return self._pages[at >> self._shift] + (at & self._mask)
 
     def part(self, at: int, length: int) -> PageList:
-        """A piece of the buffer as a buffer; ``at + length`` lies within it."""
+        """A part of the buffer, as a buffer of its own; ``at + length`` lies within it."""
         found = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
         found.host_bytes = 0
         return found
 
     def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
-        """The addresses of ``count`` pages of ``1 << shift`` bytes, in shares of thousands.
+        """The addresses of ``count`` pages of ``1 << shift`` bytes, in portions of thousands.
 
-        The first one begins ``at`` bytes into the buffer, which may be less than 0; they are no
-        larger than the buffer's own, and lie within these.
+        The first page begins ``at`` bytes into the buffer; ``at`` may be negative. The pages are no
+        larger than the buffer's own pages and lie within them.
         """
         at += self._offset
         share = array("Q")
@@ -118,8 +118,8 @@ def queue_buffer(
 ) -> Turns[PageList]:
     """The buffer that a create command describes.
 
-    Raises BAD_PARAM_ERR for a list that is too short for ``length`` bytes, for a page that is not
-    aligned to 4096 bytes, and for one that is not guest memory.
+    Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not aligned
+    to 4096 bytes or is not guest memory.
     """
     shift = log_page_size + ADAPTER_PAGE_SHIFT
     offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
@@ -132,16 +132,16 @@ def queue_buffer(
 
 
 def low_bytes(words: array[int]) -> memoryview:
-    """The lowest byte of each number, where it lies: to be looked at, or set, all at once."""
+    """A view of the lowest byte of each number, in place, to test or set all of them at once."""
     first = 0 if sys.byteorder == "little" else words.itemsize - 1
     return memoryview(words).cast("B")[first :: words.itemsize]
 
 
 def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Turns[None]:
-    """Each page is aligned, and all that is used of it is writable guest memory.
+    """Check that each page is aligned and that its used part is writable guest memory.
 
-    ``pages`` are those of ``size`` bytes, ``used`` the bytes in all of them together. Raises
-    BAD_PARAM_ERR.
+    ``pages`` have ``size`` bytes each; ``used`` is the number of bytes used in all of them
+    together. Raises BAD_PARAM_ERR.
     """
     looked_at = 0
     for start, length, count in _runs(pages, size, used):
@@ -155,7 +155,7 @@ def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) ->
 
 
 def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, int]]:
-    """Address, bytes and number of pages that follow one another. Raises BAD_PARAM_ERR."""
+    """Address, bytes and page count of each run of adjacent pages. Raises BAD_PARAM_ERR."""
     start, following, since = -1, -1, 0
     for index, page in enumerate(pages):
         if page == following and index - since < _MOST_JOINED:
@@ -175,7 +175,7 @@ DOORBELL_RECORD_BYTES = 8
 
 
 def check_record(memory: GuestMemory, address: int) -> None:
-    """A doorbell record is two words in guest memory. Raises BAD_PARAM_ERR otherwise."""
+    """Check that a doorbell record is two words in guest memory. Raises BAD_PARAM_ERR otherwise."""
     if address % DOORBELL_RECORD_BYTES:
         raise CmdError(Status.BAD_PARAM_ERR, "doorbell record not aligned", f"{address:#x}")
     try:

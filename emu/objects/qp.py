@@ -29,34 +29,34 @@ _SMALLEST_MTU = 256
 
 
 class Connection(Protocol):
-    """What only packets need of a connected queue pair (``emu.engine.packets.link``)."""
+    """The part of a connected queue pair that only packets need (``emu.engine.packets.link``)."""
 
     def reload(self) -> None:
         """A command has changed the context."""
 
     def dissolve(self) -> None:
-        """The queue pair has no use for it any more."""
+        """The queue pair does not need it any more."""
 
     def pause(self) -> None:
-        """The queue pair changes its state, or it is destroyed: no timer runs."""
+        """Stop all timers: the queue pair changes state or is destroyed."""
 
     def stop(self) -> None:
-        """SQER or ERR: requests that are under way will be flushed from the ring."""
+        """SQER or ERR: requests in progress will be flushed from the ring."""
 
     def unfinished(self) -> Sequence[Arrival]:
-        """Receive requests that no message has filled yet."""
+        """Receive requests that no message has filled completely yet."""
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether requests are under way that no response has completed."""
+        """Whether any requests still wait for a response that completes them."""
 
     def respond(self) -> bool:
-        """Take and answer a share of the requests that have come; True when there is more."""
+        """Execute and answer some of the requests that have arrived; True when there are more."""
 
 
 @dataclass(frozen=True, slots=True)
 class QpParts:
-    """What a queue pair refers to."""
+    """The objects that a queue pair refers to."""
 
     pd: Pd | None = None
     scq: Cq | None = None
@@ -67,7 +67,7 @@ class QpParts:
     umems: tuple[Umem, ...] = ()
 
     def all(self) -> tuple[Object, ...]:
-        """Those that are there."""
+        """All of them that are set."""
         held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
         return (*(part for part in held if part is not None), *self.umems)
 
@@ -75,9 +75,9 @@ class QpParts:
 class Qp(Queue):
     """A queue pair.
 
-    ``ctx`` is the context as the commands have set it; ``decode`` takes over what the engine needs
-    of it at every message. State, PSNs and retry counts live here and are written back into the
-    context when it is queried.
+    ``ctx`` is the context as set by commands; ``decode`` extracts what the engine needs for every
+    message. State, PSNs and retry counts live here and are written back into the context when it is
+    queried.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Qp(Queue):
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
-    """With what packets need, and with a receive request at work on each side."""
+    """Includes what packets need, and one receive request in progress on each side."""
 
     def __init__(
         self,
@@ -113,26 +113,26 @@ class Qp(Queue):
         self.sq = sq
         self.rq = rq
         self.serial = 0
-        """Tells it from all other queue pairs that have, or have had, its number; from 1 on."""
+        """Unique among all queue pairs that have or had this number; starts at 1."""
         self.mcgs: set[bytes] = set()
         """Multicast GIDs that it is attached to."""
         self.is_draining = False
-        """It goes to SQD when what it is sending is complete: a signature was wrong."""
+        """It changes to SQD once its current requests are complete, after a signature error."""
         self.timer: Timer | None = None
-        """What it waits for: a retry, or the next look at its receive queue."""
+        """Runs until a retry, or until the receive queue is checked again."""
         self.retries = self.rnr_retries = 0
         self.link: Connection | None = None
-        """What only packets need; None while the peer is in this process."""
+        """State that only packets need; None while the peer is in this process."""
         self.faults: dict[Side, Fault] = {}
-        """What its sides wait for."""
+        """The page faults that its sides wait for."""
         self.refaults: dict[Side, tuple[Page, int]] = {}
-        """The page that a side waited for last, and how many times in a row."""
+        """The page that a side last waited for, and how many times in a row."""
         self.held_by: Fault | None = None
-        """The fault of the peer in this process that holds up its requests."""
+        """The page fault of a peer in this process that blocks its requests."""
         self.kept: Arrival | None = None
-        """The receive request of a message that waits for a page: it will come again."""
+        """The receive request of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
-        """A message that takes several turns, and has had some."""
+        """A message that takes several turns, and has had some of them."""
         self.state = QpState.RST
         self.decode()
 
@@ -141,7 +141,7 @@ class Qp(Queue):
         return self.BASE_BYTES + self.buffer.host_bytes
 
     def decode(self) -> None:
-        """A transition has changed the context."""
+        """Extract the values from the context after a transition has changed it."""
         ctx = self.ctx
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
@@ -157,14 +157,14 @@ class Qp(Queue):
             self.link.reload()
 
     def encode(self) -> None:
-        """Write what the engine has changed back into the context, for a query."""
+        """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state
         self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
         if self.sq is not None:
             self.ctx.hw_sq_wqebb_counter = self.sq.ci
 
     def stop_waiting(self) -> None:
-        """Forget the timer, the retries that led to it, and a message that was being moved."""
+        """Forget the timer, the retries that led to it, and a message that is only partly moved."""
         self.moving = None
         if self.timer is not None:
             self.timer.cancel()
@@ -174,7 +174,7 @@ class Qp(Queue):
         self.retries = self.rnr_retries = 0
 
     def unlink(self) -> None:
-        """Let go of what only packets need. What waits for it has been told."""
+        """Drop the state that only packets need. Everything that waits for it has been notified."""
         if self.link is not None:
             self.link.dissolve()
             self.link = None

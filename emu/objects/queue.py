@@ -1,4 +1,4 @@
-"""Queues that a doorbell names: what they have in common, whatever work waits in them."""
+"""What all queues that a doorbell names have in common, whatever kind of work they hold."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from emu.objects.table import Object
 
 
 class Queue(Object):
-    """A queue whose doorbell names it by its number, and which then waits for turns.
+    """A queue that a doorbell names by its number, and that is then scheduled for turns.
 
-    Its class says what a turn does (``emu.engine.turn``).
+    The subclass determines what a turn does (``emu.engine.turn``).
     """
 
     __slots__ = ("is_ready",)
@@ -16,4 +16,4 @@ class Queue(Object):
     def __init__(self) -> None:
         super().__init__()
         self.is_ready = False
-        """Whether it stands in the device's ready list."""
+        """Whether it is in the device's ready list."""

@@ -1,9 +1,9 @@
-"""The list of a KLM key, laid out: which ranges of other keys follow one another.
+"""The list of a KLM key, laid out as a sequence of ranges of other keys.
 
-An entry is 16 bytes: byte count, key, address. One whose key is ``REPEAT_BLOCK`` is no range but
-begins a block: so many entries behind it make up a cycle, and the cycle is repeated, each entry
-going on ``stride`` bytes further (qp.h: mlx5_stride_block_ctrl_seg, mlx5_stride_block_entry; in
-rdma-core mlx5_wqe_umr_repeat_block_seg).
+An entry is 16 bytes: byte count, key, address. An entry whose key is ``REPEAT_BLOCK`` is not a
+range but the head of a block: a number of entries after it form a cycle, and the cycle is repeated;
+with each repetition every entry's address advances by its ``stride`` (qp.h:
+mlx5_stride_block_ctrl_seg, mlx5_stride_block_entry; rdma-core: mlx5_wqe_umr_repeat_block_seg).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import accumulate, compress
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
 MOST_BLOCKS = 4096
-"""Repeat blocks of one list. Drivers make one; each costs as much as hundreds of plain entries."""
+"""Most repeat blocks in a list. Drivers use one; each costs as much as hundreds of entries."""
 
 _ADDRESS_SPACE = 1 << 64
 
@@ -28,9 +28,9 @@ Piece = tuple[int, int, int]
 class Ranges:
     """The ranges of one list, found by their offset. A range is an entry, or a whole block.
 
-    A list ends in front of the first repeat block that makes no sense, or is one too many. Entries
-    stay in the list and are read when they are wanted: a list may be long, and a host has many of
-    them. Empty ones are left out, so that each step through the list is a byte at least.
+    A list ends before the first repeat block that is invalid or exceeds ``MOST_BLOCKS``. Entries
+    stay in the list and are read on demand: a list may be long, and a host has many of them. Empty
+    entries are left out, so each step through the list covers at least one byte.
     """
 
     __slots__ = ("_blocks", "_rows", "_starts", "_xlt", "length")
@@ -39,7 +39,7 @@ class Ranges:
         self._xlt = xlt
         self._starts = array("Q")
         self._rows = array("I")
-        """By range: the offset at which it begins, and the number of its entry in the list."""
+        """For each range, the offset at which it begins and the number of its entry in the list."""
         self._blocks: _Blocks | None = None
         self.length = 0
         """Bytes that the list covers."""
@@ -73,7 +73,7 @@ class Ranges:
         self._rows.extend(compress(range(row, stop), part))
 
     def _add_block(self, counts: array[int], row: int, end: int) -> int:
-        """Add the repeat block that begins at ``row``; the row behind it, ``end`` if it is bad."""
+        """Add the repeat block at ``row``. Returns the row after it; ``end`` if it is invalid."""
         count: int
         cycle, _, repeat, count = REPEAT.unpack_from(self._xlt, row * KLM.size)
         first, stop = row + 1, row + 1 + count
@@ -91,9 +91,9 @@ class Ranges:
         return stop
 
     def pieces(self, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges behind ``length`` bytes from offset ``skip`` on; none is empty.
+        """The ranges that make up ``length`` bytes from offset ``skip`` on; none is empty.
 
-        Raises IndexError when the list ends before them.
+        Raises IndexError when the list ends before that.
         """
         if skip + length > self.length:
             raise IndexError("list ends before the range")
@@ -112,7 +112,7 @@ class Ranges:
             skip, length, index = end, length - size, index + 1
 
     def _in_block(self, row: int, cycle: int, skip: int, length: int) -> Iterator[Piece]:
-        """The ranges behind ``length`` bytes from ``skip`` bytes into the block at ``row`` on."""
+        """The ranges for ``length`` bytes, from ``skip`` bytes into the block at ``row`` on."""
         blocks = self._blocks
         assert blocks is not None
         starts, rows = blocks.starts, blocks.rows
@@ -138,13 +138,13 @@ class _Blocks:
     def __init__(self) -> None:
         self.heads = array("I")
         self.ends = array("I", (0,))
-        """By block: the number of its first entry, and where its cycle ends below."""
+        """For each block, the number of its first entry and where its cycle ends in ``rows``."""
         self.starts = array("I")
         self.rows = array("I")
-        """By entry of a cycle: the offset at which it begins there, and its number in the list."""
+        """For each entry of a cycle, its offset in the cycle and its number in the list."""
 
     def add(self, head: int, sizes: list[int]) -> None:
-        """A block that begins with the entry ``head``; the sizes are those of its cycle."""
+        """Add the block that entry ``head`` begins; ``sizes`` are those of its cycle's entries."""
         self.starts.extend(list(accumulate(filter(None, sizes), initial=0))[:-1])
         self.rows.extend(compress(range(head + 1, head + 1 + len(sizes)), sizes))
         self.heads.append(head)

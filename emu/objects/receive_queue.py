@@ -1,11 +1,11 @@
-"""Receive queues: where an incoming message finds its buffers.
+"""Receive queues: where an incoming message gets its buffers from.
 
-A receive WQE is a scatter list; a shorter list than the stride allows ends with the key 0x100
-(device.h: MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is filled in order. A shared
-queue is such a ring as well (an RMP over a cyclic work queue), or a linked list that the driver
-relinks as it likes, so the device follows ``next_wqe_index`` and believes nothing else. There is no
-doorbell: the driver only moves the counter in the doorbell record, which is read when a message
-wants a WQE.
+A receive WQE is a scatter list; a list shorter than the stride ends with the key 0x100 (device.h:
+MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is used in order. A shared receive queue
+is either such a ring as well (an RMP over a cyclic work queue), or a linked list. The driver may
+relink the list in any order, so the device follows ``next_wqe_index`` and relies on nothing else.
+There is no doorbell: the driver only advances the counter in the doorbell record, which the device
+reads when a message needs a WQE.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class RecvWqe:
     """A receive request that a message is about to fill."""
 
     index: int
-    """What the CQE's wqe_counter says: the position in the ring, or in the shared queue."""
+    """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
     segments: tuple[Segment, ...]
     pd: Pd
 
 
 class ListBrokenError(Exception):
-    """A shared receive queue's links lead out of the queue, or in a circle."""
+    """The links of a shared receive queue point outside the queue, or form a loop."""
 
 
 class RecvQueue:
-    """What all kinds have in common: room for WQEs and a counter of those that were posted."""
+    """Common to all kinds: the buffer for WQEs and the counter of those that were posted."""
 
     def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
         self._memory = memory
@@ -62,7 +62,7 @@ class RecvQueue:
         self._taken = 0
 
     def posted(self) -> int:
-        """Requests that wait; a counter that is further ahead than the ring is long means "full".
+        """Number of posted requests; a counter further ahead than the ring's size means "full".
 
         Raises DmaError.
         """
@@ -71,15 +71,15 @@ class RecvQueue:
         return min((counter - self._taken) & _COUNTER_MASK, self._size)
 
     def take(self) -> RecvWqe | None:
-        """The next request, consumed; None when the driver has posted none.
+        """Consume and return the next request; None when the driver has posted none.
 
-        Raises DmaError, and ListBrokenError for a link that cannot be.
+        Raises DmaError, and ListBrokenError for an impossible link.
         """
         raise NotImplementedError
 
 
 class RecvRing(RecvQueue):
-    """The receive queue of one queue pair: filled in order."""
+    """The receive queue of one queue pair, used in order."""
 
     def take(self) -> RecvWqe | None:
         if not self.posted():
@@ -95,7 +95,7 @@ class RecvRing(RecvQueue):
 
 
 class SharedRecvQueue(RecvQueue):
-    """What several queue pairs receive from. Its WQEs begin with a segment that links them."""
+    """A queue that several queue pairs receive from. Its WQEs begin with a link segment."""
 
     def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
         super().__init__(memory, buffer, pd, geometry)
@@ -107,15 +107,16 @@ class SharedRecvQueue(RecvQueue):
         return super().posted() + len(self._returned)
 
     def give_back(self, wqe: RecvWqe) -> None:
-        """Its queue pair has gone before a message filled the request: the next one gets it."""
+        """Return a request whose queue pair is gone before a message filled it; it is used next."""
         self._returned.append(wqe)
 
 
 class SharedRecvRing(SharedRecvQueue):
     """The WQEs of an RMP over a cyclic work queue, used in order.
 
-    The links are there and mean nothing. As with a queue pair's own ring, the index of a request is
-    how many came before it, and not its place (UCX: rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
+    The WQEs have links, but these mean nothing. As with a queue pair's own ring, the index of a
+    request is the number of requests before it, not its position (UCX:
+    rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
     """
 
     def take(self) -> RecvWqe | None:
@@ -132,18 +133,19 @@ class SharedRecvRing(SharedRecvQueue):
 class SharedRecvList(SharedRecvQueue):
     """The linked WQEs of an SRQ, XRC SRQ or RMP.
 
-    The requests that wait are different ones: none comes back before its completion is written. So
-    a link to a request that was counted as waiting when it was taken closes a loop.
+    All posted requests are distinct, because none is posted again before its completion has been
+    written. So the links form a loop if a request comes up again before all requests that were
+    posted when it was taken have been used.
     """
 
     def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
         super().__init__(memory, buffer, pd, geometry)
         self.is_broken = False
-        """A link could not be followed: no more requests come from here."""
+        """A link could not be followed: the queue provides no more requests."""
         self._head = 0
         self._turns = 0
         self._not_before = array("Q", bytes(8 * self._size))
-        """By index: how many turns have to pass before the request can be there again."""
+        """By index: the earliest turn in which the request can come up again."""
         self.host_bytes += 8 * self._size
 
     def take(self) -> RecvWqe | None:
@@ -166,7 +168,7 @@ class SharedRecvList(SharedRecvQueue):
 
 
 def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
-    """The data segments of a receive WQE up to its end mark."""
+    """The data segments of a receive WQE, up to its end mark."""
     for at in range(start, len(wqe), DS):
         segment: Segment = DATA.unpack_from(wqe, at)
         if not segment[0] and segment[1] == END_OF_LIST_LKEY:
@@ -175,7 +177,7 @@ def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
 
 
 class Arrival:
-    """What a message has been granted: the remote range of a WRITE, a receive request, or both."""
+    """What a message was granted: the remote range of a WRITE, a receive request, or both."""
 
     __slots__ = ("__weakref__", "cq", "srqn", "views", "wqe")
 
@@ -188,7 +190,7 @@ class Arrival:
 
     @classmethod
     def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
-        """A receive request: of the shared queue ``srqn``, or of the queue pair's own when 0."""
+        """A receive request of the shared queue ``srqn``, or of the queue pair's own when 0."""
         arrival = cls()
         arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
         return arrival

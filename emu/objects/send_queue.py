@@ -1,8 +1,8 @@
-"""Send queues: from a doorbell to one WQE after the other.
+"""Send queues: from a doorbell to the individual WQEs.
 
-The ring is counted in basic blocks (WQEBBs of 64 bytes). A WQE takes as many as its ``ds`` says and
-may run over the ring's end to its start (hw/wr.h: handle_post_send_edge). The doorbell only says
-"look"; how far the driver has posted stands in the doorbell record's second word.
+The ring is counted in basic blocks (WQEBBs of 64 bytes). A WQE takes as many as its ``ds`` requires
+and may wrap around from the ring's end to its start (hw/wr.h: handle_post_send_edge). The doorbell
+only says "look"; how far the driver has posted is in the second word of the doorbell record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COUNTER_MASK = 0xFFFF
 
 
 class BadWqeError(Exception):
-    """A work request that cannot be taken: LOCAL_QP_OP_ERR."""
+    """A work request that cannot be executed: LOCAL_QP_OP_ERR."""
 
 
 class Wqe:
@@ -54,9 +54,9 @@ class SendRing:
         """The next block to execute, modulo 65536."""
 
     def waiting(self) -> int:
-        """Blocks that are posted and not executed. Raises DmaError.
+        """Number of blocks that are posted and not executed yet. Raises DmaError.
 
-        More than the ring holds means that the driver's counter has jumped: BadWqeError.
+        Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
         """
         producer: int
         (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
@@ -68,10 +68,10 @@ class SendRing:
         return count
 
     def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
-        """The request ``ahead`` blocks behind ``ci``, not consumed yet. Raises DmaError.
+        """The request ``ahead`` blocks after ``ci``, without consuming it. Raises DmaError.
 
-        A length that cannot be true - none, or more than is posted - leaves a request of ``ds`` 0,
-        which fails; it takes up a block, or all that is posted.
+        A request with an impossible length (none, or more than is posted) is returned with ``ds``
+        0 and fails; it takes up one block, or everything that is posted.
         """
         at = self.ci + ahead
         buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
@@ -84,11 +84,11 @@ class SendRing:
         return wqe
 
     def consume(self, blocks: int) -> None:
-        """The request is finished, or on its way."""
+        """The request is finished, or is on its way."""
         self.ci = (self.ci + blocks) & _COUNTER_MASK
 
     def drain(self) -> Iterator[int]:
-        """Consume everything that is posted; the first control word of each request."""
+        """Consume everything that is posted; yields the first control word of each request."""
         try:
             waiting = self.waiting()
         except BadWqeError:

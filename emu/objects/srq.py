@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SrqForm(Enum):
-    """The three commands that make a shared receive queue."""
+    """The three commands that create a shared receive queue."""
 
     RMP = "rmp"
     XRC_SRQ = "xrc_srq"
@@ -26,12 +26,12 @@ class SrqForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RqGeometry:
-    """Where the WQEs of a receive queue lie, whichever context described it."""
+    """Where the WQEs of a receive queue lie, whichever kind of context described it."""
 
     log_size: int
-    """Number of WQEs, as exponent."""
+    """log2 of the number of WQEs."""
     log_stride: int
-    """Bytes of one WQE, as exponent."""
+    """log2 of the bytes of one WQE."""
     log_page_size: int
     page_offset: int
     dbr_addr: int
@@ -65,24 +65,24 @@ class Srq(Object):
         self.xrcd = xrcd
         self.cq = cq
         self.lwm = 0
-        """Limit water mark; 0 is disarmed."""
+        """Limit water mark; 0 means disarmed."""
         self.is_in_error = False
-        """Its driver has been told that it can give no requests."""
+        """The driver has been told that the queue cannot provide requests any more."""
         self._begun: WeakSet[Arrival] | None = None
-        """Messages that go on later, of queue pairs that do not refer to this queue (XRC)."""
+        """Messages still in progress on queue pairs that hold no reference to this queue (XRC)."""
 
     def lend(self, arrival: Arrival) -> None:
-        """A message holds one of the requests and goes on later.
+        """Remember a message that holds one of the requests and continues later.
 
-        An XRC message names its queue by number, and nobody counts that: a driver may destroy the
-        queue, and then the CQ, while the message is under way.
+        An XRC message names its queue by number, which does not count as a reference: a driver may
+        destroy the queue, and then the CQ, while the message is in progress.
         """
         if self._begun is None:
             self._begun = WeakSet()
         self._begun.add(arrival)
 
     def take_back(self) -> None:
-        """The queue goes: messages under way have no request any more, and complete nothing."""
+        """The queue is destroyed: messages in progress lose their request and complete nothing."""
         for arrival in self._begun or ():
             arrival.wqe = None
 

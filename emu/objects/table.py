@@ -1,4 +1,4 @@
-"""Bounded tables of the device's objects, by handle, and what refers to what.
+"""Bounded tables of the device's objects by handle, with reference counts.
 
 Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
 the end of the queue, so that a stale one stays invalid for as long as possible.
@@ -16,16 +16,16 @@ from emu.objects.ledger import Ledger
 from layouts.enums import Status
 
 DRIVER_UID, SHARED_UID = 0, 0xFFFF
-"""User contexts that are none: the driver's own commands, and what it makes for all users."""
+"""Uids that are not user contexts: the driver's own, and that of objects for all users."""
 
 
 class Object:
-    """Something that a handle names, and how many others refer to it."""
+    """Something that has a handle, with the number of objects that refer to it."""
 
     __slots__ = ("charge", "handle", "refs", "uid")
     kind = "object"
     BASE_BYTES = 256
-    """What one costs the host by itself."""
+    """What one object costs the host by itself."""
 
     def __init__(self) -> None:
         self.handle = 0
@@ -33,15 +33,15 @@ class Object:
         self.uid = DRIVER_UID
         """The user context that owns it."""
         self.charge = 0
-        """What the ledger has been told that it costs."""
+        """The cost that the ledger has been charged for it."""
 
     @property
     def host_bytes(self) -> int:
-        """What it costs the host now, with all lists that are its own."""
+        """What it costs the host now, including all of its own lists."""
         return self.BASE_BYTES
 
     def holds(self) -> tuple[Object, ...]:
-        """The objects that this one refers to for as long as it lives."""
+        """The objects that this one refers to as long as it exists."""
         return ()
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class Object:
 
 @contextmanager
 def holding(*items: Object | None) -> Iterator[None]:
-    """While inside, they cannot be destroyed: a command that takes several turns needs them."""
+    """Protect objects from being destroyed meanwhile, for a command that takes several turns."""
     there = [item for item in items if item is not None]
     for item in there:
         item.refs += 1
@@ -62,9 +62,9 @@ def holding(*items: Object | None) -> Iterator[None]:
 
 
 class Remains:
-    """Objects that are gone for the guest, and that the host has still to free.
+    """Objects that no longer exist for the guest but still have to be freed on the host.
 
-    There may be a million when a function is reset, and freeing them takes a second.
+    There may be a million of them when a function is reset, and freeing them takes a second.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Remains:
         return bool(self._left)
 
     def add(self, objects: dict[int, Object]) -> None:
-        """Take over what a table has held."""
+        """Take over the contents of a table."""
         if objects:
             self._left.append(objects)
 
     def free_some(self) -> None:
-        """Free a share of a round."""
+        """Free as many as one round allows."""
         objects = self._left[0]
         for _ in range(min(len(objects), FREED_PER_ROUND)):
             objects.popitem()
@@ -91,7 +91,7 @@ class Remains:
 
 
 class Caller:
-    """Whose command is running: the ``uid`` in its header, which the driver writes there."""
+    """The sender of the running command: the ``uid`` that the driver writes into its header."""
 
     __slots__ = ("owned", "uid")
 
@@ -101,31 +101,31 @@ class Caller:
         """How many objects each user context owns."""
 
     def owns(self, item: Object) -> bool:
-        """Whether the caller may destroy it: the driver anything, a user what is its own."""
+        """Whether the caller may destroy it: the driver may destroy all, a user only its own."""
         return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
 
     def may_use(self, item: Object) -> bool:
-        """Whether the caller may name it: what it owns, and what the driver shares."""
+        """Whether the caller may refer to it: its own objects, and those that the driver shares."""
         return item.uid == SHARED_UID or self.owns(item)
 
 
 FREED_PER_ROUND = 5000
-"""Objects; a microsecond or two each."""
+"""Number of objects; each takes a microsecond or two."""
 
 T = TypeVar("T", bound=Object)
 
 
 class Numbers:
-    """The numbers that one or more tables give to their objects: from ``first`` to ``limit - 1``.
+    """The numbers that one or more tables assign to objects: from ``first`` to ``limit - 1``.
 
-    A number that is free again goes to the end of the queue.
+    A number that is freed goes to the end of the queue.
     """
 
     def __init__(self, first: int, limit: int) -> None:
         self.first = first
         self.limit = limit
         self.holders: dict[int, Object] = {}
-        """Who has which number now."""
+        """The current holder of each number."""
         self._next = first
         self._freed: deque[int] = deque()
 
@@ -135,7 +135,7 @@ class Numbers:
         return not self._freed and self._next >= self.limit
 
     def take(self, holder: Object) -> int:
-        """The next free number; there is one."""
+        """The next free number; there must be one."""
         if self._next < self.limit:
             number = self._next
             self._next += 1
@@ -145,7 +145,7 @@ class Numbers:
         return number
 
     def give_back(self, number: int) -> None:
-        """Its holder is gone."""
+        """Free a number; its holder is gone."""
         del self.holders[number]
         self._freed.append(number)
 
@@ -153,8 +153,8 @@ class Numbers:
 class Table(Generic[T]):
     """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
-    An object belongs to the ``caller`` that adds it; to other users it does not exist. What it
-    costs is taken from the ``ledger``.
+    An object belongs to the ``caller`` that adds it and does not exist for other users. Its cost is
+    charged to the ``ledger``.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Table(Generic[T]):
         caller: Caller | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        """``numbers`` are those that it shares with tables of other kinds."""
+        """``numbers`` are the handles, if the table shares them with tables of other kinds."""
         self.kind = kind
         self._ledger = ledger
         self._caller = caller or Caller()
@@ -174,7 +174,7 @@ class Table(Generic[T]):
         self.limit = limit
         self._objects: dict[int, T] = {}
         self.added = 0
-        """How many objects there have been. Handles are used again, this number is not."""
+        """How many objects were ever added. Handles are reused, this number is not."""
         self._numbers = numbers or Numbers(first, limit)
 
     def __len__(self) -> int:
@@ -184,11 +184,11 @@ class Table(Generic[T]):
         return iter(self._objects.values())
 
     def get(self, handle: int) -> T | None:
-        """The object, or None where no live one has this handle."""
+        """The object, or None if no existing object has this handle."""
         return self._objects.get(handle)
 
     def need(self, handle: int) -> T:
-        """The object. Raises BAD_RES_ERR where the caller has no live one of this kind."""
+        """The object. Raises BAD_RES_ERR if the caller has no object with this handle."""
         found = self._objects.get(handle)
         if found is None or not self._caller.may_use(found):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
@@ -219,7 +219,7 @@ class Table(Generic[T]):
         return handle
 
     def remove(self, handle: int) -> T:
-        """Take the object out. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
+        """Remove the object. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
         item = self.need(handle)
         if not self._caller.owns(item):
             raise CmdError(Status.BAD_RES_ERR, f"{self.kind} is the driver's own", f"{item}")
@@ -236,12 +236,12 @@ class Table(Generic[T]):
         return item
 
     def recharge(self, item: T) -> None:
-        """A live object costs something else now; the ledger has been asked."""
+        """Charge the ledger for an object whose cost has changed; it has already been checked."""
         charge = item.host_bytes
         self._ledger.hold(self.kind, charge - item.charge)
         item.charge = charge
 
     def clear(self) -> dict[int, T]:
-        """Take all objects out, whatever refers to them; counts and ledger are the caller's."""
+        """Remove all objects, referenced or not; the caller takes care of counts and ledger."""
         objects, self._objects = self._objects, {}
         return objects

@@ -1,10 +1,10 @@
 """The translation entries of a memory key, held sparsely.
 
-A key has room for far more entries than are ever given: implicit on-demand paging makes one over
-the whole address space, of 2^17 entries or, with five-level page tables, 2^26 (hw/odp.c:
-mlx5_imr_ksm_entries), and fills it with entries that say "absent". So lists are held in chunks.
-Chunks that nobody has written are not there, and a chunk of a KSM list whose entries follow one
-rule is held as that rule.
+A key has room for far more entries than are ever written: implicit on-demand paging creates a key
+over the whole address space, with 2^17 entries or, with five-level page tables, 2^26 (hw/odp.c:
+mlx5_imr_ksm_entries), and fills it with "absent" entries. So lists are held in chunks. Chunks that
+were never written are not stored, and a chunk of a KSM list whose entries follow one rule is stored
+as that rule.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MTT_READ, MTT_WRITE = 1, 2
 """Rights in the low bits of an MTT entry; neither means "not present"."""
 
 DENSE_BYTES = CHUNK * KSM_BYTES * 17 // 16
-"""What a chunk of a KSM list costs the host when its entries are held one by one."""
+"""What a chunk of a KSM list costs the host when its entries are stored individually."""
 RULE_BYTES = 512
-"""The same when they are held as a rule."""
+"""What a chunk costs the host when it is stored as a rule."""
 
 WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in range(256))
-"""The lowest byte of an entry; there may be a million, so all of them are changed at once."""
+"""Maps the lowest byte of an entry; applied to all entries at once, as there may be millions."""
 _WITH_ALL_RIGHTS = bytes(low | MTT_READ | MTT_WRITE for low in range(256))
 _SWAP = sys.byteorder == "little"
 _ABSENT = array("Q", (0,))
@@ -38,7 +38,7 @@ _NOTHING = array("Q")
 
 
 def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]:
-    """Page entries as numbers; without ``pg_access`` all of them allow everything."""
+    """Page entries as numbers; without ``pg_access`` all of them allow reading and writing."""
     if not pg_access:
         xlt = bytearray(xlt)
         xlt[7::8] = xlt[7::8].translate(_WITH_ALL_RIGHTS)
@@ -46,14 +46,14 @@ def mtt_entries(xlt: bytes | bytearray, *, pg_access: bool = True) -> array[int]
 
 
 def _swapped(numbers: array[int]) -> array[int]:
-    """Between the driver's byte order and the host's, in place."""
+    """Convert in place between the driver's byte order and the host's."""
     if _SWAP:
         numbers.byteswap()
     return numbers
 
 
 def _shares(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
-    """Entries from ``index`` on by chunk: its number, the place in it, offset and size of each."""
+    """Split entries from ``index`` on by chunk: chunk number, slot in it, offset and size."""
     done = 0
     while done < count:
         slot = (index + done) & CHUNK - 1
@@ -63,10 +63,10 @@ def _shares(index: int, count: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 class PageEntries:
-    """The list of an MTT key: addresses of pages, with rights in the low bits, as numbers.
+    """The list of an MTT key: page addresses with access rights in the low bits, as numbers.
 
-    An entry that was never given is absent, as one of zero is. ``count`` are those up to the last
-    one that was.
+    An entry that was never written is absent, just like an entry of zero. ``count`` covers the
+    entries up to the last one that was written.
     """
 
     __slots__ = ("_first", "_more", "count")
@@ -108,7 +108,7 @@ class PageEntries:
             self._more[number] = chunk
 
     def part(self, index: int, most: int) -> array[int]:
-        """One entry or more from ``index`` on, at most ``most``; IndexError behind the end."""
+        """One or more entries from ``index`` on, at most ``most``; IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         slot = index & CHUNK - 1
@@ -116,7 +116,7 @@ class PageEntries:
         return chunk[slot : slot + most] or _ABSENT
 
     def read(self, index: int, count: int) -> array[int]:
-        """Entries from ``index`` on, ``count`` at most, and none behind the end."""
+        """Entries from ``index`` on, at most ``count``, and none beyond the end."""
         found = array("Q")
         for number, slot, _, size in _shares(index, max(min(count, self.count - index), 0)):
             part = self._chunk(number)[slot : slot + size]
@@ -125,15 +125,15 @@ class PageEntries:
         return found
 
     def to_bytes(self, most: int) -> bytes:
-        """The list in the driver's byte order, ``most`` bytes of it at most."""
+        """The list in the driver's byte order, at most ``most`` bytes of it."""
         return _swapped(self.read(0, -(-most // MTT_BYTES))).tobytes()[:most]
 
 
 class _Rule(NamedTuple):
-    """Entries of a chunk that differ in their addresses only, by the same each."""
+    """Entries of a chunk whose addresses differ by a constant and that are otherwise equal."""
 
     word: int
-    """What stands where a KLM entry has its byte count; KSM entries have no use for it."""
+    """The word where a KLM entry has its byte count; KSM entries do not use it."""
     key: int
     va: int
     stride: int
@@ -148,7 +148,7 @@ class _Rule(NamedTuple):
 
 
 def _rule_of(chunk: bytes | bytearray) -> _Rule | None:
-    """The rule that a whole chunk follows, if it does."""
+    """The rule that a whole chunk follows, or None."""
     (word, key, va), (_, _, following) = KLM.unpack_from(chunk), KLM.unpack_from(chunk, KLM.size)
     rule = _Rule(word, key, va, following - va)
     if bytes(chunk[-KLM.size :]) != _packed(rule, CHUNK - 1):
@@ -163,7 +163,7 @@ def _rule_of(chunk: bytes | bytearray) -> _Rule | None:
 
 
 def _packed(rule: _Rule, slot: int) -> bytes | None:
-    """An entry by the rule; None when its address is none."""
+    """An entry computed from the rule; None when its address is out of range."""
     word, key, va = rule.entry(slot)
     return KLM.pack(word, key, va) if 0 <= va < 1 << 64 else None
 
@@ -171,17 +171,17 @@ def _packed(rule: _Rule, slot: int) -> bytes | None:
 class KeyEntries:
     """The list of a KSM key: other keys and addresses, all for ranges of one length.
 
-    An entry that was never given names the key 0, which is none.
+    An entry that was never written refers to key 0, which does not exist.
     """
 
     __slots__ = ("_dense", "_more", "count", "first", "near")
 
     def __init__(self) -> None:
         self.first = bytearray()
-        """The first chunk, as far as its entries are held one by one: ``near`` of them."""
+        """The first chunk, while stored as individual entries: ``near`` of them."""
         self.near = 0
         self._more: dict[int, bytearray | _Rule] = {}
-        """Other chunks, and the first one when it is a rule."""
+        """The other chunks, and the first one when it is stored as a rule."""
         self._dense = 0
         self.count = 0
 
@@ -216,7 +216,7 @@ class KeyEntries:
             self._dense += type(chunk) is bytearray
 
     def entry(self, index: int) -> tuple[int, int, int]:
-        """Count, key and address of an entry. Raises IndexError behind the end."""
+        """Count, key and address of an entry. Raises IndexError beyond the end."""
         if index >= self.count:
             raise IndexError("list ends before the range")
         chunk = self._more.get(index >> LOG_CHUNK)
@@ -231,7 +231,7 @@ class KeyEntries:
         return word, key, va
 
     def given(self) -> Iterator[tuple[int, int, int]]:
-        """The entries of all chunks that are there; of a rule only the first one."""
+        """The entries of all chunks that are stored; for a rule only the first entry."""
         chunks = [self.first, *(chunk for _, chunk in sorted(self._more.items()))]
         for chunk in chunks:
             if isinstance(chunk, _Rule):
@@ -240,11 +240,11 @@ class KeyEntries:
                 yield from KLM.iter_unpack(chunk)
 
     def to_bytes(self, most: int) -> bytes:
-        """The list, ``most`` bytes of it at most."""
+        """The list, at most ``most`` bytes of it."""
         count = min(self.count, -(-most // KSM_BYTES))
         return b"".join(KLM.pack(*self.entry(index)) for index in range(count))[:most]
 
     @property
     def host_bytes(self) -> int:
-        """What the chunks cost the host; the first one may be held one by one at any time."""
+        """What the chunks cost the host; the first one always counts as individual entries."""
         return DENSE_BYTES * (1 + self._dense) + RULE_BYTES * (len(self._more) - self._dense)

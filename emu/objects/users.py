@@ -1,4 +1,4 @@
-"""What processes that send commands of their own (DEVX) own and name."""
+"""Objects of processes that send their own commands (DEVX)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from emu.objects.table import Object
 
 
 class Uctx(Object):
-    """A user context: a process that sends commands of its own. The handle is its uid."""
+    """A user context: a process that sends its own commands. The handle is its uid."""
 
     __slots__ = ()
     kind = "user context"
 
 
 class Umem(Object):
-    """User memory that commands name by its number instead of listing its pages."""
+    """User memory that commands refer to by its number instead of listing its pages."""
 
     __slots__ = ("is_writable", "memory")
     kind = "umem"

@@ -1,4 +1,4 @@
-"""Guest memory as the engine handles it: views of the guest's own bytes, in order."""
+"""Guest memory as the engine handles it: an ordered list of views of the guest's own bytes."""
 
 from __future__ import annotations
 

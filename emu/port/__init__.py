@@ -1,1 +1,1 @@
-"""Ports: what a link layer gives a function, and the packets that all of them carry."""
+"""Ports: the link layers' side of a function, and the packets that all link layers carry."""

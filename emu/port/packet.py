@@ -1,9 +1,9 @@
-"""Packets of the InfiniBand transport as the engine handles them: what every link layer carries.
+"""Packets of the InfiniBand transport as the engine handles them, for every link layer.
 
 A packet begins with its base transport header and ends with its invariant CRC; the headers in front
-of it belong to the link layer (``emu.port.ib.framing``). ``parse_transport`` checks all that the
-transport's headers say about each other: version, opcode, lengths (IBTA 9.6.1.1, 9.6.1.2). What
-they say about a queue pair is for the engine to judge.
+of it belong to the link layer (``emu.port.ib.framing``). ``parse_transport`` checks that the
+transport's headers are consistent: version, opcode, lengths (IBTA 9.6.1.1, 9.6.1.2). The engine
+checks them against the queue pair.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MAX_PAYLOAD = 4096
 
 SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
 MAX_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values()) + MAX_PAYLOAD
-"""The longest packet there can be, without the link layer's headers."""
+"""The longest possible packet, without the link layer's headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalHeader:
-    """What a global route header says."""
+    """The fields of a global route header."""
 
     sgid: bytes
     dgid: bytes
@@ -59,7 +59,7 @@ class Packet:
         "src_qpn", "srqn", "swap_add", "syndrome", "va",
     )  # fmt: skip
 
-    # Of a packet that has come in:
+    # Set in received packets:
     payload: memoryview
     dlid: int
     slid: int
@@ -89,7 +89,7 @@ class Packet:
 
     @property
     def is_multicast(self) -> bool:
-        """Whether a packet that has come in is for a group."""
+        """Whether a received packet is for a multicast group."""
         return wire.MULTICAST_LID <= self.dlid < wire.PERMISSIVE_LID
 
     def __repr__(self) -> str:
@@ -99,8 +99,8 @@ class Packet:
 def parse_transport(frame: memoryview, at: int) -> Packet:
     """The packet whose base transport header begins at byte ``at``, to the invariant CRC.
 
-    Its payload stays a view of ``frame``, which has room for that header and the CRC behind it.
-    The link layer's own fields are for the caller to fill in. Raises BadPacketError.
+    Its payload stays a view of ``frame``, which must be long enough for that header and the CRC.
+    The caller fills in the link layer's own fields. Raises BadPacketError.
     """
     code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
     op = wire.PACKET_OPS.get(code)
@@ -142,7 +142,7 @@ _ENDS = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
 """Padding and invariant CRC."""
 
 
-# The extension headers, both ways.
+# Parsing and building of the extension headers.
 
 
 def _get_reth(packet: Packet, frame: memoryview, at: int) -> None:

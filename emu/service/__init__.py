@@ -1,1 +1,1 @@
-"""A server: what it is asked to be, its functions behind sockets, its faults, its trace."""
+"""A server: its device specifications, its functions behind sockets, its faults, its trace."""

@@ -1,10 +1,10 @@
-"""Python's garbage collector, kept from looking at everything there is in the middle of a round.
+"""Keeps Python's garbage collector from long collections in the middle of a round.
 
-What the device makes goes away when nothing refers to it any more. The collector is for what refers
-to itself, and to find it, it visits every object that lives: with a million memory keys that takes
-a second, whenever it pleases. Here it visits the new ones: what has survived is set aside. After
-the reset of a function, which leaves the old one behind as a whole, it looks at everything once,
-as soon as there is little of it.
+Reference counting frees most of the device's objects. The collector frees reference cycles, and to
+find them it visits every live object: with a million memory keys that takes a second, at any time.
+Here it visits only new objects, because survivors are frozen (:func:`gc.freeze`). A function's
+reset leaves all its old objects behind; after that the collector visits everything once, as soon as
+few objects are left.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any
 from emu.function.function import Function
 
 FEW = 5000
-"""Objects of the device among which everything can be looked at."""
+"""Number of device objects up to which a full collection is short enough."""
 
 _OLDEST = 2
-"""The generation whose collection visits everything that has not been set aside."""
+"""The generation whose collection visits everything that is not frozen."""
 
 
 class Collector:
-    """Stands beside Python's collector, for the functions of one server."""
+    """Controls Python's garbage collector for the functions of one server."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self._functions = functions
         self._restarts = 0
 
     def called(self, phase: str, info: Mapping[str, Any]) -> None:
-        """A collection begins or ends (:data:`gc.callbacks`)."""
+        """Called when a collection begins or ends (:data:`gc.callbacks`)."""
         if info["generation"] != _OLDEST:
             return
         if phase == "stop":
@@ -51,7 +51,7 @@ class Collector:
 
 @contextmanager
 def short_collections(functions: Sequence[Function]) -> Iterator[None]:
-    """While inside, no collection takes long."""
+    """Keep collections short while in the context."""
     collector = Collector(functions)
     gc.collect()
     gc.freeze()

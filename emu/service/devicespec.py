@@ -1,9 +1,9 @@
 """How the command line names a device: ``MODEL[,KEY=VALUE]...``.
 
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
-of the function. With ``ib_virt=0`` the driver learns of the port by MAD_IFC, as with old firmware;
+of the function. With ``ib_virt=0`` the driver queries the port by MAD_IFC, as with old firmware;
 with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
-paging, 1 for the transport scheme and 2 for the memory scheme beside it; the model has the default.
+paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from emu.port.ib.port import BASE_GUID, SM_LID
 
 MAX_LID = SM_LID - 1
 MAX_BOOT_PAGES = 512
-"""Far more than the device has use for; each costs the guest 4 KiB."""
+"""Far more than the device needs; each costs the guest 4 KiB."""
 
 
 class DeviceSpecError(ValueError):
-    """A device that cannot be made; the text says which part of the specification is wrong."""
+    """An invalid device specification; the text says which part is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class DeviceSpec:
     model: Model
     options: HcaOptions
     chosen: frozenset[str] = frozenset()
-    """The settings that were named; the others are defaults."""
+    """The options given explicitly; the others have their defaults."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
-    """Read a specification; ``index`` counts the functions of a run and decides the defaults.
+    """Parse a specification; ``index`` is the function's number, which determines the defaults.
 
     Raises :class:`DeviceSpecError`.
     """

@@ -1,6 +1,6 @@
-"""A server's faults, before there are any: the code for them is loaded when they are wanted.
+"""A server's fault options; the code for faults is loaded only when it is needed.
 
-Reading and checking plans takes a tenth of a second to load, which most servers never need.
+Loading the code that parses plans takes a tenth of a second, and most servers never need it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class FaultOptions:
     plan: Path | None = None
     record: Path | None = None
     devices: tuple[str, ...] = ()
-    """The functions, as they were asked for."""
+    """The functions' specifications, as given by the user."""
     run: Mapping[str, Any] = field(default_factory=dict)
-    """What the record shall say of the guest."""
+    """What the record should contain about the guest."""
 
 
 class Faults:
-    """The session of a server's functions, made when it is first wanted."""
+    """The fault session of a server's functions, created on first use."""
 
     def __init__(self, functions: Sequence[Function], options: FaultOptions) -> None:
-        """Raises UserError for a plan that is none, and OSError when there can be no record."""
+        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
         self._functions = functions
         self._options = options
         self._session: FaultSession | None = None
@@ -48,7 +48,7 @@ class Faults:
         return self._session
 
     def listing(self) -> list[dict[str, Any]]:
-        """The rules of now."""
+        """The current rules."""
         return self._session.listing() if self._session is not None else []
 
     def close(self) -> None:

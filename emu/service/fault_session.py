@@ -44,7 +44,7 @@ def read_plans(directory: Path) -> dict[str, Plan]:
 
 
 class RecordFile:
-    """The file of a record. Its first failure ends it with a line in the log; the run goes on."""
+    """A record's file. The first write error is logged and ends the record; the run goes on."""
 
     def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
         """Raises OSError when the file cannot be made."""
@@ -54,7 +54,7 @@ class RecordFile:
         self.write(record.line(head))
 
     def write(self, line: str) -> None:
-        """Add a line, if it can be."""
+        """Add a line, unless writing has failed."""
         if self._file is None:
             return
         self._lines += 1
@@ -81,7 +81,7 @@ class FaultSession:
         functions: Sequence[Function],
         options: FaultOptions,
     ) -> None:
-        """Raises UserError for a plan that is none, and OSError when there can be no record."""
+        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
         plan = read_plan(options.plan) if options.plan is not None else None
         self._seed = plan.seed if plan is not None else 0
         self._added = 0
@@ -115,7 +115,7 @@ class FaultSession:
             injector.load(plan)
 
     def add(self, rule: Rule) -> str:
-        """Add a rule; its name. Raises ValueError when one has that name, or there are too many."""
+        """Add a rule; return its name. ValueError if the name is taken or there are too many."""
         taken = {one["name"] for one in self.listing()}
         if not rule.name:
             self._added += 1
@@ -133,14 +133,14 @@ class FaultSession:
         return name
 
     def remove(self, name: str) -> bool:
-        """Take a rule away; False when there is none of that name."""
+        """Remove a rule; False if there is none with that name."""
         found = [injector.remove(name) for injector in self._injectors]
         if any(found):
             self._tell({"removed": name})
         return any(found)
 
     def listing(self) -> list[dict[str, Any]]:
-        """Every rule, with what it has met and fired at each function."""
+        """Every rule, with how often it matched and fired at each function."""
         rules: dict[str, dict[str, Any]] = {}
         for injector in self._injectors:
             for state in injector.states:
@@ -156,7 +156,7 @@ class FaultSession:
             self._record.write(fired.to_line())
 
     def _tell(self, change: Mapping[str, Any]) -> None:
-        """Note a rule that comes or goes, and when: how many commands each function has run."""
+        """Record that a rule was added or removed, and how many commands each function had run."""
         if self._record is not None:
             commands = [injector.function.commands for injector in self._injectors]
             self._record.write(record.line({**change, "commands": commands}))

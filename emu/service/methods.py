@@ -94,7 +94,7 @@ class _Methods:
 
 
 def _only(params: Mapping[str, Any], *names: str) -> None:
-    """Refuse a parameter that the method does not have."""
+    """Reject unknown parameters."""
     for name in params:
         if name not in names:
             raise RequestError(f"no parameter {name!r}; there are {', '.join(names) or 'none'}")

@@ -1,9 +1,8 @@
-"""Log lines that repeat: the first of a kind are written, then how many more there were.
+"""Limits repeated log lines: the first of a kind are written, then a count of the others.
 
-A guest rings a doorbell, a peer sends a packet, a client a request: each may be wrong a hundred
-thousand times a second, and each is worth a line. What stands in a line is decided where it is
-written; here, at the one place where all of them pass, is decided how many of them are. Lines are
-of a kind when the same statement has written them.
+A guest's doorbells, a peer's packets and a client's requests can each be wrong a hundred thousand
+times a second, and each error is logged. This filter, which all lines pass, limits their number.
+Lines are of the same kind if the same source line logged them.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from contextlib import contextmanager
 from emu.ports import Clock
 
 MOST_LINES = 20
-"""Lines of a kind in one interval."""
+"""Lines of a kind that are written in one interval."""
 
 INTERVAL_NS = 10_000_000_000
 _NS_PER_S = 1_000_000_000
 _MOST_CHARACTERS = 500
-"""Of the line that stands for those left out."""
+"""Length limit of the suppressed line that the summary quotes."""
 
 
 class _Kind:
-    """What one statement has written lately."""
+    """What one source line has logged in the current interval."""
 
     __slots__ = ("last", "left_out", "level", "lines", "since_ns")
 
@@ -32,7 +31,7 @@ class _Kind:
         self.begin(now_ns)
 
     def begin(self, now_ns: int) -> None:
-        """A new interval."""
+        """Start a new interval."""
         self.since_ns = now_ns
         self.lines = self.left_out = 0
         self.level = logging.WARNING
@@ -40,7 +39,7 @@ class _Kind:
 
 
 class Repeats(logging.Filter):
-    """The filter of one handler. What is below a warning has been asked for, and passes."""
+    """The filter of one handler. Lines below WARNING were requested by the user and always pass."""
 
     def __init__(self, handler: logging.Handler, clock: Clock) -> None:
         super().__init__()
@@ -67,12 +66,12 @@ class Repeats(logging.Filter):
             self._clock.call_later(rest, lambda: self._sum_up(kind))
         kind.left_out += 1
         kind.level = record.levelno
-        # As text: its arguments may hold on to objects of the device, or to views of guest memory.
+        # As text: the arguments may keep device objects or views of guest memory alive.
         kind.last = record.getMessage()[:_MOST_CHARACTERS]
         return False
 
     def sum_up(self) -> None:
-        """Say now what has been left out, of every kind."""
+        """Log the pending summaries of all kinds now."""
         for kind in self._kinds.values():
             self._sum_up(kind)
 
@@ -90,7 +89,7 @@ class Repeats(logging.Filter):
 
 @contextmanager
 def summed_up(clock: Clock) -> Iterator[None]:
-    """While inside, no handler of the root logger is flooded."""
+    """Limit repeated lines of all the root logger's handlers while in the context."""
     filters = [(handler, Repeats(handler, clock)) for handler in logging.getLogger().handlers]
     for handler, repeats in filters:
         handler.addFilter(repeats)

@@ -1,8 +1,8 @@
 """Puts a server together: device specifications in, functions behind sockets out.
 
 One process serves all functions of a guest, in one thread. ``ready`` on standard output says that
-every socket is listening; SIGTERM and SIGINT end it. On the way out, each function says what its
-driver touched and nobody modelled.
+every socket is listening; SIGTERM and SIGINT end it. At exit it logs for each function what the
+driver accessed that is not modelled.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Server:
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
-        ``fabric`` names one that other processes have functions on as well; a LID or a GUID that a
-        specification leaves open is then chosen there. Raises :class:`FabricError` when it cannot
-        be joined. ``control`` is where the control socket shall be; OSError when it cannot.
-        ``socket_mode`` is that of the other sockets; who may connect to this one is its owner.
+        ``fabric`` names a fabric shared with other processes; it then assigns each LID or GUID that
+        a specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
+        ``control`` is the path of the control socket; OSError when it cannot be created.
+        ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -96,7 +96,7 @@ class Server:
             self.loop.run()
 
     def close(self) -> None:
-        """Close the sockets and say what was missing."""
+        """Close the sockets and log what was accessed but not modelled."""
         if self._control is not None:
             self._control.close()
         self._faults.close()
@@ -112,7 +112,7 @@ class Server:
 
 
 def _wanted(spec: DeviceSpec) -> Identity:
-    """What a specification wants to be called on a fabric."""
+    """The LID and GUID that a specification requests on a fabric; 0 if it leaves them open."""
     options, chosen = spec.options, spec.chosen
     return Identity(options.lid if "lid" in chosen else 0, options.guid if "guid" in chosen else 0)
 

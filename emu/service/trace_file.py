@@ -1,4 +1,4 @@
-"""The file under a trace: opened, written without waiting, closed."""
+"""The file that a trace is written to, without blocking."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DEFAULT_FORM = "json"
 
 
 class TraceFile:
-    """A file or a pipe that takes whole lines at once or fails: a :class:`recorder.Stream`.
+    """A file or a pipe that accepts whole lines at once or fails: a :class:`recorder.Stream`.
 
-    Nothing is buffered, so a trace is complete whatever ends the process. A pipe whose reader is
-    too slow fails rather than make the device wait.
+    Nothing is buffered, so a trace is complete however the process ends. If a pipe's reader is too
+    slow, writing fails instead of blocking the device.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a server tells about its functions: their state, counts and objects, as plain values."""
+"""What a server reports about its functions: state, counts and objects, as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
 
 MOST_CHILDREN = 64
-"""Entries of an indirect key that are told."""
+"""Maximum number of entries reported of an indirect key."""
 
 
 def status(function: Function, index: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
 def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
     """The objects of one function by kind, ``limit`` of each at most.
 
-    Beside them stand what is outstanding: page faults that wait for the driver, and fault rules.
+    Also included: page faults that wait for the driver, and fault rules.
     """
     told: dict[str, Any] = {
         table.kind: {
@@ -70,7 +70,7 @@ def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
 
 
 def kinds(function: Function) -> list[str]:
-    """The kinds of objects that there are."""
+    """The kinds of objects that exist."""
     return [*(table.kind for table in function.hca.tables), *_OUTSTANDING]
 
 

@@ -1,7 +1,7 @@
-"""From views of declared structures to plain values: what is not zero, by its PRM name.
+"""Converts views of declared structures to plain values: non-zero fields by their PRM names.
 
-Sizes are bounded, whatever a guest sends: a long list is its length and its first items, and bytes
-are cut after ``MOST_BYTES``.
+Sizes are bounded, whatever a guest sends: a long list becomes its length and its first items, and
+bytes are cut after ``MOST_BYTES``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHORTEST_TEXT = 4
 _EVENT_DATA_BYTES = 28
 
 _HEADER = frozenset({"opcode", "status", "syndrome"})
-"""What the trace line of a command shows by itself."""
+"""Fields that the trace line of a command already shows."""
 
 _PAGE_FAULTS = (eqe_page_fault_wqe, eqe_page_fault_rdma, eqe_page_fault_memory)
 _EVENT_DATA = {
@@ -77,11 +77,11 @@ class Inner:
     field: str
     layout: Prm
     before: bytes | None = None
-    """The value that is to be replaced: only what differs from it is shown."""
+    """The value that is about to be replaced; only fields that differ from it are shown."""
 
 
 def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, Any]:
-    """The fields of a command's input or output; of what is too short for the layout, its bytes."""
+    """The fields of a command's input or output, or its bytes if too short for the layout."""
     if len(data) < layout.named_size(inner.field if inner is not None else ""):
         return unknown(data)
     view = layout.view(bytes(data).ljust(layout.size, b"\0"))
@@ -103,7 +103,7 @@ def fields(view: Any) -> dict[str, Any]:
 
 
 def unknown(data: Buffer) -> dict[str, Any]:
-    """What nobody can decode: its bytes as the field ``data``."""
+    """Data that cannot be decoded: its bytes as the field ``data``."""
     return {"data": found} if (found := octets(data)) else {}
 
 
@@ -170,7 +170,7 @@ def _inside(view: View, field: Field, inner: Inner) -> dict[str, Any] | None:
 
 
 def _changes(now: Any, before: Any) -> dict[str, Any]:
-    """The fields whose value is not what it was, zero or not."""
+    """The fields whose value has changed, including those that are now zero."""
     shown: dict[str, Any] = {}
     for field in now.prm.fields:
         value, was = getattr(now, field.name), getattr(before, field.name)
@@ -186,7 +186,7 @@ def _changes(now: Any, before: Any) -> dict[str, Any]:
 
 
 def _shown(view: View, field: Field) -> Any:
-    """A field's value; anything false when it is zero throughout."""
+    """A field's value; a false value when all of it is zero."""
     value = getattr(view, field.name)
     if isinstance(value, ArrayView) and not _raw(view, field).strip(b"\0"):
         return None
@@ -202,7 +202,7 @@ def _plain(value: Any) -> Any:
 
 
 def shortened(items: list[Any]) -> Any:
-    """A list as it is shown: whole, or its length and its first items."""
+    """A list as it is shown: whole, or as its length and its first items."""
     if len(items) <= MOST_ITEMS:
         return items
     return {"count": len(items), "first": items[:_FIRST_ITEMS]}
@@ -215,6 +215,6 @@ def _list(items: ArrayView) -> Any:
 
 
 def _raw(view: View, field: Field) -> bytes:
-    """A field's bytes; a tail has all that follow."""
+    """A field's bytes; for a tail, all bytes that follow."""
     start = view.base + field.offset // 8
     return bytes(view.buf[start : start + field.width // 8 if field.width else None])

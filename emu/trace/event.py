@@ -67,7 +67,7 @@ class Event:
     t_ns: int
     function: int
     point: str
-    """A :class:`Point`, or what a later version has added to them."""
+    """A :class:`Point`, or one that a later version has added."""
     fields: Mapping[str, Any]
 
     def to_json(self) -> str:

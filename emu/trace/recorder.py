@@ -1,4 +1,4 @@
-"""The tracer that records: trace points in, decoded events out to a sink."""
+"""The tracer that records: it decodes trace points into events and passes them to a sink."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
         """False once no more events are wanted."""
 
     def write(self, event: Event) -> None:
-        """Take an event. Raises nothing: what is traced must not suffer from the trace."""
+        """Take an event. Never raises: the trace must not disturb the device."""
 
 
 class EventList(list[Event]):
@@ -65,10 +65,10 @@ class Stream(Protocol):
 
 
 class LineSink:
-    """A line for each event, written to a stream that may fail.
+    """Writes a line for each event to a stream that may fail.
 
     The first failure (a full disk, a reader that has gone) ends the trace and is logged; the device
-    goes on.
+    keeps running.
     """
 
     def __init__(self, stream: Stream, form: Callable[[Event], str]) -> None:
@@ -90,7 +90,7 @@ class LineSink:
 class Recorder:
     """Implements :class:`emu.function.function.Tracer` for one function.
 
-    It is false once its sink is closed, so that trace points cost next to nothing from then on.
+    It is false once its sink is closed, so that trace points cost almost nothing from then on.
     """
 
     def __init__(self, sink: Sink, clock: Clock, function: int = 0) -> None:
@@ -120,7 +120,7 @@ class Recorder:
         self, hca: Hca, request: Request, command: Command | None
     ) -> Callable[[CmdError | None], None]:
         """A command, with its input and output or the reason of its refusal."""
-        # The handler may change what the input is decoded by, so the input comes first.
+        # The handler may change state that is needed to decode the input, so decode that first.
         given = _input(hca, request, command)
         return partial(self._command_done, request, command, given, self._clock.now_ns())
 
@@ -208,7 +208,7 @@ def _input(hca: Hca, request: Request, command: Command | None) -> dict[str, Any
 
 
 def _inner(command: Command, request: Request, hca: Hca | None = None) -> decode.Inner | None:
-    """The command's open field, where its other fields give it a structure."""
+    """The structure in the command's open field, if its other fields determine one."""
     opened = command.opened
     if opened is None or len(request.data) < command.layout_in.size:
         return None

@@ -1,4 +1,4 @@
-"""Reading a stored trace (JSON lines), and choosing from it."""
+"""Reads a stored trace (JSON lines) and selects events from it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Protocol
 from emu.trace.event import Event, Point
 
 MOST_LINE_BYTES = 1 << 20
-"""Far longer than any line that a recorder makes."""
+"""Far longer than any line that a recorder writes."""
 
 REFUSED = "refused"
-"""A status to choose: every one but OK."""
+"""Selects every status except OK."""
 
 _NS_PER_S = 1_000_000_000
 _TEXT_FORM = re.compile(r" *\d+\.\d{6} f\d+ [a-z]+ ")
@@ -25,14 +25,14 @@ class StoredTextError(Exception):
 
 
 class ByteLines(Protocol):
-    """A binary file, as far as it is needed."""
+    """The part of a binary file's interface that is needed here."""
 
     def readline(self, size: int, /) -> bytes:
         """A line, or as much of one; empty at the end."""
 
 
 class Reader:
-    """Events of a stored trace, one by one; what is no event is left out."""
+    """Events of a stored trace, one by one; lines that are not events are skipped."""
 
     def __init__(self, stream: ByteLines, warn: Callable[[int, str], None]) -> None:
         """``warn`` gets the number of the first bad line (from 1), and what is wrong with it."""
@@ -58,7 +58,7 @@ class Reader:
                 yield line, event
 
     def _lines(self) -> Iterator[bytes]:
-        """Lines; of one that is too long, only its beginning."""
+        """The lines; only the beginning of a line that is too long."""
         while line := self._stream.readline(MOST_LINE_BYTES):
             yield line
             while len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
@@ -76,10 +76,10 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which events are wanted; what is left empty does not choose.
+    """Which events are wanted; a criterion that is left empty matches everything.
 
-    ``ops`` and ``status`` are about commands and leave out everything else. ``status`` is the name
-    of a status or a delivery status, or ``REFUSED``. Times are seconds since the trace began.
+    ``ops`` and ``status`` select commands and exclude everything else. ``status`` is the name of a
+    status or a delivery status, or ``REFUSED``. Times are seconds since the trace began.
     """
 
     points: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ class Choice:
 
 
 def kind_of(event: Event) -> tuple[str, str]:
-    """What an event counts as: its point, and its name there with what went wrong."""
+    """How an event is counted: by its point, and its name there including what went wrong."""
     words = [event.fields.get(_NAMES.get(event.point, ""), "")]
     if event.is_refusal:
         words.append(event.fields.get("status", "not delivered"))

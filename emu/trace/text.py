@@ -38,13 +38,13 @@ def seconds(ns: int) -> str:
 
 
 class TextForm:
-    """Gives each event's line; the first event is where time begins."""
+    """Produces each event's line; time begins at the first event."""
 
     def __init__(self) -> None:
         self._origin_ns: int | None = None
 
     def origin_ns(self, event: Event) -> int:
-        """Where time begins: at this event, when it is the first that anybody asks about."""
+        """The time origin: that of this event, if it is the first one asked about."""
         if self._origin_ns is None:
             self._origin_ns = event.t_ns
         return self._origin_ns
@@ -60,7 +60,7 @@ class TextForm:
 
 
 def body(event: Event) -> str:
-    """What happened, in words where the point has some, as ``name=value`` otherwise."""
+    """What happened, in words if the point has some, otherwise as ``name=value``."""
     words = _WORDS.get(event.point)
     return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
 
@@ -166,7 +166,7 @@ def _value(name: str, value: Any, depth: int = 0) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value as it is, or in quotes when it would do more to a terminal than show."""
+    """A value as it is, or quoted if it contains anything that could affect a terminal."""
     if isinstance(value, (Mapping, list)):
         return _value("", value)
     text = str(value)

@@ -69,7 +69,7 @@ _MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
 
 
 def kind(wqe: Wqe) -> str:
-    """What a request is for: its opcode, or the use that a UMR is put to."""
+    """What a request is for: its opcode, or for a UMR what it is used for."""
     if wqe.opcode != Opcode.UMR or wqe.ds * DS < DS + wqe_umr_ctrl_seg.size + mkc.size:
         return _opcode(wqe)
     mask = wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
@@ -198,7 +198,7 @@ def _context(ctx: Any, mask: int) -> dict[str, Any]:
 
 
 def _entries(xlt: bytes, mode: AccessMode | None) -> Iterator[dict[str, Any]]:
-    """Translations up to the padding behind them."""
+    """The translations, without the padding after them."""
     layout = mtt if mode is AccessMode.MTT else klm
     used = len(xlt.rstrip(b"\0"))
     for at in range(0, len(xlt) - layout.size + 1, layout.size):

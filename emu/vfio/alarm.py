@@ -1,8 +1,8 @@
-"""An alarm for writes to a client's eventfds: they must not block, and a client can make them.
+"""An alarm that ends writes to a client's eventfds that block, as a client can make them.
 
-Whether a write blocks is a property of the open file, which the client shares (fcntl(2),
-O_NONBLOCK): one that takes our setting back and fills the counter would hold up everybody in the
-process for ever. The alarm's signal ends such a write (EINTR) within a second.
+O_NONBLOCK belongs to the open file, which we share with the client (fcntl(2)): a client that clears
+the flag and fills the counter would block the whole process for ever. The alarm's signal ends such
+a write (EINTR) within a second.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 
 _SECONDS: Final = 1.0
 _AGAIN_NS: Final = 500_000_000
-"""An alarm that was set so long ago is set anew: at most twice a second, and never when idle."""
+"""An alarm older than this is set anew: at most twice a second, and never when idle."""
 
 
 class Alarm:
-    """The process's interval timer. There is one: ALARM."""
+    """The process's interval timer. Its only instance is ALARM."""
 
     def __init__(self) -> None:
         self._is_ready = False
@@ -28,9 +28,9 @@ class Alarm:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """While inside, :meth:`set` works. Only in the main thread, which the signal interrupts.
+        """Inside this context :meth:`set` works. Only in the main thread: the signal interrupts it.
 
-        Where somebody else waits for SIGALRM, it stays theirs.
+        Does nothing when SIGALRM already has another handler.
         """
         if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
             yield
@@ -45,14 +45,14 @@ class Alarm:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def set(self) -> None:
-        """A system call that begins now and blocks ends with EINTR in half a second to one."""
+        """A system call that begins now and blocks ends with EINTR after 0.5 to 1 s."""
         if self._is_ready and (now := time.monotonic_ns()) - self._set_ns > _AGAIN_NS:
             self._set_ns = now
             signal.setitimer(signal.ITIMER_REAL, _SECONDS)
 
 
 def _nothing(_signum: int, _frame: FrameType | None) -> None:
-    """That the signal has come is all it is for."""
+    """Does nothing: the signal only has to interrupt the system call."""
 
 
 ALARM: Final = Alarm()

@@ -1,15 +1,15 @@
-"""The files behind guest memory, mapped so that no client can kill this process with one.
+"""The files that back guest memory, mapped so that no client can kill this process with them.
 
 Touching a page of a shared mapping that lies beyond the end of its file raises SIGBUS, and the
 client can shorten the file at any time. So a file must be sealed against shrinking (F_SEAL_SHRINK,
-memfd_create(2)); where it can still be sealed we do it ourselves. QEMU's memory-backend-memfd seals
-by default. No seal keeps a client from punching a hole into a file of huge pages: what such a file,
-or one that is trusted without a seal, loses is survived by ``emu.vfio.sigbus``. What remains
-is a host that runs out of memory.
+memfd_create(2)); we seal files that are not sealed yet but can be. QEMU's memory-backend-memfd
+seals by default. No seal keeps a client from punching a hole into a file of huge pages:
+``emu.vfio.sigbus`` lets us survive pages lost by such a file, or by one that is trusted without a
+seal. A host that runs out of memory can still kill the process.
 
 A file is mapped once, whole, however many ranges of it the client grants: a guest's IOMMU grants
-single pages by the thousand, and the kernel bounds the mappings of a process (vm.max_map_count).
-A mapping whose ranges are all taken back is unmapped at once, unless a view of it is still kept.
+single pages by the thousand, and the kernel limits the mappings of a process (vm.max_map_count).
+When all ranges of a mapping are unmapped, it is removed at once, unless a view of it still exists.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_FILES: Final = 64
-"""Mappings at a time, each of which costs us a descriptor. QEMU has a file for each memory backend;
-a file that has grown counts once for each of its sizes that is still in use."""
+"""Limit of mappings, each of which costs a descriptor. QEMU has a file for each memory backend; a
+file that has grown counts once for each of its sizes that is still in use."""
 
 
 class Backing:
@@ -49,7 +49,7 @@ class Backing:
         writable: bool,
         on_lost: Callable[[], object] | None,
     ) -> None:
-        """``on_lost``: the file may lose pages; what to call when one is reached for."""
+        """``on_lost``: given if the file may lose pages; called when a lost page is accessed."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
             self.mapping = mmap.mmap(fd, size, access=access)
@@ -65,7 +65,7 @@ class Backing:
         self.users = 0
 
     def close(self) -> bool:
-        """Unmap; False when a view that somebody still holds delays it until that view is gone."""
+        """Unmap; False when a view still exists, which delays it until that view is gone."""
         self.view.release()
         try:
             self.mapping.close()
@@ -77,23 +77,23 @@ class Backing:
 
 
 class BackingCache:
-    """The files that are mapped now, by device and inode number."""
+    """The files that are currently mapped, by device and inode number."""
 
     def __init__(self, on_lost: Callable[[], object], trust_unsealed: bool = False) -> None:
-        """``on_lost`` is called when a file turns out to have lost what the client had granted."""
+        """``on_lost`` is called when a file turns out to have lost pages that were granted."""
         self._on_lost = on_lost
         self._trust_unsealed = trust_unsealed
         self._backings: dict[tuple[int, int], Backing] = {}
         self._mapped = 0
-        """How many mappings there are, those of former sizes and those that are held included."""
+        """Number of mappings, including those of earlier file sizes and those in ``_held``."""
         self._held: list[Backing] = []
-        """Without users, but a view of them is kept, so that they cannot be unmapped."""
+        """Mappings without users that cannot be unmapped because a view of them still exists."""
 
     def get(self, fd: int, end: int, writable: bool) -> Backing:
         """A mapping of ``fd``'s file that holds its bytes up to ``end``; counts one more user.
 
-        The descriptor stays the caller's. Raises :class:`RequestError` for what is not a file, is
-        shorter than ``end``, may shrink, or cannot be mapped for writing when that is wanted.
+        The caller keeps the descriptor. Raises :class:`RequestError` when it is not a file, the
+        file is shorter than ``end``, may shrink, or cannot be mapped as ``writable`` asks.
         """
         size, key, may_lose = self._check(fd, end)
         backing = self._backings.get(key)
@@ -107,7 +107,7 @@ class BackingCache:
         return backing
 
     def put(self, backing: Backing) -> None:
-        """Take back one :meth:`get`; the last one unmaps, or leaves it to :meth:`release`."""
+        """Undo one :meth:`get`; the last one unmaps, or leaves that to :meth:`release`."""
         backing.users -= 1
         if backing.users:
             return
@@ -119,9 +119,9 @@ class BackingCache:
             self._held.append(backing)
 
     def release(self, forget: Callable[[], None]) -> bool:
-        """Unmap what could not be, after whoever keeps views has been told to ``forget`` them.
+        """Unmap the held mappings, after calling ``forget``, which drops the function's views.
 
-        False when a view is kept all the same: its mapping is tried again the next time.
+        False when a view still exists: its mapping is tried again the next time.
         """
         if self._held:
             forget()
@@ -129,19 +129,19 @@ class BackingCache:
         return not self._held
 
     def collect(self) -> None:
-        """Unmap what could not be, when what keeps it should be garbage; what is not is an error.
+        """Unmap the held mappings by a garbage collection; an error is logged if a view survives.
 
-        What a function leaves behind when it is reset refers to itself: only a collection frees it.
+        A function that is reset leaves reference cycles: only a garbage collection frees them.
         """
         if self._held:
-            gc.unfreeze()  # what is set aside is looked at as well
+            gc.unfreeze()  # frozen objects are collected as well
             gc.collect()
             self._unmap_held()
         if self._held:
             logger.error("a view of guest memory outlives its mapping; it is unmapped later")
 
     def _unmap_held(self) -> bool:
-        """Whether a mapping could go that was held."""
+        """Try to unmap the held mappings; whether at least one could be."""
         held = [backing for backing in self._held if not backing.close()]
         unmapped = len(self._held) - len(held)
         self._mapped -= unmapped
@@ -151,7 +151,7 @@ class BackingCache:
     def _check(self, fd: int, end: int) -> tuple[int, tuple[int, int], bool]:
         """Size and identity of the file, and whether it may lose pages.
 
-        Sealed first, so that the size holds from then on.
+        The file is sealed first, so that its size cannot shrink afterwards.
         """
         is_sealed = sealed_against_shrinking(fd)
         if not (is_sealed or self._trust_unsealed):
@@ -167,24 +167,24 @@ class BackingCache:
             raise RequestError(
                 errno.EINVAL, f"the file has {status.st_size:#x} bytes, {end:#x} are granted"
             )
-        # Of what can be sealed, only files of huge pages have blocks of another size.
+        # Among files that can be sealed, only those of huge pages have another block size.
         may_lose = not is_sealed or status.st_blksize != PAGE_SIZE
         return status.st_size, (status.st_dev, status.st_ino), may_lose
 
 
 def _guard() -> Guard:
-    """What survives lost pages; most servers never need it, nor the ctypes that it loads."""
+    """The SIGBUS handler; imported late, as most servers need neither it nor its ctypes."""
     from emu.vfio.sigbus import GUARD
 
     return GUARD
 
 
 def sealed_against_shrinking(fd: int) -> bool:
-    """Whether the file can never get shorter; seals it when it is not sealed yet but may be."""
+    """Whether the file can never get shorter; seals it if it is not sealed yet but can be."""
     try:
         if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             return True
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    except OSError:  # not a memfd, sealed against sealing, or not ours to seal
+    except OSError:  # not a memfd, sealed against sealing, or not writable
         return False
     return True

@@ -18,10 +18,10 @@ class TransportError(Exception):
 
 
 class Transport(Protocol):
-    """One function's way to its client.
+    """The connection of one function to its client.
 
-    ``memory`` and ``interrupts`` exist from the start, so that the function can be made with them,
-    and stay the same objects; what they hold changes with the client. When a client leaves or
+    ``memory`` and ``interrupts`` exist from the start, so that the function can be created with
+    them, and stay the same objects; their content changes with the client. When a client leaves or
     breaks the protocol, its memory and its interrupts are dropped, the function is reset, and the
     transport listens for the next one.
     """
@@ -36,7 +36,7 @@ class Transport(Protocol):
 
     @property
     def function(self) -> PciFunction:
-        """What is served; set by :meth:`listen`."""
+        """The function that is served; set by :meth:`listen`."""
 
     @property
     def connected(self) -> bool:
@@ -46,14 +46,14 @@ class Transport(Protocol):
     def may_wait(self) -> bool:
         """Whether there is a client, and :meth:`serve` itself can wait for it.
 
-        False while a reply waits until the client reads: it is for the caller to wait then.
+        False while a reply waits until the client reads: then the caller has to wait.
         """
 
     @property
     def events(self) -> int:
         """The poll() events after which :meth:`serve` or :meth:`accept` has something to do.
 
-        0 when it has already: messages are here that had no turn yet.
+        0 when it already has something to do: received messages wait to be handled.
         """
 
     def listen(self, function: PciFunction) -> None:
@@ -71,12 +71,12 @@ class Transport(Protocol):
     def serve(self, timeout_ns: int | None = 0) -> None:
         """Wait up to ``timeout_ns`` (None: for ever) for messages and answer those that are there.
 
-        No more than a turn of them, about a millisecond's work. May return early. A client that
-        goes away is cleaned up after; look at ``connected``.
+        Handles at most one turn of them, about a millisecond's work. May return early. Cleans up
+        when the client goes away; check ``connected``.
         """
 
     def wake(self) -> None:
-        """Make the ``serve`` that waits, or the next one to wait, return. For signal handlers."""
+        """Make the waiting ``serve``, or the next one that waits, return. For signal handlers."""
 
     def close(self) -> None:
         """Drop the client and stop listening; harmless when closed."""

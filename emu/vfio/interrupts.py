@@ -2,7 +2,7 @@
 
 Semantics of DEVICE_SET_IRQS: vfio-user specification and linux/vfio.h, struct vfio_irq_set. QEMU
 gives MSI-X vectors their eventfds one at a time, as the guest's driver enables them, and the device
-may raise one before; like a real function we then set its pending bit and send it later
+may raise a vector before that; like a real function we then set its pending bit and send it later
 (PCIe base specification, MSI-X: Pending Bit Array).
 """
 
@@ -54,7 +54,7 @@ class MsixVectors(ABC):
         return vector in self._pending
 
     def pending_bits(self) -> bytes:
-        """The pending bit array as it stands in the function's BAR: whole 64-bit words."""
+        """The pending bit array as in the function's BAR: whole 64-bit words."""
         bits = sum(1 << vector for vector in self._pending)
         return bits.to_bytes((self.count + 63) // 64 * 8, "little")
 
@@ -84,7 +84,7 @@ class IrqTable(MsixVectors):
     def __init__(self) -> None:
         super().__init__()
         self.on_blocked: Callable[[], None] = _nobody
-        """Called when the client has made a write to its eventfd block; it has none any more."""
+        """Called when a write to a client's eventfd has blocked; the eventfds are dropped then."""
         self._fds: list[list[int]] = [[] for _ in range(NUM_IRQS)]
         self._msix: list[int] = []
         self.resize(0)
@@ -179,16 +179,16 @@ class IrqTable(MsixVectors):
 
 
 def _nobody() -> None:
-    """What is called while there is nobody to be told."""
+    """The callback while none is set."""
 
 
 def _withhold(_vector: int) -> bool:
-    """What sends a vector while none may be sent."""
+    """Replaces the sending of a vector while none may be sent."""
     return False
 
 
 def _check_eventfd(fd: int) -> None:
-    """Refuse what is not an eventfd; writing to one must never block, so it is set not to."""
+    """Refuse a descriptor that is no eventfd; set O_NONBLOCK, as a write must never block."""
     if os.readlink(f"/proc/self/fd/{fd}") != _EVENTFD:
         raise _invalid("a descriptor that is no eventfd")
     os.set_blocking(fd, False)

@@ -1,4 +1,4 @@
-"""The transports by the names that users give them."""
+"""The transports by the names that users select them with."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def make_transport(
 ) -> Transport:
     """A transport of one of :data:`KINDS` that will listen on ``path``.
 
-    ``socket_mode`` is the path's: who may write there may connect. ``trust_unsealed`` accepts guest
-    memory in files that may shrink; see ``emu.vfio.backing``.
+    ``socket_mode`` is the path's mode: processes with write permission may connect.
+    ``trust_unsealed`` accepts guest memory in files that may shrink; see ``emu.vfio.backing``.
     Raises :class:`emu.vfio.base.TransportError` when its library is missing.
     """
     return _KINDS[kind](path, trust_unsealed=trust_unsealed, socket_mode=socket_mode)

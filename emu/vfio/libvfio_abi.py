@@ -101,8 +101,8 @@ _PROTOTYPES: Final = {
 def load_library() -> ctypes.CDLL:
     """libvfio-user with every function we use declared.
 
-    Looked for in the file that $MLX5EMU_LIBVFIO_USER names, then where the system's loader looks.
-    Raises :class:`TransportError` when it is not there or not what we know.
+    Uses the file that $MLX5EMU_LIBVFIO_USER names, else the one that the system's loader finds.
+    Raises :class:`TransportError` when the library is missing or has another interface.
     """
     name = os.environ.get(LIBRARY_VARIABLE) or ctypes.util.find_library("vfio-user") or _SONAME
     try:

@@ -1,7 +1,7 @@
 """libvfio-user's vfu_ctx_t: one function set up in the library, and the library's callbacks.
 
-Memory is mapped by us once more, under the rules of :class:`emu.vfio.memory.DmaMap`; views of
-the library's own mappings would end with DMA_UNMAP, whoever still looked at them.
+We map the guest's memory a second time, under the rules of :class:`emu.vfio.memory.DmaMap`; views
+of the library's own mappings would become invalid with DMA_UNMAP even while they are in use.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LibraryVectors(MsixVectors):
         return self.context is not None and self.context.trigger(vector)
 
     def send_pending(self) -> None:
-        """Send what was latched and can be sent now: the client has just set eventfds."""
+        """Send latched vectors that can be sent now; called after the client has set eventfds."""
         self._send_pending()
 
 
@@ -62,7 +62,7 @@ class Context:
         self._function = function
         self._memory = memory
         self._interrupts = interrupts
-        self._callbacks: list[Any] = []  # the library points to them, ctypes does not keep them
+        self._callbacks: list[Any] = []  # kept alive for the library's pointers
         self._serving = False
         self._directory = tempfile.mkdtemp(prefix="mlx5emu-")
         self._path = Path(self._directory, "socket")
@@ -100,10 +100,10 @@ class Context:
         self._serving = True
 
     def run(self) -> None:
-        """Handle one message that is there whole.
+        """Handle one message that has arrived completely.
 
-        Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot go
-        on with it.
+        Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot
+        continue with it.
         """
         if self._library.vfu_run_ctx(self._context) >= 0:
             return
@@ -113,7 +113,7 @@ class Context:
         raise ProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
 
     def hang_up(self) -> None:
-        """Make the library let go of its client, if it has not: show it an ended connection."""
+        """Make the library drop its client, if it has not yet, by giving it a closed connection."""
         if not self._serving:
             return
         ended, other = socket.socketpair()
@@ -173,7 +173,7 @@ class Context:
         logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
 
     def _access(self, region: int) -> Any:
-        """The callback for a region; offset and count lie inside it, the library sees to that."""
+        """The callback for a region; the library ensures that offset and count lie inside it."""
         function = self._function
 
         def access(_context: int, buffer: int, count: int, offset: int, is_write: bool) -> int:
@@ -194,7 +194,7 @@ class Context:
         return access
 
     def _dma_register(self, _context: int, pointer: Any) -> None:
-        """Map what the library has mapped, if it is safe; else the range stays out of reach."""
+        """Map what the library has mapped, if it is safe; else the range is inaccessible."""
         info = pointer.contents
         iova, size = info.iova.iov_base or 0, info.iova.iov_len
         access = READ * bool(info.prot & abi.PROT_READ) | WRITE * bool(info.prot & abi.PROT_WRITE)
@@ -217,7 +217,7 @@ class Context:
             logger.warning("%s: DMA_UNMAP: %s", self._name, error)
 
     def _reset(self, _context: int, kind: int) -> int:
-        """DEVICE_RESET. When the client is lost the transport resets, after it has cleaned up."""
+        """DEVICE_RESET. For a lost client the transport itself resets, after its clean-up."""
         if kind != abi.VFU_RESET_LOST_CONN:
             self._interrupts.clear_pending()
             try:

@@ -1,12 +1,12 @@
 """The second transport: the same function served through libvfio-user.
 
-It is there to be compared with: a client that gets along with one server and not with the other
-shows where the fault is. It has no WRITE_MULTI, and a message must have arrived whole when its
-first bytes are looked at.
+It exists for comparison: when a client works with one server and not with the other, that helps to
+locate the bug. It has no WRITE_MULTI, and a message must have arrived completely when its first
+bytes are read.
 
-The library would block until a new client has sent its first message, VERSION. So we listen in its
-place, take that message, hand it over on a private connection, and then put the client's socket
-where that connection was.
+The library would block until a new client has sent its first message, VERSION. So we listen
+instead, receive that message, pass it to the library on a private connection, and then replace that
+connection by the client's socket.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from emu.vfio.waiting import Waiter
 logger = logging.getLogger(__name__)
 
 _TURN: Final = 400
-"""Messages that are answered before others have their turn."""
+"""Messages that are handled before other transports get their turn."""
 _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 
 
@@ -64,7 +64,7 @@ class LibvfioUserServer:
 
     @property
     def function(self) -> PciFunction:
-        """What is served."""
+        """The function that is served."""
         if self._function is None:
             raise TransportError(f"{self._name}: listen() comes first")
         return self._function
@@ -76,12 +76,12 @@ class LibvfioUserServer:
 
     @property
     def may_wait(self) -> bool:
-        """Whether :meth:`serve` waits for all there is to wait for."""
+        """Whether :meth:`serve` itself can wait for the client."""
         return self._client is not None
 
     @property
     def events(self) -> int:
-        """What to wait for at the descriptor. The library waits by itself for who does not read."""
+        """The events to poll for. The library itself waits for a client that does not read."""
         return select.POLLIN
 
     def listen(self, function: PciFunction) -> None:
@@ -109,7 +109,7 @@ class LibvfioUserServer:
             logger.info("%s: a client has connected", self._name)
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait for messages and have the library answer all that are there."""
+        """Wait for messages and let the library handle those that have arrived."""
         client, context = self._client, self._context
         if client is None or context is None:
             return
@@ -143,18 +143,19 @@ class LibvfioUserServer:
             self._context = None
 
     def _memory_lost(self) -> None:
-        """In the middle of an access: the client goes when it is served the next time."""
+        """Called in the middle of an access: the client is dropped when it is served next."""
         logger.error("%s: a file of guest memory has lost pages that were granted", self._name)
         if self._client is not None:
             self._client.sock.shutdown(socket.SHUT_RDWR)
 
     def _drop(self) -> None:
-        """Forget the client: nothing of it can be reached when the function is reset.
+        """Forget the client before the function is reset, which then can access nothing of it.
 
-        First of all here: a signal handler may wake whom it finds, and that must not be closed.
+        ``_client`` is cleared first: a signal handler may wake the client that it finds there, and
+        that must not be closed.
         """
         client, self._client = self._client, None
-        # The library takes its ranges back as it hangs up.
+        # The library unmaps the client's ranges when it hangs up.
         self.memory.clear()
         if client is not None and self._context is not None:
             self._context.hang_up()
@@ -191,7 +192,7 @@ class _Client:
         return self._missing() == 0
 
     def attach(self, context: Context) -> None:
-        """Have the library answer VERSION and take over the socket."""
+        """Let the library reply to VERSION and take over the socket."""
         reply, fds, agreed = context.attach(self._greeting)
         try:
             socket.send_fds(self.sock, [reply], fds)
@@ -204,7 +205,7 @@ class _Client:
         context.adopt(self.sock)
 
     def peek(self, timeout_ns: int | None) -> list[int]:
-        """Wait for messages; the commands of a turn of those that are there, none when none came.
+        """Wait for messages; returns the commands of one turn of them, empty when none came.
 
         Raises EOFError when the client has left and :class:`ProtocolError` when the next message
         can never be handled.
@@ -233,7 +234,7 @@ class _Client:
         return commands
 
     def _missing(self) -> int:
-        """Bytes of VERSION still to come: first its header, which tells the rest."""
+        """Bytes of VERSION still to come: first its header, which gives the length of the rest."""
         if len(self._greeting) < HEADER.size:
             return HEADER.size - len(self._greeting)
         _, command, size, _, _ = HEADER.unpack_from(self._greeting)

@@ -13,14 +13,14 @@ from emu.host.listening import OWNER_ONLY, Acceptor, listen
 from emu.vfio.base import TransportError
 
 _SEND_TIMEOUT: Final = Struct("@ll").pack(2, 0)
-"""libvfio-user waits until a client has taken its reply; it must not hold us up for good."""
+"""Limit of libvfio-user's wait for a client to take its reply, which blocks us (struct timeval)."""
 
 
 class Listener:
     """A socket bound to ``path`` from :meth:`open` until :meth:`close`, which removes the path."""
 
     def __init__(self, path: str | os.PathLike[str], mode: int = OWNER_ONLY) -> None:
-        """``mode`` is the path's: who may write there may connect."""
+        """``mode`` is the path's mode: processes with write permission may connect."""
         self.path = Path(path)
         self._mode = mode
         self._sock: socket.socket | None = None
@@ -28,7 +28,7 @@ class Listener:
         self._inode = 0
 
     def open(self) -> None:
-        """Bind and listen. The path of a dead server is taken over, anything else is an error."""
+        """Bind and listen. A dead server's socket is replaced; anything else is an error."""
         try:
             sock = listen(self.path, 1, self._mode)
         except OSError as error:
@@ -42,7 +42,7 @@ class Listener:
         return self._sock.fileno() if self._sock else -1
 
     def accept(self) -> socket.socket | None:
-        """The waiting client's blocking socket, or None when it has gone again."""
+        """The waiting client's blocking socket, or None when it has already gone."""
         client = self._acceptor.accept() if self._acceptor else None
         if client is not None:
             client.setblocking(True)
@@ -50,7 +50,7 @@ class Listener:
         return client
 
     def close(self) -> None:
-        """Stop listening; harmless when closed."""
+        """Stop listening; may be called more than once."""
         if self._sock is None or self._acceptor is None:
             return
         self._acceptor.close()

@@ -1,8 +1,8 @@
 """The main loop: one thread that waits for clients, timers and other descriptors.
 
-With one transport, connected, and nothing else to watch, it blocks in that transport's receive
+With a single, connected transport and nothing else to watch, it blocks in that transport's receive
 call: poll() before every receive would double the time of a guest's MMIO read. Otherwise it polls.
-A function with work left is run in bounded shares and messages are looked for between them, so an
+A function with pending work runs in bounded shares and messages are checked for between them, so an
 MMIO read never waits for more than one share.
 """
 
@@ -35,16 +35,16 @@ _F_OWNER_TID: Final = 0
 _OWNER: Final = Struct("@ii")
 
 _QUIET_NS: Final = 2_000_000_000
-"""How late a quiet reader may be when its signal comes just before the receive call begins, where
-Python notes it and cannot end the call. That seldom happens, and a driver's health poll, every two
-seconds, ends such a wait as well: a shorter one would only wake an idle server."""
+"""Longest delay of a quiet reader whose signal comes just before the receive call begins: Python
+then notes the signal but cannot end the call. This is rare, and a driver's health poll, every two
+seconds, ends such a wait as well; a shorter limit would only wake an idle server more often."""
 
 _Wanted = tuple[Transport | None, int]
-"""Whom a descriptor belongs to (None: a reader) and the events to wait for."""
+"""The transport that a descriptor belongs to (None: a reader) and the events to wait for."""
 
 
 class Loop(TimerQueue):
-    """Drives transports and what belongs to them; also the functions' :class:`emu.ports.Clock`.
+    """Drives transports, timers and readers; also the functions' :class:`emu.ports.Clock`.
 
     All callbacks run in the thread that calls :meth:`run`; an exception from one ends it.
     """
@@ -58,7 +58,7 @@ class Loop(TimerQueue):
         self._readers: dict[int, Callable[[], None]] = {}
         self._quiet: set[int] = set()
         self._nudged = False
-        """A quiet reader may have something."""
+        """Whether a quiet reader may have data."""
         self._restore_signal: Callable[[], object] | None = None
         self._poll = select.poll()
         self._polled: dict[int, _Wanted] = {}
@@ -67,13 +67,13 @@ class Loop(TimerQueue):
         self.add_reader(self._woken_fd, self._woken)
 
     def add_transport(self, transport: Transport) -> None:
-        """Serve a transport whose ``listen`` has been called: its clients one after the other."""
+        """Serve a transport whose ``listen`` has been called, one client after the other."""
         self._transports.append(transport)
         self._functions.append(transport.function)
         self._choose()
 
     def remove_transport(self, transport: Transport) -> None:
-        """Leave a transport alone from now on; closing it is the caller's."""
+        """Stop serving a transport; the caller closes it."""
         at = self._transports.index(transport)
         del self._transports[at], self._functions[at]
         self._choose()
@@ -84,26 +84,26 @@ class Loop(TimerQueue):
         self._choose()
 
     def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
-        """As :meth:`add_reader`, for a descriptor that seldom has anything: it costs nothing then.
+        """Like :meth:`add_reader`, for a descriptor that seldom has data: costs nothing when idle.
 
-        The kernel tells by a signal when data come (fcntl(2): O_ASYNC), so that the sole transport
-        can go on blocking in its receive call. Signals need the main thread; in another one this is
-        an ordinary reader.
+        The kernel sends a signal when data arrive (fcntl(2): O_ASYNC), so that a sole transport
+        can continue to block in its receive call. Signals need the main thread; in another thread
+        this is an ordinary reader.
         """
         if threading.current_thread() is threading.main_thread():
             if self._restore_signal is None:
                 previous = signal.signal(signal.SIGIO, self._nudge)
                 self._restore_signal = lambda: signal.signal(signal.SIGIO, previous)
             self._quiet.add(fd)
-            # To this thread: another one's system call would be interrupted in vain.
+            # Signal this thread: interrupting another thread's system call would be useless.
             fcntl.fcntl(fd, _F_SETOWN_EX, _OWNER.pack(_F_OWNER_TID, threading.get_native_id()))
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-            # Something may have come before the signal was asked for.
+            # Data may have arrived before the signal was enabled.
             self._nudged = True
         self.add_reader(fd, callback)
 
     def remove_reader(self, fd: int) -> None:
-        """Watch ``fd`` no longer; to be called before it is closed."""
+        """Stop watching ``fd``; to be called before it is closed."""
         del self._readers[fd]
         if fd in self._quiet:
             self._quiet.discard(fd)
@@ -111,7 +111,7 @@ class Loop(TimerQueue):
         self._choose()
 
     def run(self) -> None:
-        """Go round until :meth:`stop`; at once back when it was called before."""
+        """Run rounds until :meth:`stop`; returns at once when that was called before."""
         while not self._stopping:
             self.step(None)
         self._stopping = False
@@ -120,7 +120,7 @@ class Loop(TimerQueue):
         """One round: due timers, one share of each function's work, then messages.
 
         Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
-        and not at all while a function has work left.
+        and not at all while a function has pending work.
         """
         if self._nudged and self._look():
             timeout_ns = 0
@@ -144,7 +144,7 @@ class Loop(TimerQueue):
         self.wake()
 
     def wake(self) -> None:
-        """Make the loop go round at least once more. From its own thread and signal handlers."""
+        """Make the loop run at least one more round. From its own thread and signal handlers."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_fd, b"\0")
         if self._sole is not None:
@@ -152,16 +152,16 @@ class Loop(TimerQueue):
 
     @contextmanager
     def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
-        """While inside, these signals stop the loop. Only in the main thread.
+        """Inside this context these signals stop the loop. Only in the main thread.
 
-        A client cannot make an interrupt block meanwhile (``emu.vfio.alarm``).
+        A client cannot make the raising of an interrupt block then (``emu.vfio.alarm``).
         """
 
         def stop(_signum: int, _frame: FrameType | None) -> None:
             self.stop()
 
-        # A signal that comes just before poll() begins is noted, and its handler waits: the byte
-        # that Python writes at once ends the poll.
+        # When a signal comes just before poll() begins, Python delays the handler, but it writes a
+        # byte to the wake-up descriptor at once, which ends the poll.
         previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
@@ -182,7 +182,7 @@ class Loop(TimerQueue):
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
-        """Whether one transport is all there is to wait for, besides our own wake-up."""
+        """Find out whether one transport is all there is to wait for, besides our own wake-up."""
         alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
 
@@ -192,13 +192,13 @@ class Loop(TimerQueue):
             self._sole.wake()
 
     def _look(self) -> bool:
-        """Call the quiet readers that have something; False when none has."""
+        """Call the quiet readers that have data; False when none has."""
         self._nudged = False
         ready = select.poll()
         for fd in self._quiet:
             ready.register(fd, select.POLLIN)
         for fd, events in ready.poll(0):
-            # The signal comes once for all that is there: look again until there is nothing.
+            # One signal may stand for several arrivals: look again until there are no data.
             self._nudged = True
             self._read(fd, events)
         return self._nudged
@@ -224,7 +224,7 @@ class Loop(TimerQueue):
             transport.serve(0)
 
     def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
-        """Replace the polled descriptors; a transport's changes whenever a client comes or goes."""
+        """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
         self._polled = wanted
         self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
         self._poll = select.poll()

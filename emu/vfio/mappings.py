@@ -1,6 +1,6 @@
 """Which file backs an address of this process: proc(5), /proc/pid/maps and /proc/pid/fd.
 
-libvfio-user maps the client's memory and tells the address, but not the descriptor.
+libvfio-user maps the client's memory and passes us the address, but not the descriptor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 def find_backing(address: int) -> tuple[int, int] | None:
     """An open descriptor of the file mapped at ``address``, and the address's offset in the file.
 
-    The descriptor belongs to whoever opened it; one that can be written is preferred. None when the
+    The descriptor belongs to the code that opened it; a writable one is preferred. None when the
     address is not mapped from a file that is still open here.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -31,7 +31,7 @@ def _find_open_file(device: int, inode: int) -> int | None:
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.fstat(int(name))
-        except OSError:  # the descriptor of the listing itself
+        except OSError:  # the descriptor by which the directory was listed
             continue
         if (status.st_dev, status.st_ino) != (device, inode):
             continue

@@ -35,7 +35,7 @@ _Find = Callable[[int, int, int], list[_Piece]]
 
 
 class Region:
-    """A granted range. Without a ``backing`` it is known, but there is no way to reach it."""
+    """A granted range. Without a ``backing`` it is known but cannot be accessed."""
 
     __slots__ = ("access", "backing", "end", "start", "window")
 
@@ -60,9 +60,9 @@ class Region:
 class DmaMap:
     """The guest's memory map; see :class:`emu.ports.GuestMemory` for reading and writing it.
 
-    ``generation`` changes with the map: whoever keeps a view compares it before each use, because
-    memory that was taken away must not be written. One live view keeps a whole file mapped, so
-    ``forget_views`` is called when a mapping is to go: it makes the function drop what it keeps.
+    ``generation`` changes with the map: code that keeps a view must compare it before each use,
+    because unmapped memory must not be written. One live view keeps a whole file mapped, so
+    ``forget_views`` is called when a mapping is to be removed: the function then drops its views.
     """
 
     def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
@@ -70,7 +70,7 @@ class DmaMap:
         self.generation = 0
         self.forget_views: Callable[[], None] = _nobody
         self.on_lost: Callable[[], None] = _nobody
-        """Called when a file has lost pages that were granted: they read as zeros from now on."""
+        """Called when a file has lost granted pages: they read as zeros from now on."""
         self._max_maps = max_maps
         self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
         self._starts: list[int] = []
@@ -110,7 +110,7 @@ class DmaMap:
             done += size
 
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
-        """As :meth:`GuestMemory.view`; ``writable=False`` also serves a read-only range."""
+        """As :meth:`GuestMemory.view`; ``writable=False`` works for a read-only range as well."""
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if writable and start <= iova and stop <= end:
@@ -121,7 +121,7 @@ class DmaMap:
         return views[0] if views else memoryview(bytearray())
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """As :meth:`GuestMemory.segments`; ``writable=False`` also serves read-only ranges."""
+        """As :meth:`GuestMemory.segments`; ``writable=False`` works for read-only ranges, too."""
         start, end, delta, _, view = self._write_window
         stop = iova + length
         if start <= iova < stop <= end:
@@ -143,7 +143,7 @@ class DmaMap:
         self._changed()
 
     def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
-        """Grant a range, backed by ``fd`` from ``offset`` on; the descriptor stays the caller's.
+        """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
 
         Raises :class:`RequestError` before anything changes: EINVAL for a range that is empty,
         unaligned or past the end of the address space or of the file, and for a file that may
@@ -167,10 +167,10 @@ class DmaMap:
         self._changed()
 
     def unmap(self, iova: int, size: int) -> int:
-        """Take back every range inside ``[iova, iova + size)`` and return how many there were.
+        """Unmap every range inside ``[iova, iova + size)`` and return how many there were.
 
-        None is no mistake: QEMU's intel-iommu takes back what it never granted. A range that is
-        only partly inside is refused with EINVAL, and nothing changes.
+        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. A range that is
+        only partly inside causes EINVAL, and nothing changes.
         """
         end = iova + size
         if not size or end > _ADDRESS_SPACE:
@@ -184,15 +184,15 @@ class DmaMap:
         return last - first
 
     def clear(self) -> int:
-        """Take back everything and return how many ranges there were."""
+        """Unmap everything and return how many ranges there were."""
         count = len(self._regions)
         self._remove(0, count)
         return count
 
     def collect(self) -> None:
-        """Unmap what a view has kept, after a reset of the function that kept it.
+        """Remove the mappings that views kept alive, after a reset of the function.
 
-        An error is logged when somebody keeps one all the same.
+        An error is logged when a view still exists.
         """
         self._files.collect()
 
@@ -211,7 +211,7 @@ class DmaMap:
         self._read_window = self._write_window = self._no_window
 
     def _watched_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
-        """As the memory permits, when ``check`` agrees; no range is taken for the next access."""
+        """The granted pieces if ``check`` agrees; no range is cached for the next access."""
         if self._check is not None:
             self._check(iova, length, bool(access & WRITE))
         pieces = self._permitted_pieces(iova, length, access)
@@ -242,7 +242,7 @@ class DmaMap:
         return pieces
 
     def _remember(self, window: _Window, region: Region | None) -> None:
-        """Make the next access to this range a fast one."""
+        """Cache this range for fast access."""
         if region is not None and region.access & READ:
             self._read_window = window
             if region.access & WRITE:
@@ -250,11 +250,11 @@ class DmaMap:
 
 
 def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
-    """What is granted while the function may not master the bus: a range of no bytes."""
+    """Replaces the lookup while bus mastering is off: only an empty range may be accessed."""
     if length:
         raise DmaError(iova, length, "bus mastering is off")
     return []
 
 
 def _nobody() -> None:
-    """What is called while there is nobody to be told."""
+    """The callback while none is set."""

@@ -1,8 +1,8 @@
-"""VFIO_USER_VERSION: the first message of a client and our answer to it.
+"""VFIO_USER_VERSION: the first message of a client and our reply to it.
 
-vfio-user specification, "VFIO_USER_VERSION": the answer has the client's major version, a minor one
+vfio-user specification, "VFIO_USER_VERSION": the reply has the client's major version, a minor one
 no higher, and a subset of the capabilities that it proposed. QEMU wants the JSON to end in a NUL
-and the answer to be no longer than its request (hw/vfio-user/proxy.c:vfio_user_validate_version).
+and the reply to be no longer than its request (hw/vfio-user/proxy.c:vfio_user_validate_version).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 
 def _agree(proposed: dict[str, Any]) -> dict[str, int | bool]:
-    """Our side of every capability that the client proposed and we have."""
+    """Our values of the capabilities that the client proposed and we support."""
     agreed: dict[str, int | bool] = {}
     for name, ours in _NUMBERS.items():
         if name not in proposed:

@@ -1,4 +1,4 @@
-"""The vfio-user wire format: commands, flags and the fixed part of every message we speak.
+"""The vfio-user wire format: commands, flags and the fixed part of every message we support.
 
 Source: the vfio-user protocol specification, version 0.9.2 (QEMU: docs/interop/vfio-user.rst) and,
 for the structures it borrows, linux/vfio.h. All fields are in host byte order, without padding.
@@ -53,7 +53,7 @@ MAX_MSG_FDS = 16
 MAX_DMA_MAPS = 65535
 MAX_DATA_XFER_SIZE = 1 << 20
 MAX_VERSION_DATA = 4096
-"""Our bound on the JSON; QEMU sends some 200 bytes."""
+"""Our limit for the JSON; QEMU sends some 200 bytes."""
 MAX_MSG_SIZE = REGION_REQUEST.size + MAX_DATA_XFER_SIZE
 
 
@@ -90,7 +90,7 @@ class Flag(IntFlag):
 
 
 class DmaFlag(IntFlag):
-    """DMA_MAP flags. MMAP says that the descriptor is to be mapped, which we do in any case."""
+    """DMA_MAP flags. MMAP says that the descriptor is to be mapped, which we always do."""
 
     READ = 1
     WRITE = 2
@@ -168,7 +168,7 @@ class IrqSetFlag(IntFlag):
 
 
 class RequestError(Exception):
-    """A request that is answered with an error; it has changed nothing.
+    """A request that gets an error reply; it has changed nothing.
 
     ``errno`` goes into the reply's error field, the text into the log.
     """

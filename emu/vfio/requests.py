@@ -1,7 +1,7 @@
 """What each vfio-user command does: request payload and descriptors in, reply payload out.
 
-Every check comes before the first change. The hot path for BAR accesses is in ``session``; what
-arrives here is checked once more in full, since it gets here also when it is wrong.
+Every check comes before the first change. The hot path for BAR accesses is in ``session``; accesses
+that get here are checked again in full, because the hot path also passes on invalid ones.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from emu.vfio.protocol import (
 )
 
 _MOST_WRITES: Final = 1024
-"""In one REGION_WRITE_MULTI; QEMU puts 200 into one (hw/vfio-user/protocol.h)."""
+"""Limit of writes in one REGION_WRITE_MULTI; QEMU sends at most 200 (hw/vfio-user/protocol.h)."""
 _MOST_CONFIG_WRITES: Final = 64
-"""Among them, where one may reset the function; QEMU posts no such writes at all."""
+"""Limit of config writes among them, as each may reset the function; QEMU posts none at all."""
 
 _Handler = Callable[[bytes, list[int]], bytes]
 
@@ -70,10 +70,10 @@ class Requests:
         }
 
     def handle(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """Do ``cmd`` and return the reply's payload. Descriptors that are kept leave ``fds``.
+        """Do ``cmd`` and return the reply's payload. Kept descriptors are removed from ``fds``.
 
-        Raises :class:`RequestError`: ENOTSUP for a command we do not have, which DEVICE_FEATURE
-        is, and EINVAL or what the handlers say for a bad one.
+        Raises :class:`RequestError`: ENOTSUP for a command that we do not support, such as
+        DEVICE_FEATURE; for an invalid request EINVAL or the error that its handler raises.
         """
         handler = self._handlers.get(cmd)
         if handler is None:
@@ -115,7 +115,7 @@ class Requests:
         return DEVICE_INFO.pack(DEVICE_INFO.size, flags, NUM_REGIONS, NUM_IRQS)
 
     def _device_get_region_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """No region can be mapped: one that can makes QEMU wait for every write of the device."""
+        """No region is mappable: with a mappable one QEMU waits for every write to the device."""
         _expect(payload, REGION_INFO.size)
         argsz, _, index, *_ = REGION_INFO.unpack(payload)
         _expect_argsz(argsz, REGION_INFO.size)
@@ -126,7 +126,7 @@ class Requests:
         return REGION_INFO.pack(REGION_INFO.size, flags, index, 0, size, 0)
 
     def _device_get_irq_info(self, payload: bytes, fds: list[int]) -> bytes:
-        """Without NORESIZE: with it QEMU turns all vectors off to add one."""
+        """NORESIZE is not set: with it QEMU disables all vectors to add one."""
         _expect(payload, IRQ_INFO.size)
         argsz, _, index, _ = IRQ_INFO.unpack(payload)
         _expect_argsz(argsz, IRQ_INFO.size)
@@ -183,7 +183,7 @@ class Requests:
         return WRITE_MULTI.pack(number)
 
     def _device_reset(self, payload: bytes, fds: list[int]) -> bytes:
-        """The eventfds stay, as with a device assigned by VFIO; what was latched does not."""
+        """The eventfds stay, as with a device assigned by VFIO; latched vectors are cleared."""
         _expect(payload, 0)
         self._interrupts.clear_pending()
         self._function.reset()
@@ -196,14 +196,14 @@ class Requests:
             self._function.bar_write(region, offset, data)
 
     def _expect_inside(self, region: int, offset: int, count: int) -> None:
-        """An access outside is refused: QEMU then reads all-ones and goes on."""
+        """Refuse an access outside the region: QEMU then reads all-ones and goes on."""
         size = self.region_sizes[region] if region < NUM_REGIONS else 0
         if not count or count > MAX_DATA_XFER_SIZE or offset + count > size:
             raise _invalid(f"region {region} has {size:#x} bytes, not {offset:#x}+{count:#x}")
 
 
 def region_sizes(function: PciFunction) -> tuple[int, ...]:
-    """Bytes of each region; without a ROM and without VGA."""
+    """Size of each region in bytes; there is no ROM and no VGA region."""
     sizes = [*function.bar_sizes, *[0] * (NUM_REGIONS - NUM_BARS)]
     sizes[Region.CONFIG] = CONFIG_SPACE_SIZE
     return tuple(sizes)

@@ -1,10 +1,11 @@
 """One vfio-user client: its stream of messages, and the hot path of BAR accesses.
 
 A guest's MMIO read waits for the whole round trip, so this path is written for speed: one receive
-call takes all that has arrived, and a BAR access is answered from one struct and one call.
+call takes all data that have arrived, and a BAR access needs one struct and one call.
 
-Nothing here waits for a client: one that does not read its replies gets no further request done
-until it does, and one that sends a great many has them done in turns, between those of the others.
+Nothing here waits for a client. When a client does not read its replies, its further requests are
+not handled until it does. When it sends a great many requests, they are handled in turns, between
+those of other clients.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from emu.vfio.waiting import Waiter
 logger = logging.getLogger(__name__)
 
 _SCM_MAX_FD: Final = 253
-"""The most descriptors that Linux passes with a message (include/net/scm.h): none gets lost."""
+"""The most descriptors that Linux passes with one message (include/net/scm.h)."""
 _ANCILLARY: Final = socket.CMSG_SPACE(_SCM_MAX_FD * array("i").itemsize)
 _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
 _LOGGED_REFUSALS: Final = 10
-"""A guest can make QEMU send bad requests; it must not fill the log with them."""
+"""Limit of logged bad requests: a guest can make QEMU send them and must not fill the log."""
 
 _TURN: Final = 16 << 10
-"""Bytes of requests that are answered in one turn: some 400 BAR accesses, about a millisecond."""
+"""Bytes of requests that are handled in one turn: some 400 BAR accesses, about a millisecond."""
 _SLOW: Final = 256
-"""Bytes that each of the other requests counts for: a reset is one, and takes 0.3 ms."""
+"""Bytes that any other request counts as; one of them, a reset, takes 0.3 ms."""
 
 _unpack, _pack = REGION_REQUEST.unpack_from, REGION_REQUEST.pack
 _HEADER: Final = HEADER.size
@@ -75,10 +76,10 @@ class Session:
         self._negotiated = False
         self._refusals = 0
         self.behind = False
-        """Requests are here that have not been answered: :meth:`go_on` comes before receive()."""
+        """Received requests are still unhandled: :meth:`go_on` must be called before receive()."""
         self._unsent = bytearray()
         self._waiter = Waiter(sock)
-        # Messages start at 0: when all are answered, an incomplete one that is left moves there.
+        # Messages start at 0: after all complete ones, an incomplete rest is moved there.
         self._buffer = bytearray(MAX_MSG_SIZE)
         self._space = memoryview(self._buffer)
         self._all_space = [self._space]
@@ -92,7 +93,7 @@ class Session:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a reply waits until the client reads."""
+        """Whether an unsent reply waits until the client reads."""
         return bool(self._unsent)
 
     def wake(self) -> None:
@@ -100,12 +101,12 @@ class Session:
         self._waiter.wake()
 
     def hang_up(self) -> None:
-        """Let the next :meth:`receive` find the connection ended."""
+        """Make the next :meth:`receive` find the connection closed."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection and close every descriptor that came over it and was not kept."""
+        """Close the connection and every received descriptor that was not kept."""
         for fds in self._fds.values():
             _close_all(fds)
         self._fds.clear()
@@ -114,7 +115,7 @@ class Session:
             logger.warning("%s: %d requests were refused in all", self._name, self._refusals)
 
     def receive(self, timeout_ns: int | None) -> bool:
-        """Wait for data and take all there are; False when none came in time.
+        """Wait for data and receive all of them; False when none came in time.
 
         Raises EOFError when the client has closed, OSError or :class:`ProtocolError` when it is
         lost otherwise.
@@ -136,7 +137,7 @@ class Session:
         return True
 
     def go_on(self) -> None:
-        """Send what waits, then answer more of what is here. Raises as :meth:`receive` does."""
+        """Send waiting replies, then handle more requests. Raises as :meth:`receive` does."""
         if self._unsent:
             unsent, self._unsent = self._unsent, bytearray()
             self._send(unsent)
@@ -144,7 +145,7 @@ class Session:
             self.dispatch()
 
     def dispatch(self) -> None:
-        """Answer the complete messages of one turn, as long as the client takes the replies.
+        """Handle the complete messages of one turn, as long as the client takes the replies.
 
         ``behind`` tells whether there may be more. Raises as :meth:`receive` does.
         """
@@ -221,7 +222,7 @@ class Session:
         return True
 
     def _answer(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
-        """The reply's payload; the first message has to be VERSION, and no other may be."""
+        """The reply's payload; the first message, and only the first, has to be VERSION."""
         if self._negotiated:
             return self._requests.handle(cmd, payload, fds)
         if cmd != Command.VERSION or fds:
@@ -241,7 +242,7 @@ class Session:
             self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
 
     def _send(self, data: bytes | bytearray) -> bool:
-        """Send a reply; False when the client does not take all of it now, and the rest waits."""
+        """Send a reply; False when the client does not take all of it and the rest has to wait."""
         sent = 0
         if not self._unsent:
             try:
@@ -255,13 +256,13 @@ class Session:
         return False
 
     def _crashed(self, msg_id: int, cmd: int, flags: int) -> None:
-        """The function raised, which it must not: tell the log and the client, and go on."""
+        """The function raised an exception, which is a bug: log it, tell the client, and go on."""
         if self._refusals < _LOGGED_REFUSALS:
             logger.exception("%s: %s failed in the function", self._name, command_name(cmd))
         self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, "internal error"))
 
     def _discard(self, head: int) -> None:
-        """Drop the messages before ``head`` and the descriptors that nobody asked for."""
+        """Drop the messages before ``head`` and close the descriptors that no request used."""
         self._head = 0
         rest = self._filled - head
         if rest:

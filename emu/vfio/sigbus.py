@@ -1,14 +1,14 @@
-"""Files that the client can take pages away from: reaching for such a page is survived.
+"""A SIGBUS handler, to survive accesses to pages that the client has removed from its files.
 
 Touching a page that a file cannot provide raises SIGBUS (mmap(2)), which ends a process. No seal
 prevents it for huge pages: the client punches a hole into its file (fallocate(2)), the reservation
-goes with the page (fs/hugetlbfs/inode.c: hugetlbfs_punch_hole), and once the pool is empty nobody
-gets another. So the handler puts anonymous memory in the place of the whole mapping; the access
-under way ends there, and the client is told off.
+is freed with the page (fs/hugetlbfs/inode.c: hugetlbfs_punch_hole), and once the pool is empty no
+page can be allocated. So the handler replaces the whole mapping by anonymous memory; the current
+access ends there, and the client is dropped.
 
-A handler in Python's own ``signal`` runs only after the instruction has succeeded, which it never
-does. This one is called by the kernel, through ctypes: the signal belongs to the instruction that
-the interpreter's own thread executes, a copy to or from a mapping, so no lock is held.
+A handler set with Python's ``signal`` runs only after the instruction has succeeded, which it never
+does here. This one is called by the kernel, through ctypes: the signal is caused by an instruction
+of the interpreter's own thread, a copy to or from a mapping, so no lock is held.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SA_SIGINFO: Final = 4
 _MAP_FIXED: Final = 0x10
 _MAP_NORESERVE: Final = 0x4000
 _SI_ADDR: Final = 16
-"""Where siginfo_t has si_addr, on every 64-bit Linux."""
+"""Offset of si_addr in siginfo_t, on every 64-bit Linux."""
 _PYBUF_SIMPLE: Final = 0
 _PY_BUFFER_WORDS: Final = 16
-"""No less than a Py_buffer has; ``buf`` is the first."""
+"""At least the size of a Py_buffer; ``buf`` is its first word."""
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -44,18 +44,18 @@ class _Sigaction(ctypes.Structure):
 
 
 class Guard:
-    """Survives SIGBUS in the mappings that it is told of. There is one in a process: GUARD."""
+    """Handles SIGBUS in the mappings added to it. The only instance of a process is GUARD."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._guarded: list[tuple[int, Callable[[], object]]] = []
-        """By start: size, and what to call."""
+        """For each mapping its size and the callback, by start address."""
         self._libc: Any = None
         self._previous = _Sigaction()
         self._handler = _Handler(self._on_sigbus)
 
     def add(self, mapping: mmap.mmap, on_lost: Callable[[], object]) -> int:
-        """Guard a mapping until :meth:`remove` gets the number that this gives.
+        """Guard a mapping until :meth:`remove` is called with the number returned here.
 
         ``on_lost`` is called in the middle of the access that fails: it must not touch the mapping.
         """
@@ -67,7 +67,7 @@ class Guard:
         return start
 
     def remove(self, start: int) -> None:
-        """Guard a mapping no more; to be called before it is unmapped."""
+        """Stop guarding a mapping; to be called before it is unmapped."""
         at = self._starts.index(start)
         del self._starts[at], self._guarded[at]
 
@@ -97,12 +97,12 @@ class Guard:
             ) == start:  # fmt: skip
                 on_lost()
                 return
-        # Not ours: the instruction comes again, and meets what was there before us.
+        # Not ours: the instruction is repeated and meets the previous SIGBUS handling.
         self._libc.sigaction(number, ctypes.byref(self._previous), None)
 
 
 GUARD: Final = Guard()
-"""The process has one handler of SIGBUS, and this is it; nothing is installed before it is used."""
+"""The process's only handler of SIGBUS; it is installed when it is first used."""
 
 
 def _address_of(mapping: mmap.mmap) -> int:

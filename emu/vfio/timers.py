@@ -1,4 +1,4 @@
-"""Pending calls in the order of their time."""
+"""Timers: pending calls, ordered by time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class LoopTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Make the call not happen; harmless when it has."""
+        """Cancel the call; no effect when it has been made."""
         if self.callback is not None:
             self.callback = None
             self._queue.note_cancelled()
 
 
 class TimerQueue:
-    """Timers on the monotonic clock: :class:`emu.ports.Clock`, for a loop that asks what is due."""
+    """Timers on the monotonic clock: :class:`emu.ports.Clock`, for a loop that runs due calls."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, LoopTimer]] = []
@@ -46,7 +46,7 @@ class TimerQueue:
         return timer
 
     def run_due(self) -> None:
-        """Call what is due now; what a callback adds waits for the next round."""
+        """Make the calls that are due now; those added by a callback wait for the next round."""
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return
         due = []
@@ -64,7 +64,7 @@ class TimerQueue:
         return max(self._heap[0][0] - self.now_ns(), 0) if self._heap else None
 
     def note_cancelled(self) -> None:
-        """Keep a queue of timers that are set and cancelled for every packet from growing."""
+        """Keep the queue from growing when timers are set and cancelled for every packet."""
         self._cancelled += 1
         if self._cancelled > _COMPACT_AT and 2 * self._cancelled > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]

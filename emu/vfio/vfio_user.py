@@ -1,7 +1,7 @@
 """Our own vfio-user server, the default transport.
 
 Specification: vfio-user protocol 0.9.2. Not offered: migration, mappable regions, server-to-client
-messages (memory granted without a descriptor is out of reach).
+messages (memory granted without a descriptor is inaccessible).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VfioUserServer:
 
     @property
     def function(self) -> PciFunction:
-        """What is served."""
+        """The function that is served."""
         if self._function is None:
             raise TransportError(f"{self._name}: listen() comes first")
         return self._function
@@ -55,13 +55,13 @@ class VfioUserServer:
 
     @property
     def may_wait(self) -> bool:
-        """Whether :meth:`serve` waits for all there is to wait for."""
+        """Whether :meth:`serve` itself can wait for the client."""
         session = self._session
         return session is not None and not session.is_stuck
 
     @property
     def events(self) -> int:
-        """What to wait for at the descriptor; 0 when there is work already."""
+        """The events to poll for; 0 when there is work already."""
         session = self._session
         if session is None or not session.behind:
             return select.POLLIN
@@ -92,7 +92,7 @@ class VfioUserServer:
             logger.info("%s: a client has connected", self._name)
 
     def serve(self, timeout_ns: int | None = 0) -> None:
-        """Wait for messages and answer a turn of what one receive call brings."""
+        """Wait for messages and handle one turn of those that one receive call brings."""
         session = self._session
         if session is None:
             return
@@ -120,21 +120,22 @@ class VfioUserServer:
             self._drop()
 
     def _interrupt_blocked(self) -> None:
-        """In the middle of an interrupt: the client goes when it is served the next time."""
+        """Called while an interrupt is raised: the client is dropped when it is served next."""
         logger.warning("%s: the client has made an eventfd block", self._name)
         if self._session is not None:
             self._session.hang_up()
 
     def _memory_lost(self) -> None:
-        """In the middle of an access: the client goes when it is served the next time."""
+        """Called in the middle of an access: the client is dropped when it is served next."""
         logger.error("%s: a file of guest memory has lost pages that were granted", self._name)
         if self._session is not None:
             self._session.hang_up()
 
     def _drop(self) -> None:
-        """Forget the client: nothing of it can be reached when the function is reset.
+        """Forget the client before the function is reset, which then can access nothing of it.
 
-        First of all here: a signal handler may wake whom it finds, and that must not be closed.
+        The client is cleared first here: a signal handler may wake the client that it finds, and
+        that must not be closed.
         """
         session, self._session = self._session, None
         if session is not None:

@@ -1,6 +1,6 @@
-"""Waiting for descriptors: precisely, and for one socket by blocking in the receive call itself.
+"""Waiting for descriptors with a precise timeout, or for one socket in the receive call itself.
 
-The latter costs half of what poll() before every receive does. The time limit is the socket's
+The latter costs half as much as poll() before every receive. The time limit is the socket's
 SO_RCVTIMEO, because Python's own ``settimeout`` is a poll() too. The kernel counts it in scheduler
 ticks and may add two (8 ms at 250 Hz), so the last milliseconds of a wait do poll.
 """
@@ -25,9 +25,9 @@ _UNKNOWN_MS: Final = -1
 def wait_readable(
     poll: select.poll, fds: Collection[int], timeout_ns: int | None
 ) -> list[tuple[int, int]]:
-    """As ``poll.poll()``, and waits no longer than told. ``fds`` are those watched for POLLIN.
+    """As ``poll.poll()``, with a precise timeout. ``fds`` are those watched for POLLIN.
 
-    poll() counts in milliseconds: a shorter wait is select()'s, which counts in microseconds.
+    poll() counts in milliseconds; a shorter wait uses select(), which counts in microseconds.
     """
     if timeout_ns is None:
         return poll.poll()
@@ -53,9 +53,9 @@ class Waiter:
     def prepare(self, timeout_ns: int | None) -> bool:
         """Get ready to wait for ``timeout_ns`` at most (None: for ever).
 
-        True when the receive call may block: it then ends with BlockingIOError when time is up, or
-        earlier, so the caller computes the rest and comes again. False when it has to be made with
-        MSG_DONTWAIT.
+        True when the receive call may block: it then ends with BlockingIOError when the time is up,
+        or earlier, so the caller computes the remaining time and calls again. False when it has to
+        be made with MSG_DONTWAIT.
         """
         if timeout_ns is None:
             limit_ms = _FOREVER_MS
@@ -75,7 +75,7 @@ class Waiter:
         return True
 
     def wake(self) -> None:
-        """Make the wait under way, or else the next one, end soon. For signal handlers.
+        """Make the current wait, or else the next one, end soon. For signal handlers.
 
         Python calls receive again after a handler has run (PEP 475); the new limit then ends it.
         The flag covers a handler that runs between setting the limit and the receive call.

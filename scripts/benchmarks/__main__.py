@@ -32,7 +32,7 @@ IN_GUESTS: dict[str, Part] = {
     "keys": keys.measure,
 }
 IN_PROCESS = ("commands", "engine", "fabric", "hostile", "objects", "points", "transport")
-"""Programs of their own beside this file; each prints a report of one run with --json."""
+"""Separate programs in this directory; with --json each prints a report of one run."""
 
 PARTS = (*IN_GUESTS, *IN_PROCESS)
 ALL = "all"
@@ -83,7 +83,7 @@ def main(
 
 
 def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> Report:
-    """Measure, and note under which conditions."""
+    """Measure, and record the conditions."""
     report = Report([machine.conditions()])
     for part in parts:
         click.echo(f"bench: {part}", err=True)
@@ -99,7 +99,7 @@ def run(parts: Sequence[str], suite: str, repeat: int | None, quiet: Quiet) -> R
 
 
 def run_program(part: str) -> list[Section]:
-    """What a program of its own has measured."""
+    """Run a separate program; return what it measured."""
     program = Path(__file__).with_name(f"{part}.py")
     done = subprocess.run([sys.executable, program, "--json"], stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -108,7 +108,7 @@ def run_program(part: str) -> list[Section]:
 
 
 def load(path: Path) -> Report:
-    """What ``--json`` has written."""
+    """Load a report written with ``--json``."""
     try:
         return Report.from_json(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:

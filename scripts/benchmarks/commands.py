@@ -1,6 +1,6 @@
 """What a firmware command costs, without a guest and without a transport.
 
-A driver in the same process creates memory keys: what a command costs altogether and in the device
+A driver in the same process creates memory keys: what a command costs in total and in the device
 alone, whether the hundred-thousandth costs more than the first, and the memory that a key takes.
 Prints a table, and JSON with --json.
 """
@@ -37,7 +37,7 @@ MOST_KIB = 2.0
 
 
 class TimedBar(FunctionBar):
-    """Also remembers how long the device worked after the last doorbell."""
+    """Also measures how long the device worked after the last doorbell."""
 
     device_ns = 0
 
@@ -48,7 +48,7 @@ class TimedBar(FunctionBar):
 
 
 def probed_driver() -> Driver:
-    """A driver that has brought up a new function."""
+    """A driver that has initialized a new function."""
     memory, irqs, clock = Memory(), IrqList(), HandClock()
     options = HcaOptions(guid=1)
     function = Function(MODELS[MODEL], options, TABLE, memory, irqs, clock, LocalFabric(clock))
@@ -56,7 +56,7 @@ def probed_driver() -> Driver:
 
 
 def create_keys(driver: Driver, pdn: int, count: int) -> tuple[list[float], list[float]]:
-    """Microseconds of each of ``count`` commands: altogether, and in the device."""
+    """Microseconds of each of ``count`` commands: in total, and in the device."""
     whole, device = [], []
     for _ in range(count):
         start = time.perf_counter_ns()
@@ -67,7 +67,7 @@ def create_keys(driver: Driver, pdn: int, count: int) -> tuple[list[float], list
 
 
 def bytes_of_a_key(count: int) -> float:
-    """What each of ``count`` keys adds to the process."""
+    """Memory that each of ``count`` keys adds to the process."""
     driver = probed_driver()
     pdn = driver.alloc_pd()
     create_keys(driver, pdn, WARM_UP)

@@ -1,9 +1,9 @@
 """What the engine costs, without a guest and without a transport.
 
-Two functions in this process, each with a driver of its own: from the doorbell to the completion
-queue entry of writes and reads, of work requests that change memory keys, and of a write that goes
-as packets; what on-demand paging costs. Messages are compared with a plain copy between the same
-pages, a key over keys with a key over pages. Prints a table, and JSON with --json.
+Two functions in this process, each with its own driver. Measures the time from the doorbell to the
+CQE for writes and reads, for work requests that change memory keys, and for a write sent as
+packets; and the cost of on-demand paging. Messages are compared with a plain copy between the same
+pages, a key over keys with a key over pages. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Sampler = Callable[[], float]
 
 
 def sample(count: int, *samplers: Sampler) -> list[list[float]]:
-    """``count`` samples of each, taken by turns so that all meet the same machine."""
+    """``count`` samples of each, taken in turns so that machine load affects all equally."""
     for _ in range(WARM_UP):
         for sampler in samplers:
             sampler()
@@ -66,7 +66,7 @@ def page_views(region: Region, size: int) -> list[memoryview]:
 
 
 def plain_copy(target: Region, source: Region, size: int) -> Sampler:
-    """Microseconds of a copy with nothing around it."""
+    """Microseconds of a plain copy."""
     into, out_of = page_views(target, size), page_views(source, size)
 
     def take() -> float:
@@ -94,7 +94,7 @@ def messages(count: int) -> list[Row]:
         return doorbell_to_cqe(qp, lambda: qp.write(remote, source.sge(0, 64), ring=False), BATCH)
 
     def anywhere() -> float:
-        """The range has not been translated before."""
+        """A write to a range that has not been translated before."""
         at = next(offsets)
         there = pair.target.key, pair.target.va + at
         return doorbell_to_cqe(qp, lambda: qp.write(there, source.sge(at, MIB), ring=False))
@@ -153,7 +153,7 @@ def keys(count: int) -> list[Row]:
 
 
 def tree(count: int) -> list[Row]:
-    """A write through a key over keys over pages, against one through the key over pages."""
+    """A write through a key over keys over pages, compared with one through a key over pages."""
     size = 64 * KIB
     pair = Pair(LocalFabric, size)
     qp, node, source, pages = pair.qp, pair.right, pair.source, pair.target
@@ -181,7 +181,7 @@ def tree(count: int) -> list[Row]:
 
 
 def packets(count: int) -> list[Row]:
-    """What a function in another process would be sent, carried inside this one."""
+    """Packets as sent to a function in another process, but delivered inside this one."""
     pair = Pair(lambda _clock: PacketWire(), MIB)
     qp, source, remote = pair.qp, pair.source, pair.remote
 

@@ -1,8 +1,8 @@
 """The packet path between two processes on one fabric, without a guest.
 
-A forked process has a function of its own; a reliable connection leads there over a socket. What
-is measured is both engines, the packets and the socket: one write from doorbell to completion, a
-message there and one back, and the throughput of large writes and reads. Prints a table, and JSON
+A forked process has a function of its own; a reliable connection runs to it over a socket. The
+times include both engines, the packets and the socket: one write from doorbell to completion, a
+message there and one back, and the throughput of large writes and reads. Prints a table, or JSON
 with --json.
 """
 
@@ -39,14 +39,14 @@ from helpers.world import IrqList
 
 MIB = 1 << 20
 DEPTH = 16
-"""Large messages that are under way at the same time."""
+"""Number of large messages in flight."""
 BATCH = 64
 STEP_NS = 100_000_000
 PATIENCE_S = 30.0
 WARM_UP = 10
 PSN = 0x10
 ANSWER = 1
-"""Immediate data that ask the peer for a message."""
+"""Immediate data that ask the peer to send a message."""
 
 MOST_SMALL_US = 300.0
 LEAST_MIB_S = 200.0
@@ -67,7 +67,7 @@ class End:
         self.region = self.node.region(MIB)
 
     def connect(self, stream: socket.socket) -> tuple[int, int]:
-        """Find the peer by a stream between the processes; the remote key and address."""
+        """Connect to the peer over ``stream``; return the remote key and address."""
         mine = [self.node.lid, self.qp.qpn, self.region.key, self.region.va]
         stream.sendall(json.dumps(mine).encode() + b"\n")
         stream.setblocking(False)
@@ -78,7 +78,7 @@ class End:
         return key, va
 
     def read_line(self, stream: socket.socket) -> bytes:
-        """The peer's next line; the loop goes on meanwhile, for the peer needs it to join."""
+        """The peer's next line; the loop runs meanwhile, because the peer needs it to join."""
         line = b""
         while not line.endswith(b"\n"):
             self.loop.step(STEP_NS // 100)
@@ -89,7 +89,7 @@ class End:
         return line
 
     def poll(self) -> list[int]:
-        """A round as a server makes it; the immediate data of what is complete."""
+        """Run one round as a server does; return the immediate data of all completions."""
         busy = self.function.run()
         self.loop.step(0 if busy else STEP_NS)
         found = self.qp.cq.drain()
@@ -99,7 +99,7 @@ class End:
         return [done.immediate for done in found]
 
     def wait(self, count: int) -> float:
-        """Until so many requests and receives are complete; the seconds it took."""
+        """Wait until ``count`` requests and receives are complete; return the seconds it took."""
         start = time.perf_counter()
         while count > 0:
             count -= len(self.poll())
@@ -109,7 +109,7 @@ class End:
 
 
 def serve(name: str, stream: socket.socket) -> None:
-    """The peer: be there, and answer messages that ask for it, until the stream ends."""
+    """Run the peer: answer messages that ask for an answer, until the stream ends."""
     end = End(name)
     for _ in range(BATCH):
         end.qp.post_recv(end.region.sge())
@@ -123,7 +123,7 @@ def serve(name: str, stream: socket.socket) -> None:
 
 
 def measure(name: str, stream: socket.socket, count: int) -> list[Row]:
-    """Our side: all rows."""
+    """Run our side; return all rows."""
     end = End(name)
     qp, region = end.qp, end.region
     remote = end.connect(stream)
@@ -165,14 +165,14 @@ def measure(name: str, stream: socket.socket, count: int) -> list[Row]:
 
 
 def samples(take: Callable[[], float], count: int) -> list[float]:
-    """So many, after some that do not count."""
+    """Take ``count`` samples, after some warm-up samples that are discarded."""
     for _ in range(min(WARM_UP, count)):
         take()
     return [take() for _ in range(max(count, 1))]
 
 
 def measure_pair(count: int, scheme: str) -> Section:
-    """Both processes, on a fabric of this kind."""
+    """Run both processes on a fabric of this kind."""
     ours, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as directory, ours, theirs:
         name = f"unix:{directory}/fabric" if scheme == "unix" else f"tcp:127.0.0.1:{free_port()}"
@@ -195,7 +195,7 @@ def measure_pair(count: int, scheme: str) -> Section:
 
 
 def free_port() -> int:
-    """A TCP port that nobody has."""
+    """An unused TCP port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

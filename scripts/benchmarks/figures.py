@@ -1,6 +1,6 @@
-"""What a benchmark says: samples, their medians, ratios to something else, and goals.
+"""A benchmark's results: samples, medians, ratios to the other side, and goals.
 
-Everything here is a value that turns into JSON and back, so a table can be made from a stored run.
+Everything converts to JSON and back, so tables can be made from a stored run.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Goal:
 
 
 def ratio_at_least(bound: float) -> Goal:
-    """Ours is to be so many times the other's, or more."""
+    """Ours must be at least ``bound`` times the other's."""
     return Goal(bound, at_least=True, of_ratio=True)
 
 
 def ratio_at_most(bound: float) -> Goal:
-    """Ours is to be so many times the other's, or less."""
+    """Ours must be at most ``bound`` times the other's."""
     return Goal(bound, of_ratio=True)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One thing measured: our samples, perhaps another's, perhaps a goal."""
+    """One measurement: our samples, optionally the other side's, optionally a goal."""
 
     name: str
     unit: str
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the other's."""
+        """Our median divided by the other's."""
         value, other = self.value, self.other
         return None if value is None or not other else value / other
 
@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """One table: its rows, what its two sides are called, and remarks to stand below."""
+    """One table: its rows, the names of its two sides, and remarks to print below."""
 
     key: str
     title: str
@@ -95,7 +95,7 @@ class Report:
     sections: list[Section] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Samples as they were, and medians and ratios for whoever reads the file."""
+        """The samples, plus medians and ratios for readers of the file."""
         sections = []
         for section in self.sections:
             entry = asdict(section)
@@ -111,7 +111,7 @@ class Report:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Report:
-        """What :meth:`to_json` has written. Raises KeyError or TypeError for anything else."""
+        """Inverse of :meth:`to_json`. Raises KeyError or TypeError for anything else."""
         return cls(list(stored["conditions"]), [_section(entry) for entry in stored["sections"]])
 
 
@@ -131,12 +131,12 @@ def _row(stored: dict[str, Any]) -> Row:
 
 
 def median(samples: Sequence[float]) -> float | None:
-    """The median; None of nothing."""
+    """The median; None if there are no samples."""
     return statistics.median(samples) if samples else None
 
 
 def thinned(section: Section, most: int = 1000) -> Section:
-    """At most so many samples of a row, evenly spread: medians survive, files stay small."""
+    """Keep at most ``most`` samples per row, evenly spread: medians survive, files stay small."""
 
     def thin(samples: Sequence[float]) -> Sequence[float]:
         return samples[:: -(-len(samples) // most) or 1]

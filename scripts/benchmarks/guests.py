@@ -18,7 +18,7 @@ _INSIDE = Path(__file__).with_name("inside")
 
 @contextmanager
 def booted(**options: Any) -> Iterator[Guest]:
-    """A guest of these :class:`GuestOptions`; what has to be built first is shown."""
+    """A guest with these :class:`GuestOptions`; shows the progress of builds."""
     with display() as (progress, on_wait):
         guest = Guest(GuestOptions(**options), progress=progress, on_wait=on_wait)
         guest.start()
@@ -27,7 +27,7 @@ def booted(**options: Any) -> Iterator[Guest]:
 
 
 def run_inside(guest: Guest, script: str, *words: object, timeout: float) -> Any:
-    """What a program of ``inside/`` prints, which is JSON."""
+    """Run a program of ``inside/`` in the guest; return the JSON that it prints."""
     program = _INSIDE.joinpath(script).read_text()
     command = ["python3", "-c", program, *map(str, words)]
     return json.loads(guest.run(command, timeout=timeout).check().stdout)
@@ -44,17 +44,17 @@ class ServerProcess:
 
     @property
     def cpu_seconds(self) -> float:
-        """Time on a processor, to the nanosecond."""
+        """Processor time used, with nanosecond resolution."""
         return int((self._directory / "schedstat").read_text().split()[0]) / 1e9
 
     @property
     def wakeups(self) -> int:
-        """How often it has slept."""
+        """Number of voluntary context switches: how often it has slept."""
         return self._status("voluntary_ctxt_switches")
 
     @property
     def anonymous_mib(self) -> float:
-        """Memory of its own: neither the guest's, which it maps, nor files such as libraries."""
+        """Its private memory, without the mapped guest memory and files such as libraries."""
         return self._status("RssAnon") / 1024
 
     def _status(self, name: str) -> int:

@@ -1,8 +1,8 @@
-"""What somebody hostile can cost the host: a fixed set of patterns, from guest, wire and client.
+"""What an attacker can cost the host: fixed attack patterns from guest, wire and client.
 
-Each pattern runs in a process of its own. Told are the longest single round of the loop in it, as
-processor time, and how much memory the process took at its most, beyond what the function's ledger
-says that it holds for its guest. Prints a table, and JSON with --json.
+Each pattern runs in its own process. Reported are the processor time of the longest single round
+of the loop, and the peak growth of the process's memory beyond what the function's ledger accounts
+for. Prints a table, or JSON with --json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_MIB = 256.0
 PATIENCE_S = 180.0
 
 _MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_client)
-"""Each fills the table when it is imported."""
+"""Importing each of them adds its patterns to the table."""
 
 
 def _in_child(title: str, result: Connection) -> None:
@@ -36,7 +36,7 @@ def _in_child(title: str, result: Connection) -> None:
 
 
 def run(title: str) -> Seen | None:
-    """A pattern in a process of its own; None when it fails or does not end."""
+    """Run a pattern in its own process; None if it fails or does not end."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(title, there))

@@ -1,4 +1,4 @@
-"""Hostile clients: of the control socket, and of vfio-user."""
+"""Hostile clients of the control socket and of vfio-user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Control:
         self.steps(10)
 
     def steps(self, count: int) -> None:
-        """So many rounds of the loop."""
+        """Run ``count`` rounds of the loop."""
         for _ in range(count):
             self._watch.round(lambda: self.server.loop.step(0))
             try:

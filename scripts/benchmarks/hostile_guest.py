@@ -1,4 +1,4 @@
-"""Hostile guests: commands, queues and resets that have much to do."""
+"""Hostile guests: commands, queues and resets that cause much work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOTS = 8
 
 
 class Guest:
-    """A function whose rounds are watched, and a driver that does anything."""
+    """A function whose rounds are watched, and a driver that can send it any command."""
 
     def __init__(self, watch: Watch, ram: int = 96 * MIB) -> None:
         self.watch = watch
@@ -47,7 +47,7 @@ class Guest:
         self.node = Node(self.function, self.driver)
 
     def submit(self, op: Op, extra: bytes = b"", out_extra: int = 0, **fields: Any) -> Any:
-        """Fill slot 0; what ``collect`` wants to know."""
+        """Fill slot 0; return the argument for ``collect``."""
         entry = COMMANDS[op]
         view = entry.layout_in.new(opcode=op, **fields)
         outlen = entry.layout_out.size + out_extra
@@ -55,18 +55,18 @@ class Guest:
         return blocks, outlen, entry.layout_out
 
     def copy_slot(self, count: int) -> None:
-        """The same command again in the slots behind the first."""
+        """Copy the command from slot 0 to the slots after it."""
         entry = self.memory.read(self.driver.queue, cmd_layout.size)
         assert cmd_layout.view(entry).type == CMD_TYPE_PCIE
         for slot in range(1, count):
             self.memory.write(self.driver.queue + slot * cmd_layout.size, entry)
 
     def ring(self, slots: int = 1) -> None:
-        """Let the device work until it is done."""
+        """Ring the doorbell and run the device until it is done."""
         self.driver.ring((1 << slots) - 1)
 
     def collect(self, sent: Any) -> Any:
-        """The answer to a command, which has to be a good one."""
+        """Return the answer to a command; RuntimeError unless its status is OK."""
         blocks, outlen, layout = sent
         _, raw = self.driver.collect(blocks, outlen)
         answer = layout.view(bytearray(raw))
@@ -75,21 +75,21 @@ class Guest:
         return answer
 
     def scattered(self, count: int, rights: int = 0) -> bytes:
-        """A list of pages none of which follows its neighbour: two of them, again and again."""
+        """A list of pages without contiguous neighbours: two pages that alternate."""
         first = self.driver.queue | rights
         pages = array("Q", (first, first + 2 * 4096) * (count // 2))
         pages.byteswap()
         return pages.tobytes()
 
     def umem(self, count: int, log_page_size: int = 0) -> int:
-        """User memory of so many pages; its number."""
+        """Create a UMEM of ``count`` pages; return its number."""
         umem = {"num_of_mtt": count, "log_page_size": log_page_size}
         sent = self.submit(Op.CREATE_UMEM, self.scattered(count, rights=3), umem=umem)
         self.ring()
         return int(self.collect(sent).umem_id)
 
     def key_fields(self, entries: int, **context: Any) -> dict[str, Any]:
-        """What CREATE_MKEY takes for a key of so many pages of 4 KiB."""
+        """The CREATE_MKEY fields for a key of ``entries`` pages of 4 KiB."""
         entry = {
             "pd": self.node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "lr": 1,
             "lw": 1, "rr": 1, "rw": 1, "log_page_size": 12, "len": entries << 12,
@@ -98,7 +98,7 @@ class Guest:
         return {"memory_key_mkey_entry": entry | context}
 
     def large_key(self) -> int:
-        """A key over 1 GiB: one large page again and again."""
+        """Create a key over 1 GiB: the same large page repeated."""
         page = self.memory.alloc(32 * MIB, 2 * MIB)
         context = {"translations_octword_size": 16, "len": 1 << 30, "log_page_size": 25}
         answer = self.driver.must(

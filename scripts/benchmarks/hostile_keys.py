@@ -1,4 +1,4 @@
-"""Hostile guests: keys and work requests whose translation or signature costs much."""
+"""Hostile guests: keys and work requests whose translation or signature is expensive."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _post_all(guest: Guest, one: QueuePair, segments: list[bytes], opcode: Opcod
     for _ in range(WQES):
         one.post(opcode, *segments, ring=False)
     one.ring()
-    for _ in range(ROUNDS):  # some requests would take hours, a share in each round
+    for _ in range(ROUNDS):  # some requests would take hours, spread over many rounds
         if not guest.watch.round(guest.function.run):
             return
 
@@ -153,7 +153,7 @@ def signatures(watch: Watch) -> Iterator[None]:
 
 
 def _good(qp: QueuePair) -> None:
-    """Who means to cost something sees to it that it works."""
+    """Check that the expensive requests have succeeded, so that their full cost is measured."""
     done = qp.cq.drain()
     if not done or any(entry.syndrome for entry in done):
         raise RuntimeError(f"not all good: {done}")

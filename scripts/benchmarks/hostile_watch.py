@@ -1,6 +1,6 @@
-"""What is watched while somebody hostile is at work: the rounds of the loop, and the host's memory.
+"""Measures the loop's rounds and the host's memory use during an attack.
 
-A pattern is a generator function. What it does before its ``yield`` is preparation; behind it,
+A pattern is a generator function. What it does before its ``yield`` is preparation; after it,
 everything that the server does for it goes through :meth:`Watch.round`.
 """
 
@@ -25,13 +25,13 @@ T = TypeVar("T")
 Pattern = Callable[["Watch"], Iterator[None]]
 
 PATTERNS: dict[str, Pattern] = {}
-"""By title, in the order of the table."""
+"""The patterns by title, in the order of the table."""
 
 _MOST_ROUNDS = 10_000_000
 
 
 def pattern(title: str) -> Callable[[Pattern], Pattern]:
-    """Put a pattern into the table."""
+    """Add a pattern to the table."""
 
     def register(function: Pattern) -> Pattern:
         if title in PATTERNS:
@@ -44,12 +44,12 @@ def pattern(title: str) -> Callable[[Pattern], Pattern]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a pattern has cost."""
+    """The cost of a pattern."""
 
     longest_ms: float
     """Processor time of the longest round."""
     above_mib: float
-    """Memory of the process at its most, without what the guest's own ledger says."""
+    """Peak growth of the process's memory, minus what the guest's ledger accounts for."""
 
 
 class Watch:
@@ -60,23 +60,23 @@ class Watch:
         self._longest_ns = self._held = self._most_held = self._memory = 0
 
     def knows(self, function: Function) -> None:
-        """What this function holds for its guest is the guest's."""
+        """Subtract what this function's ledger accounts for from the memory measured."""
         self.functions.append(function)
 
     def begin(self) -> None:
-        """The preparations are over."""
-        Path("/proc/self/clear_refs").write_text("5")  # proc(5): the peak begins anew
+        """Start measuring: the preparation is done."""
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak RSS
         self._memory = _status("VmRSS")
         self._longest_ns = 0
         self._held = self._most_held = self._total_held()
 
     def seen(self) -> Seen:
-        """Everything is over."""
+        """Return the measurements."""
         grown = _status("VmHWM") - self._memory - (self._most_held - self._held)
         return Seen(self._longest_ns / 1e6, max(grown, 0) / (1 << 20))
 
     def round(self, call: Callable[[], T]) -> T:
-        """Something that the loop does without looking at anything else meanwhile."""
+        """Measure ``call``, which the loop would run without interruption."""
         start = time.thread_time_ns()
         result = call()
         self._longest_ns = max(self._longest_ns, time.thread_time_ns() - start)
@@ -84,7 +84,7 @@ class Watch:
         return result
 
     def settle(self, *functions: Function) -> None:
-        """Rounds until no function has anything left to do."""
+        """Run rounds until no function has work left."""
         for _ in range(_MOST_ROUNDS):
             busy = [self.round(function.run) for function in functions]
             if not any(busy):
@@ -120,7 +120,7 @@ def observe(pattern: Pattern) -> Seen:
 
 
 def _status(name: str) -> int:
-    """Bytes of a line of /proc/self/status."""
+    """The value in bytes of a field of /proc/self/status."""
     for line in Path(f"/proc/{os.getpid()}/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) << 10

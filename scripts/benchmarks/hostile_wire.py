@@ -1,4 +1,4 @@
-"""Hostile peers: members of a fabric, and whoever has a connected queue pair."""
+"""Hostile peers: members of a fabric, and owners of a connected queue pair."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FRAMES = 4 << 20
 
 
 class WatchedFabric(Fabric):
-    """A fabric of processes in this one, whose rounds are watched and never wait."""
+    """A fabric whose members are all in this process; rounds are watched and never block."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(f"unix:{tempfile.mkdtemp()}/fabric")
@@ -54,7 +54,7 @@ class WatchedFabric(Fabric):
 
 
 class Hub:
-    """A hub with a function, and a member that says whatever it likes."""
+    """A hub with a function, and a member that can send anything."""
 
     def __init__(self, watch: Watch, ports: int = 1) -> None:
         self.fabric = WatchedFabric(watch)
@@ -63,13 +63,13 @@ class Hub:
         self.peer = Stranger.member(self.fabric, *[Identity()] * ports)
 
     def flood(self, data: bytes) -> None:
-        """Send, while the hub goes on; what comes back is not read."""
+        """Send while the hub runs; its answers are not read."""
         self.peer.send(data)
         for _ in range(100):
             self.fabric.step()
 
     def datagram(self, data: bytes, lid: int, qpn: int, qkey: int) -> bytes:
-        """A frame with a datagram from the member."""
+        """A frame that carries a datagram from the member."""
         own = self.peer.identities[0].lid
         to = Destination(qpn, qkey, lid, 0, 0, None)
         packet = frame_of(Datagram(to, (memoryview(data),), len(data), None, False),
@@ -168,7 +168,7 @@ class Victim:
         connect(self.left, self.right, mtu=5)
 
     def take(self) -> list[bytes]:
-        """What the attacker has sent."""
+        """Return the frames that the attacker has sent; from now on frames are dropped."""
         self.attacker.settle()
         frames = list(self.wire.frames)
         self.wire.frames.clear()
@@ -176,7 +176,7 @@ class Victim:
         return frames
 
     def receive(self, frames: list[bytes]) -> None:
-        """The victim gets frames and works for a while; its answers are lost."""
+        """Deliver frames to the victim and run it for a while; its answers are dropped."""
         for frame in frames:
             self.watch.round(lambda frame=frame: self.wire.arrive(frame))
         for _ in range(ROUNDS):
@@ -184,7 +184,7 @@ class Victim:
 
 
 class _Sink(PacketWire):
-    """Loses what is sent, as soon as it is told to."""
+    """Drops all frames once ``sinks`` is set."""
 
     sinks = False
 

@@ -1,7 +1,7 @@
-"""Memory keys at work: registration, and NVMe over RDMA, against rdma_rxe in the same boot.
+"""Memory keys in use: registration and NVMe over RDMA, compared with rdma_rxe in the same boot.
 
-NVMe takes a key for every command: fast registration, invalidation here and by the other end. Both
-adapters serve the same memory disk, which lies in the same guest; they take turns.
+NVMe uses a key for every command: fast registration, local and remote invalidation. Both adapters
+serve the same memory disk in the same guest; they take turns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _REGISTER = f"ibv_reg_mr, {REGION_MIB} MiB"
 
 
 def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Everything on both adapters by turns, ``repeat`` times over."""
+    """Measure everything on both adapters in turns, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     options = {"suite": suite, "devices": (verbs.DEVICE,), "memory_mib": GUEST_MIB}
     with guests.booted(**options) as guest:
@@ -82,7 +82,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
 
 
 def start_storage(guest: Guest) -> None:
-    """A target and a host for each adapter: /dev/nvme0n1 is ours, /dev/nvme1n1 is rxe's."""
+    """Set up a target and a host per adapter: /dev/nvme0n1 is ours, /dev/nvme1n1 is rxe's."""
     targets = [
         _TARGET.format(name=device, port=index + 1, address=address, index=index)
         for index, (device, address) in enumerate(_ADDRESSES.items())
@@ -97,7 +97,7 @@ def register(guest: Guest, device: str) -> float:
 
 
 def fio(guest: Guest, index: int, block: str, depth: int, field: str, scale: float) -> float:
-    """One field of what fio says about its reads."""
+    """Run fio; return one field of its read results."""
     command = _FIO.format(index=index, block=block, depth=depth, seconds=RUN_SECONDS)
     answer = json.loads(guest.run(command, timeout=TIMEOUT).check().stdout)
     return float(answer["jobs"][0]["read"][field]) * scale

@@ -1,8 +1,8 @@
-"""The machine that measures: what it is, and how much of it somebody else uses meanwhile.
+"""The machine that the benchmark runs on: a description, and how busy others keep it.
 
-A benchmark of three busy threads on two processors is worth little while others work there too. So
-each sample comes with the share of the machine that went to processes that are not ours (and to
-other virtual machines), and can be taken again when that share was too large.
+A benchmark with three busy threads on two processors means little while other processes run. So
+each sample comes with the share of the machine used by processes that are not ours (and by other
+virtual machines), and can be repeated if that share was too large.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _WORK_COLUMNS = 8
 
 @dataclass
 class Quiet:
-    """Takes samples while others use no more than ``limit`` of the machine, if that can be had.
+    """Takes samples while others use at most ``limit`` of the machine, if possible.
 
-    It waits for such a moment, and takes the sample again when it did not last; for each sample at
-    most ``patience`` seconds, then the quietest one has to do.
+    It waits for such a moment, and repeats the sample if others became busy during it. After
+    ``patience`` seconds it keeps the quietest sample.
     """
 
     limit: float = 1.0
     patience: float = 0.0
     shares: list[float] = field(default_factory=list)
-    """What others used during each sample that was kept, as a part of the machine."""
+    """Fraction of the machine that others used during each kept sample."""
 
     def take(self, measure: Callable[[], T]) -> T:
-        """What ``measure`` gives at the quietest time."""
+        """The result of ``measure`` from the quietest attempt."""
         deadline = time.monotonic() + self.patience
         best: tuple[float, T] | None = None
         while best is None or (best[0] > self.limit and time.monotonic() < deadline):
@@ -55,7 +55,7 @@ class Quiet:
         return best[1]
 
     def _wait(self, deadline: float) -> None:
-        """Look at the machine until it is quiet for a moment."""
+        """Wait until the machine is quiet for a moment, or until the deadline."""
         share = 1.0
         while share > self.limit and time.monotonic() < deadline:
             meter = Meter()
@@ -63,7 +63,7 @@ class Quiet:
             share = meter.others_share()
 
     def summary(self) -> str:
-        """One line about what was kept."""
+        """One line about the kept samples."""
         if not self.shares:
             return "No samples of a guest."
         middle, most = statistics.median(self.shares), max(self.shares)
@@ -74,13 +74,13 @@ class Quiet:
 
 
 class Meter:
-    """What others use of the machine from its making on."""
+    """Measures what others use of the machine since its construction."""
 
     def __init__(self) -> None:
         self._busy, self._own, self._start = _busy_ticks(), _own_ticks(), time.monotonic()
 
     def others_share(self) -> float:
-        """A part of all processors' time."""
+        """As a fraction of all processors' time."""
         elapsed = max(time.monotonic() - self._start, 1 / _TICKS)
         others = (_busy_ticks() - self._busy) - (_own_ticks() - self._own)
         return max(others, 0) / _TICKS / elapsed / (os.cpu_count() or 1)
@@ -93,17 +93,17 @@ def _busy_ticks() -> int:
 
 
 def _own_ticks() -> int:
-    """Our process and all below it, those that have ended included."""
+    """Ticks of our process and all its descendants, including those that have ended."""
     return sum(_ticks(stat) for stat in _family().values())
 
 
 def descendants() -> list[int]:
-    """The processes below ours, in no particular order."""
+    """Our descendant processes, in no particular order."""
     return [pid for pid in _family() if pid != os.getpid()]
 
 
 def _family() -> dict[int, list[str]]:
-    """The fields of /proc/PID/stat after the name, of us and of every process below us."""
+    """The fields of /proc/PID/stat after the name, for us and for every descendant."""
     stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

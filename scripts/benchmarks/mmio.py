@@ -28,7 +28,7 @@ MEASURES = {
 
 
 def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Boot each transport in turn; a transport that is not there is left out with its reason."""
+    """Boot a guest with each transport in turn; report why an unavailable transport is skipped."""
     missing = why_missing(OTHER_KIND)
     kinds = [DEFAULT_KIND] if missing else [DEFAULT_KIND, OTHER_KIND]
     samples: dict[str, dict[str, list[float]]] = {

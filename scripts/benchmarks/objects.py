@@ -43,7 +43,7 @@ Samples = dict[str, list[float]]
 
 
 class Rig:
-    """A function, and a driver that has brought it up."""
+    """A function, and a driver that has initialized it."""
 
     def __init__(self, pages: int) -> None:
         clock = HandClock()
@@ -59,14 +59,14 @@ class Rig:
         self.page = self.memory.alloc(4096)
 
     def create_qp(self, _number: int) -> int:
-        """An RC queue pair; all of them lie in the same page, for they never work together."""
+        """Create an RC queue pair; all share one page, as only one is active at a time."""
         fields = self.driver.qp_fields(self.pdn, self.cqn, st=QpType.RC)
         fields["qpc"]["dbr_addr"] = self.record
         self.memory.free(int.from_bytes(fields["extra"][:8], "big"), 4096)
         return int(self.driver.must(Op.CREATE_QP, **fields).qpn)
 
     def to_rts(self, qpn: int) -> None:
-        """The three transitions."""
+        """Perform the three transitions to RTS."""
         must = self.driver.must
         must(Op.RST2INIT_QP, qpn=qpn, qpc=INIT)
         must(Op.INIT2RTR_QP, qpn=qpn, qpc=RTR)
@@ -84,7 +84,7 @@ class Rig:
         self.memory.write(self.record, bytes(8))
 
     def create_cq(self, _number: int) -> int:
-        """A small completion queue; its ring is given back at once, for nobody writes there."""
+        """Create a small completion queue; its ring is freed at once, as nothing writes to it."""
         fields = self.driver.cq_fields(self.eqn)
         self.memory.free(int.from_bytes(fields["extra"][:8], "big"), 4096)
         self.memory.free(fields["cq_context"]["dbr_addr"], 64, 64)
@@ -150,7 +150,7 @@ def bytes_per_object(count: int) -> dict[str, float]:
 
 
 def flatness(samples: Samples) -> Section:
-    """The last tenth of each kind of command against the first."""
+    """Compares the last tenth of each kind of command with the first."""
     rows = []
     for name, times in samples.items():
         tenth = max(len(times) // 10, 1)

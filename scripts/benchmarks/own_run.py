@@ -1,4 +1,4 @@
-"""What parts of the benchmark share that can be run by themselves."""
+"""Shared by the parts of the benchmark that can also be run on their own."""
 
 from __future__ import annotations
 

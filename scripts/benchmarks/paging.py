@@ -26,7 +26,7 @@ Sample = Callable[..., list[list[float]]]
 
 
 def faults(count: int, sample: Sample) -> list[Row]:
-    """A responder's and a requester's fault: from the doorbell to the event and its interrupt."""
+    """Responder and requester faults: time from the doorbell to the event and its interrupt."""
     pair = Pair(LocalFabric, 64 * KIB)
     qp, source = pair.qp, pair.source
     pagers = Pager(pair.left), Pager(pair.right)
@@ -59,7 +59,7 @@ def faults(count: int, sample: Sample) -> list[Row]:
 
 
 def traffic(count: int, sample: Sample) -> list[Row]:
-    """Writes into memory that has been paged in, against registered memory."""
+    """Writes into memory that has been paged in, compared with registered memory."""
     pair = Pair(LocalFabric, 64 * KIB)
     qp, source = pair.qp, pair.source
     pager = Pager(pair.right)

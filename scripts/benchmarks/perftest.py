@@ -14,7 +14,7 @@ _PINGPONG = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter$", re
 
 
 class OutputError(Exception):
-    """The output does not hold what was looked for, or a number that cannot be."""
+    """The output lacks the expected value, or contains an impossible number."""
 
 
 def bandwidth(output: str) -> float:

@@ -1,7 +1,7 @@
-"""What trace points and fault points cost where nobody traces and no plan is loaded.
+"""What trace points and fault points cost when tracing is off and no plan is loaded.
 
-The device core is copied twice, once without the tests for a tracer and once without those for
-faults, as if the points had never been built. Processes with the original and with each copy take
+The device core is copied twice, once without the checks for a tracer and once without those for
+faults, as if the points did not exist. Processes with the original and with each copy take
 turns at the same work: writes of 64 bytes, many to a doorbell. Prints a table, and JSON with
 --json.
 """
@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 
 class Without(ast.NodeTransformer):
-    """Takes out each test of an attribute, with what would happen if it were set."""
+    """Removes each check of an attribute, together with the code that runs if it is set."""
 
     def __init__(self, attribute: str) -> None:
         self._attribute = attribute
@@ -69,9 +69,9 @@ class Without(ast.NodeTransformer):
 
 
 def copy_without(attribute: str, target: Path) -> None:
-    """The sources as they are, but for the tests of ``attribute`` in the core; "" keeps all.
+    """Copy the sources without the checks of ``attribute`` in the core; "" keeps all checks.
 
-    The copy that keeps all goes through the parser like the others.
+    The copy that keeps all checks goes through the parser like the others.
     """
     for package in PACKAGES:
         shutil.copytree(
@@ -86,7 +86,7 @@ def copy_without(attribute: str, target: Path) -> None:
 
 
 def one_round(trees: dict[str, Path]) -> dict[str, float]:
-    """The median of each tree's turns, in microseconds for a write; each in a process anew."""
+    """The median of each tree's turns, in microseconds per write; each tree in a new process."""
     workers = {name: start(tree) for name, tree in trees.items()}
     taken: dict[str, list[float]] = {name: [] for name in trees}
     for turn in range(TURNS):
@@ -98,7 +98,7 @@ def one_round(trees: dict[str, Path]) -> dict[str, float]:
 
 
 def start(tree: Path) -> subprocess.Popen[str]:
-    """A process that works with the sources of a tree."""
+    """Start a process that uses the sources of a tree."""
     path = os.pathsep.join((str(tree), str(tree / "scripts/benchmarks")))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     return subprocess.Popen(
@@ -108,7 +108,7 @@ def start(tree: Path) -> subprocess.Popen[str]:
 
 
 def ask(worker: subprocess.Popen[str]) -> float:
-    """Have a process do one turn."""
+    """Let a process do one turn; return its result."""
     if worker.stdin is None or worker.stdout is None:
         raise click.ClickException("a process without pipes")
     worker.stdin.write(f"{WRITES}\n")
@@ -117,7 +117,7 @@ def ask(worker: subprocess.Popen[str]) -> float:
 
 
 def measure(count: int) -> Section:
-    """The original's time beside that of each copy."""
+    """Compare the original's time with that of each copy."""
     with tempfile.TemporaryDirectory() as directory:
         trees = {name: Path(directory, str(number)) for number, name in enumerate(["", *POINTS])}
         for name, tree in trees.items():

@@ -1,4 +1,4 @@
-"""How long the driver's probe takes, and what the server needs when nothing happens."""
+"""How long the driver's probe takes, and what the server uses when idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDLE_SECONDS = 10
 TIMEOUT = 180.0
 MODELS = {"connectx6-vf": ("VF", Goal(1.0)), "connectx6": ("PF", Goal(2.5))}
 IDLE_CPU_PERCENT = Goal(0.5)
-"""What the driver's health poll, five reads every two seconds, may take."""
+"""Limit for the driver's health poll, five reads every two seconds."""
 MEMORY_MIB = Goal(80)
 
 
@@ -37,7 +37,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
 
 
 def rounds(guest: Guest, count: int, quiet: Quiet) -> dict[str, list[float]]:
-    """What ``inside/probe.py`` says, ``count`` times, once the modules have been read from disk."""
+    """Run ``inside/probe.py`` ``count`` times, after the modules have been read from disk."""
 
     def one_round() -> dict[str, float]:
         taken: dict[str, float] = guests.run_inside(guest, "probe.py", timeout=TIMEOUT)
@@ -49,7 +49,7 @@ def rounds(guest: Guest, count: int, quiet: Quiet) -> dict[str, list[float]]:
 
 
 def probe_rows(name: str, samples: dict[str, list[float]], goal: Goal) -> list[Row]:
-    """Each round's modprobe without a function is taken from the one with it."""
+    """In each round, the time of modprobe without a function is subtracted from that with one."""
     without = samples["without"]
     active = [total - base for total, base in zip(samples["with"], without)]
     rows = [Row(f"{name}: probe until the port is ACTIVE", "s", active, goal=goal)]
@@ -60,7 +60,7 @@ def probe_rows(name: str, samples: dict[str, list[float]], goal: Goal) -> list[R
 
 
 def idle_rows(name: str, server: ServerProcess) -> list[Row]:
-    """The server while the guest's driver is loaded and nobody uses it."""
+    """The server's use while the guest's driver is loaded and idle."""
     cpu, wakeups = server.cpu_seconds, server.wakeups
     time.sleep(IDLE_SECONDS)
     cpu, wakeups = server.cpu_seconds - cpu, server.wakeups - wakeups

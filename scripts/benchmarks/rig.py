@@ -1,6 +1,6 @@
-"""Two functions in this process, and drivers that have brought them up, for parts without a guest.
+"""Two functions in this process, initialized by drivers, for benchmarks without a guest.
 
-The drivers are the test suite's. Guest memory is not: it is mapped and looked up as a client's is.
+The drivers are the test suite's. Guest memory is not: it is mapped and looked up like a client's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MappedMemory(Memory):
         self.view, self.segments = self._map.view, self._map.segments
 
     def pages(self, size: int) -> list[int]:
-        """Touched once, so that nothing measured later is a page fault."""
+        """Allocate pages and touch them, so that no host page faults are measured later."""
         pages: list[int] = super().pages(size)
         for page in pages:
             self.write(page, bytes(PAGE_SIZE))
@@ -49,7 +49,7 @@ class MappedMemory(Memory):
 
 
 class Pair:
-    """A reliable connection between two functions, and as much memory at both of its ends."""
+    """A reliable connection between two functions, with memory of the same size at both ends."""
 
     def __init__(self, wire: Callable[[HandClock], object], size: int) -> None:
         clock = HandClock()
@@ -64,7 +64,7 @@ class Pair:
 
 
 def doorbell_to_cqe(qp: QueuePair, post: Callable[[], object], count: int = 1) -> float:
-    """Microseconds for each of ``count`` work requests that ``post`` has put into the ring."""
+    """Microseconds per work request for the ``count`` that ``post`` puts into the ring."""
     for _ in range(count):
         post()
     start = time.perf_counter_ns()

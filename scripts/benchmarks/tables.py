@@ -37,7 +37,7 @@ def markdown(report: Report) -> str:
 
 
 def cells(section: Section) -> list[list[str]]:
-    """A table as text: its header, then a line for each row, without columns nobody fills."""
+    """A table as text: its header, then a line for each row, without empty columns."""
     compared = any(row.others for row in section.rows)
     judged = any(row.goal for row in section.rows)
     header = ["", "unit", section.ours]
@@ -54,7 +54,7 @@ def _line(row: Row, compared: bool, judged: bool) -> list[str]:
 
 
 def figure(value: float | None) -> str:
-    """Three digits, and never more precision than that; a dash for nothing."""
+    """The value with three significant digits at most; a dash for None."""
     if value is None:
         return _NOTHING
     if abs(value) >= 100:

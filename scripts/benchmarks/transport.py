@@ -81,7 +81,7 @@ def request(cmd: int, count: int, data: bytes = b"", flags: int = 0) -> bytes:
 
 
 def posted_burst(client: VfioClient, count: int) -> float:
-    """Microseconds for each of ``count`` posted writes, until all have been carried out."""
+    """Microseconds per posted write for ``count`` writes, until all have been executed."""
     write = request(Command.REGION_WRITE, 8, bytes(8), Flag.NO_REPLY)
     send = client.sock.send
     start = time.perf_counter_ns()
@@ -92,7 +92,7 @@ def posted_burst(client: VfioClient, count: int) -> float:
 
 
 def measure(path: Path, rounds: int, count: int) -> Samples:
-    """The client's part."""
+    """Run the client's side."""
     client = VfioClient(path)
     client.negotiate()
     client.call(Command.DEVICE_GET_INFO, DEVICE_INFO.pack(16, 0, 0, 0))
@@ -132,7 +132,7 @@ def in_child(work: Callable[[], Samples]) -> Callable[[], Samples]:
 
 
 def serve_until_left(transport: Transport) -> None:
-    """Run the loop for one client."""
+    """Serve one client until it disconnects."""
     loop = Loop()
     loop.add_transport(transport)
     while not transport.connected:
@@ -154,7 +154,7 @@ def bench(kind: str, rounds: int, count: int) -> Samples:
 
 
 def measure_all(rounds: int, count: int) -> Section:
-    """Every transport that is there; ours is to be no slower."""
+    """Measure every available transport; the goal is that ours is no slower."""
     samples: dict[str, Samples] = {}
     remarks = []
     for kind in KINDS:

@@ -50,7 +50,7 @@ _WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 
 
 @dataclass(frozen=True)
 class Test:
-    """One command, what to take from its output, and what is wanted."""
+    """One command, the value to take from its output, and its goal."""
 
     name: str
     unit: str
@@ -88,7 +88,7 @@ TESTS = (
 
 
 def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
-    """Every test on both devices by turns, ``repeat`` times over."""
+    """Run every test on both devices in turns, ``repeat`` times."""
     samples: dict[tuple[str, str], list[float]] = {}
     with guests.booted(suite=suite, devices=(DEVICE,)) as guest:
         gid = make_rxe(guest)
@@ -114,7 +114,7 @@ def _scaling(row: Row) -> str:
 
 
 def make_rxe(guest: Guest) -> int:
-    """A Soft-RoCE device on a dummy link; the index of its IPv4 GID."""
+    """Create a Soft-RoCE device on a dummy link; return the index of its IPv4 GID."""
     guest.run(_MAKE_RXE, timeout=60).check()
     return int(guest.run(_GID_INDEX, timeout=60).check().stdout)
 
@@ -134,7 +134,7 @@ def sample(guest: Guest, test: Test, device: str, gid_index: int | None) -> floa
 
 
 def run_pair(guest: Guest, command: str) -> str:
-    """What the client says; server and client run the same command."""
+    """Run the same command as server and client; return the client's output."""
     server = guest.popen(f"exec {command}")
     try:
         client = guest.run(f"{_WHEN_LISTENING}{command} 127.0.0.1", timeout=TIMEOUT)

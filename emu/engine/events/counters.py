@@ -1,6 +1,6 @@
-"""What the error counters of a counter set count (query_q_counter_out; hw/counters.c).
+"""Which error counters of a counter set an event increments (query_q_counter_out; hw/counters.c).
 
-The counters of traffic and of retries are counted where they happen, by the same names.
+Traffic and retries are counted where they happen, under the same names.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _REFUSALS = {
 
 
 def count_error(qp: Qp, opcode: CqeOpcode, syndrome: CqeSyndrome) -> None:
-    """An error completion: by what failed, and in the total, which includes flushed requests."""
+    """Count an error completion, by its syndrome and in the total, which includes flushes."""
     qp.count(_ALL_ERRORS[opcode])
     if name := _ERRORS.get((opcode, syndrome)):
         qp.count(name)
 
 
 def count_event(qp: Qp, event: EventType) -> None:
-    """A responder refuses a request and tells its owner by event."""
+    """Count the event that a responder raises when it NAKs a request."""
     if name := _REFUSALS.get(event):
         qp.count(name)

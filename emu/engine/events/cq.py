@@ -2,12 +2,12 @@
 
 The driver owns an entry when its owner bit equals the lap of the consumer index (hw/cq.c:
 sw_own_cqe), so the owner byte is written after everything else. An event is raised once for each
-arm: at once when entries wait that no event has told of (cqc.last_notified_index), otherwise with
-the next (solicited) one. Moderation holds an event back until enough entries, or enough time, have
-come together (PRM "CQ moderation").
+arm: at once if there are entries that no event has reported (cqc.last_notified_index), otherwise
+with the next (solicited) entry. Moderation delays an event until there are enough entries or enough
+time has passed (PRM "CQ moderation").
 
-A queue that overruns or whose memory is gone takes nothing any more: its driver is told, and the
-queue pairs that report there stop (IBTA 10.2.5.2, 11.6.3.2).
+A queue that overruns or whose memory is gone takes no more entries: an event tells its driver, and
+the queue pairs that report to it stop (IBTA 10.2.5.2, 11.6.3.2).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ CQE_POINT: FaultPoint[[Cq, Qp, bytes, int, bool], bool] = FaultPoint("cqe")
 
 INDEX_MASK = 0xFFFFFF
 MODERATION_UNMEASURED_NS = 8_000
-"""A moderation period no longer than this is over before a host's timer could say so.
+"""A moderation period up to this is shorter than a host timer can measure: no delay.
 
-The driver's own choice starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
+The driver's default starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
 """
 _WORD = 0xFFFFFFFF
 ARM_SOLICITED = 1 << 24
@@ -118,9 +118,9 @@ def report_signature(
     domain: int,
     values: tuple[int, int, int],
 ) -> None:
-    """Report a wrong signature: found, computed (64 bits each) and where its block begins.
+    """Report a wrong signature; ``values`` are found, computed (64 bits each), block offset.
 
-    ``domain`` is 0 for the wire's, 1 for the memory's.
+    ``domain`` is 0 for the wire domain, 1 for the memory domain.
     """
     found, computed, offset = values
     entry = SIG_ERR_CQE.pack(
@@ -131,7 +131,7 @@ def report_signature(
 
 
 def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool) -> None:
-    """Write an entry, unless a fault has it otherwise; a lost one counts at its queue pair."""
+    """Write an entry, unless a fault suppresses it; count a lost one at its queue pair."""
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:
@@ -143,7 +143,7 @@ def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool
 def error_entry(
     qp: Qp, syndrome: CqeSyndrome, *, wqe_counter: int, vendor: int, wqe_opcode: int, srqn: int
 ) -> bytes:
-    """The bytes of an error CQE in front of op_own."""
+    """The bytes of an error CQE before op_own."""
     return ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
 
 
@@ -162,7 +162,7 @@ def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
     """Append an entry; False when it is lost."""
     if cq.status or (cq.pi - cq.ci >= cq.entries and not _room(hca, cq)):
         return False
-    # An entry lies in one page, its 64 bytes being aligned.
+    # An entry is aligned to its 64 bytes, so it lies in one page.
     address = cq.buffer.address((cq.pi & cq.entries - 1) * cq.stride + cq.stride - CQE_BYTES)
     op_own |= cq.pi >> cq.log_size & 1
     try:
@@ -178,7 +178,7 @@ def _append(hca: Hca, cq: Cq, entry: bytes, op_own: int) -> bool:
 
 
 def _room(hca: Hca, cq: Cq) -> bool:
-    """Look how far the driver has read; a queue that is really full breaks."""
+    """Read the consumer index; a queue that is really full breaks. False when it is broken."""
     try:
         cq.ci += _consumed(cq, _record(hca, cq)) or 0
     except DmaError as error:
@@ -204,11 +204,11 @@ def _consumed(cq: Cq, index: int) -> int | None:
 
 
 def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
-    """The queue takes nothing any more and the driver is told."""
+    """Stop the queue and raise an error event."""
     log.warning("%r: %s: no more completions", cq, why)
     cq.status = _STATUSES[syndrome]
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
-    # Whoever reports here is in the middle of something: its queue pair stops after it.
+    # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
     hca.broken_cqs.append(cq)
 
 
@@ -228,14 +228,14 @@ def arm(hca: Hca, cqn: int, command: int) -> None:
         cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi
     else:
         cq.notification, newest = CqNotification.ARMED, cq.pi
-    # A consumer may arm before it polls: what its last event told of must not wake it again.
+    # A consumer may arm before it polls: entries its last event reported must not wake it again.
     known = max(cq.ci, cq.notified_pi)
     if newest > known:
         _notify(hca, cq, newest - known)
 
 
 def _notify(hca: Hca, cq: Cq, entries: int) -> None:
-    """So many entries want an event that is armed: now, or when moderation lets it."""
+    """Raise the armed event for new entries, now or when moderation allows it."""
     held = cq.moderation
     if held is None:
         _fire(hca, cq)
@@ -256,7 +256,7 @@ def _fire(hca: Hca, cq: Cq) -> None:
 
 
 def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
-    """Moderate from now on in this way; an event that was held back goes out."""
+    """Set the moderation; an event that was held back is raised now."""
     held, cq.moderation = cq.moderation, moderation
     if held is not None and held.timer is not None:
         held.restart()
@@ -264,13 +264,13 @@ def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:
 
 
 def resize(hca: Hca, cq: Cq, buffer: PageList, log_size: int) -> None:
-    """Mark the end of the old buffer and go on in the new one.
+    """Write a RESIZE_CQ entry at the end of the old buffer and switch to the new one.
 
-    The mark takes an index of its own, so the driver moves what it has not read one place on, into
-    the new buffer (hw/cq.c: copy_resize_cqes). The mark raises no event.
+    That entry takes an index of its own, so the driver copies its unread entries to the new buffer
+    one position further (hw/cq.c: copy_resize_cqes). It raises no event.
 
-    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no room for the mark or the new one none
-    for what is unread, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
+    Raises BAD_SIZE_OUTS_CQES_ERR when the old buffer has no room for that entry or the new one none
+    for the unread ones, BAD_RES_STATE_ERR for a queue that is broken, and BAD_PARAM_ERR when its
     doorbell record is gone.
     """
     try:

@@ -1,9 +1,9 @@
 """Event queues: how an event becomes an EQE in the guest's ring and an interrupt.
 
 An EQE belongs to the driver when its owner bit equals bit ``log_eq_size`` of the consumer index
-that the driver has reached (core/lib/eq.h:next_eqe_sw); the driver starts with all owners 1, so the
-first pass writes 0. The interrupt fires once for each arm: at once when entries already wait,
-otherwise with the next one (PRM "EQ arming"; core/eq.c:eq_update_ci).
+that the driver has reached (core/lib/eq.h:next_eqe_sw); the driver initialises all owner bits to 1,
+so the first pass writes 0. The interrupt fires once for each arm: at once if there are unread
+entries, otherwise with the next one (PRM "EQ arming"; core/eq.c:eq_update_ci).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> boo
 
 
 def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
-    """As ``post``, whatever faults are planned."""
+    """As ``post``, without the planned faults."""
     if eq.is_full:
         eq.overruns += 1
         log.warning("%r: overrun, %s event lost", eq, event.name)

@@ -1,14 +1,14 @@
-"""Memory keys at work: from (key, address, length, rights) to the guest's own bytes.
+"""Access by memory key: from (key, address, length, rights) to views of guest memory.
 
 Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
 directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
-Nothing has been read or written when an access is refused. One that is too much for one go - it is
-long, or falls into many pieces - is told to come in pieces.
+Nothing has been read or written when an access fails. One that is too much for one call, because
+it is long or falls into many pieces, raises InPieces: the caller has to split it.
 
-A page that is not there, or may not be written, is a refusal of a kind of its own: the driver may
-bring it in (see ``emu.objects.page_fault``). The null key among the entries of a KSM key means the
-same; by itself it reads as zeros and swallows what is written (``emu.engine.mr.special_keys``).
+A page that is absent, or may not be written, raises PageFault: the driver may bring it in (see
+``emu.objects.page_fault``). The null key among the entries of a KSM key means the same; used
+directly it reads as zeros and discards writes (``emu.engine.mr.special_keys``).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 _MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
 _NO_LIMIT = 1 << 64
 _KEPT_RANGES = 64
-"""Ranges of one key whose translation is at hand."""
+"""How many ranges of one key have a cached translation."""
 
 MOST_KEPT_VIEWS = 1 << 18
-"""Views that translations of all keys may consist of, those that were dropped since included."""
+"""Views in the cached translations of all keys, including those dropped since."""
 
 
 def access(
@@ -64,8 +64,8 @@ def access(
 ) -> Views:
     """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
 
-    ``need`` is a set of rights. Zero bytes are granted unseen (IBTA C10-60). Raises
-    :class:`AccessError`, of which InPieces and PageFault are no refusals to those who can wait.
+    ``need`` is a set of rights. Zero bytes are granted without a check (IBTA C10-60). Raises
+    :class:`AccessError`; a caller that can split or wait handles InPieces and PageFault first.
     """
     if not length:
         return ()
@@ -95,15 +95,15 @@ def access(
 
 
 def check(hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int) -> None:
-    """As ``access``, as far as the key itself says: what lies behind it is not looked at."""
+    """As ``access``, but check only the key itself, without translating."""
     with suppress(InPieces):
         access(hca, pd, qpn, key, va, length, need, only_check=True)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
-    """Whether a window that belongs to this queue pair is of type 2A: its domain does not matter.
+    """Whether the key is a type 2A window of this queue pair, so that its domain does not matter.
 
-    Of the two flavours of type 2, ConnectX has 2B; a function can be told to have 2A instead.
+    Of the two flavours of type 2, ConnectX has 2B; a function can be configured for 2A instead.
     """
     return hca.options.windows_2a and mkey.qpn != ANY_QPN and is_for(hca, mkey, qpn)
 
@@ -111,8 +111,8 @@ def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
     """Whether a queue pair may use the key: any may, or only the one that it was bound to.
 
-    Its number is not enough: when it is destroyed another one may get the number, and a window of
-    type 2 must not open again (IBTA 10.6.7).
+    The number alone is not enough: after the queue pair is destroyed another one may get its
+    number, and a type 2 window must not become valid again (IBTA 10.6.7).
     """
     if mkey.qpn == ANY_QPN:
         return True
@@ -121,7 +121,7 @@ def is_for(hca: Hca, mkey: Mkey, qpn: int) -> bool:
 
 
 def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
-    """The key's context names a queue pair from now on: the one that has this number now."""
+    """Bind the key to the queue pair that now has the number in the key's context."""
     owner = hca.qps.get(mkey.qpn)
     mkey.qp_serial = owner.serial if owner is not None else 0
 
@@ -137,13 +137,13 @@ def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int
     views: list[memoryview] = []
     for iova, size in page_runs(mkey, va, length, need):
         views += hca.memory.segments(iova, size, writable=writable)
-    if hca.faults is None:  # faults of DMA want to see every access
+    if hca.faults is None:  # DMA faults must see every access
         _keep(hca, mkey, (va, length, need), views)
     return views
 
 
 def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
-    """Translations are kept with their key; when all keys have too many, all forget theirs."""
+    """Cache a translation with its key; when all keys have too many, drop all of them."""
     if len(mkey.views) >= _KEPT_RANGES:
         mkey.views.clear()
     hca.kept_views += len(views)
@@ -188,7 +188,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
 
 
 def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
-    """Follow the key's entries to the keys below; each is checked as an access of its own."""
+    """Follow the key's entries to the keys below; each is checked as a separate access."""
     if depth and depth >= hca.caps.general.max_indirection:
         raise AccessError(Refusal.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
@@ -220,21 +220,21 @@ def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) 
 
 
 def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
-    """Start and length of what is not among the views yet."""
+    """Start and length of the part that the views do not cover yet."""
     done = length_of(views)
     return va + done, length - done
 
 
 def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KLM key: entries of any length, one after the other."""
+    """(key, address, bytes) below a KLM key: entries of any length, back to back."""
     return mkey.ranges.pieces(va - mkey.start, length)
 
 
 def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
     """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
 
-    The start need not be a multiple of that length: the key that UCX makes for atomics begins a
-    number of bytes behind one, and its address ``start_addr + n`` is ``va + n`` of the first entry
+    The start need not be a multiple of that length: the key that UCX creates for atomics starts
+    some bytes after one, and its address ``start_addr + n`` is ``va + n`` of the first entry
     (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
     """
     shift = mkey.log_page_size

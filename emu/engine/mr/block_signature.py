@@ -1,4 +1,4 @@
-"""What a BSF says: block signatures in the memory and the wire domain of a key (PRM "BSF").
+"""Parse a BSF: block signatures in the memory and the wire domain of a key (PRM "BSF").
 
 A domain is a stream of blocks, each followed by its signature: T10-DIF's eight bytes of guard,
 application tag and reference tag, or a CRC. Signatures are handled as 64-bit values whose bytes
@@ -34,7 +34,7 @@ _ALL_ONES = (1 << 64) - 1
 
 
 class BsfError(Exception):
-    """A BSF that this device does not take."""
+    """A BSF that this device does not support."""
 
 
 class Escape(IntFlag):
@@ -110,7 +110,7 @@ class Domain:
         return guard(data, self.seed) << 48 | self.app_tag << 32 | ref_tag
 
     def encode(self, value: int) -> bytes:
-        """A signature as it stands in memory: T10-DIF big-endian, CRCs least byte first."""
+        """The bytes of a signature in memory: T10-DIF big-endian, CRCs least byte first."""
         if self.form.is_dif:
             return value.to_bytes(8, "big")
         return (value if self.size == 8 else value >> 32).to_bytes(self.size, "little")
@@ -172,7 +172,7 @@ class BlockSignature:
         return cls(mem, wire, _bytes_mask(basic.check_byte_mask), copy_mask)
 
     def merge(self, computed: int, source: int) -> int:
-        """A signature of the output domain: computed, but for what is copied."""
+        """A signature of the output domain: computed, except for the bytes that are copied."""
         return computed & ~self.copy_mask | source & self.copy_mask
 
 
@@ -206,5 +206,5 @@ def _domain(selector: int, bfs_psv: int, inline: Any, psv_of: PsvOf) -> Domain |
 
 
 def _bytes_mask(bits: int) -> int:
-    """A mask of bytes, spread out to bits."""
+    """A mask of bytes, expanded to a mask of bits."""
     return sum(0xFF << 8 * bit for bit in range(8) if bits >> bit & 1)

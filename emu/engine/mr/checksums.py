@@ -1,8 +1,7 @@
 """The guards of block signatures: T10-DIF's CRC and checksum, CRC32, CRC32C and CRC64.
 
-CRC32 is the Ethernet's, from zlib at the speed of C. The other polynomials are in no library that
-comes with Python, and a block is short: they go by tables of 65536 entries, a lookup for every two
-bytes, made when one is first wanted.
+CRC32 is Ethernet's, computed by zlib. No library that comes with Python has the other polynomials;
+they use tables of 65536 entries, one lookup for every two bytes, built on first use.
 
 Sources: T10 SBC-3 (CRC-16, polynomial 0x8BB7), RFC 3720 (CRC32C), the XP10 compression standard
 (CRC64), RFC 1071 (IP checksum).
@@ -67,14 +66,14 @@ def _reflected(data: bytes, table: array[int], crc: int) -> int:
     for word in _words(data, "little"):
         crc = crc >> 16 ^ table[(crc ^ word) & 0xFFFF]
     if len(data) % 2:
-        # A single byte: its entry is that of the byte in the upper half of a word.
+        # A single last byte: look it up as the upper half of a word.
         crc = crc >> 8 ^ table[((crc ^ data[-1]) & 0xFF) << 8]
     return crc
 
 
 @cache
 def _reflected_table(polynomial: int) -> array[int]:
-    """By the next 16 bits of a reflected register: what they add to the rest of it."""
+    """Table, by the low 16 bits of a reflected register: what they XOR into the rest of it."""
     by_byte = []
     for byte in range(256):
         value = byte
@@ -90,7 +89,7 @@ def _reflected_table(polynomial: int) -> array[int]:
 
 @cache
 def _t10_table() -> array[int]:
-    """By the 16 bits of register and data together: the next register."""
+    """Table, by the XOR of the 16-bit register and data: the next register."""
     by_byte = []
     for byte in range(256):
         value = byte << 8

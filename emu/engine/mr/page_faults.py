@@ -1,12 +1,12 @@
-"""Page faults at work: who may wait for a page, how the driver is told, and how it goes on.
+"""Page faults: who may wait for a page, the event to the driver, and the resume.
 
-A message to a queue pair in this process goes whole. When it faults it begins again after the
-resume, from its start: nothing of it has taken effect before all its pages were there. In packets
-it goes on behind what has been transferred, and the event says how many bytes that is. A signature
-adds bytes to the wire that the driver does not count: the event says none then.
+A message to a queue pair in this process is moved as a whole. After a page fault and the resume it
+restarts from its beginning: nothing of it takes effect until all its pages are present. In packets
+it continues after the bytes that have been transferred, and the event reports how many. A signature
+adds bytes on the wire that the driver does not count: the event then reports 0.
 
-Only the side of the queue pair that has faulted waits; other queue pairs, commands and the driver's
-own queue for memory keys go on, so that it can bring the page in (hw/odp.c: mlx5_ib_pfault).
+Only the side of the queue pair that has the page fault waits. Other queue pairs, commands and the
+driver's own UMR queue go on, so that it can bring the page in (hw/odp.c: mlx5_ib_pfault).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PAGE_FAULT_POINT: FaultPoint[[Fault], None] = FaultPoint("page_fault")
 RESUME_POINT: FaultPoint[[Fault, bool], None] = FaultPoint("page_fault.resume")
 
 FULL_QUEUE_NS = 1_000_000
-"""When an event queue that was full is looked at again."""
+"""How long until a full event queue is looked at again."""
 
 MOST_RESUMES = 1000
-"""After so many resumes of a fault whose page never came, the log says so."""
+"""After so many resumes of a page fault without the page, a warning is logged."""
 
 _SERVICES: Mapping[QpType, str] = {
     QpType.RC: "rc_odp_caps",
@@ -55,14 +55,14 @@ _REQUESTS: Mapping[int, tuple[Kind, str]] = {
     Opcode.ATOMIC_CS: (Kind.READ_OR_ATOMIC, "atomic"),
     Opcode.ATOMIC_FA: (Kind.READ_OR_ATOMIC, "atomic"),
 }
-"""How a send request faults, and the capability that lets it.
+"""The kind of page fault of a send request, and the ODP capability that it needs.
 
-Drivers do not look for what a UMR reads: it fails.
+A UMR is not here: drivers do not resolve page faults of what it reads, so it fails.
 """
 
 
 def may_wait(hca: Hca, qp: Qp, operation: str) -> bool:
-    """Whether a fault may be raised: the operation has the capability, and a driver listens."""
+    """Whether to raise a page fault: the operation has the capability and an EQ reports them."""
     service = _SERVICES.get(qp.st)
     if service is None or not hca.caps.general.pg or hca.event_eq(EventType.PAGE_FAULT) is None:
         return False
@@ -82,14 +82,14 @@ def request_may_wait(hca: Hca, qp: Qp, opcode: int) -> bool:
 
 
 def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> Access:
-    """What the event says of a send request that ``request_may_wait``; ``done`` as below."""
+    """The event's description of a send request; ``done`` as for ``committed``."""
     kind, _ = _REQUESTS[wqe.opcode]
     done = committed(hca, done)
     return Access(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
 
 
 def committed(hca: Hca, done: int) -> int:
-    """What the event says when ``done`` bytes have been transferred on the wire."""
+    """The event's bytes_committed when ``done`` bytes have been transferred on the wire."""
     return 0 if hca.has_signatures else done
 
 
@@ -101,7 +101,7 @@ def suspend(
     page: PageFault,
     refuse: Callable[[], Exception | None],
 ) -> Fault:
-    """Let one side of a queue pair wait, and tell the driver. ``may_wait`` has agreed."""
+    """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first."""
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
     fault = Fault(qp, side, access, absent, refuse)
@@ -118,7 +118,7 @@ def suspend(
 
 
 def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
-    """A driver that resumes and never maps may go on for ever; its queue pair is named once."""
+    """Log once when a driver keeps resuming the same page fault without mapping the page."""
     last, times = qp.refaults.get(side, (None, 0))
     times = times + 1 if page == last else 1
     qp.refaults[side] = page, times
@@ -127,7 +127,7 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
 
 
 def announce(hca: Hca, fault: Fault) -> None:
-    """Post the event, as soon as its queue has room and in the order of the faults."""
+    """Post the event once its queue has room, in the order of the page faults."""
     faults = hca.page_faults
     faults.untold[fault.token] = fault
     if faults.timer is None:
@@ -135,7 +135,7 @@ def announce(hca: Hca, fault: Fault) -> None:
 
 
 def _tell(hca: Hca) -> None:
-    """Post the events that wait, as far as there is room for them."""
+    """Post the waiting events, as far as there is room for them."""
     faults = hca.page_faults
     faults.timer = None
     while faults.untold:
@@ -155,8 +155,8 @@ def _tell(hca: Hca) -> None:
 def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = None) -> None:
     """PAGE_FAULT_RESUME. ``named`` is type and number, in the transport scheme.
 
-    A fault whose queue pair has stopped meanwhile has nothing left to resume. Raises BAD_RES_ERR
-    for a token that is not open and BAD_PARAM_ERR for type or number of another fault.
+    Does nothing if the queue pair of the page fault has stopped meanwhile. Raises BAD_RES_ERR for a
+    token that is not open, and BAD_PARAM_ERR if type or number are those of another page fault.
     """
     fault = hca.page_faults.find(token)
     if fault is None:
@@ -174,7 +174,7 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
 
 
 def end(hca: Hca, fault: Fault, *, refused: bool) -> None:
-    """The waiting of an open fault is over: it is begun again, or fails."""
+    """Close an open page fault: its operation is tried again, or fails if ``refused``."""
     hca.page_faults.close(fault)
     del fault.qp.faults[fault.side]
     _trace(hca, fault, "error" if refused else "resumed")
@@ -187,7 +187,7 @@ def end(hca: Hca, fault: Fault, *, refused: bool) -> None:
 
 
 def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
-    """The queue pair stops, or one side of it: what it waited for does not matter any more."""
+    """The queue pair stops, or one side of it: cancel its page faults."""
     if Side.RESPONDER not in sides:
         qp.held_by = None
     for side in sides or Side:
@@ -200,7 +200,7 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
 
 
 def give_up(hca: Hca) -> None:
-    """Nobody listens any more: what waits, fails."""
+    """No EQ reports page faults any more: fail all open ones."""
     for fault in hca.page_faults.open():
         if fault.is_open:
             end(hca, fault, refused=True)

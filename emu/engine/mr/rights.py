@@ -1,4 +1,4 @@
-"""Rights to memory, and how an access to a key is refused (IBTA 10.6.3)."""
+"""Rights to memory, and the errors of an access by key (IBTA 10.6.3)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import IntEnum
 LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC = (1 << bit for bit in range(5))
 
 WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
-"""Rights that need memory which may be written."""
+"""Rights that need writable memory."""
 
 
 class Refusal(IntEnum):
-    """Why an access is refused, in the order in which it is checked."""
+    """Why an access is refused, in the order of the checks."""
 
     NO_KEY = 1
     FREE = 2
@@ -31,25 +31,25 @@ class AccessError(Exception):
 
 
 MOST_BYTES = 4 << 20
-"""What is translated and moved in one go, at most."""
+"""How much is translated and moved in one call, at most."""
 
 PACKET_BYTES = 4096 + 64
-"""What can always be had in one go, however scattered it is: a packet with its headers."""
+"""Always translated in one call, however scattered it is: a packet with its headers."""
 
 PIECE_BYTES = 1024
-"""What is moved at a time of a range that falls into too many pieces for one go."""
+"""How much is moved at a time of a range that falls into too many pieces for one call."""
 
 STEPS_PER_ROUND = 4096
-"""How much work a round of the loop begins: pieces and pages found by keys, some 10 ms."""
+"""The work of one round of the loop: pieces and pages found by keys, some 10 ms."""
 
 MOST_STEPS = 4096
-"""How much of it an access may be; but each byte of a packet may take one for every key."""
+"""How many steps one access may take; up to PACKET_BYTES an access may take more."""
 
 
-class InPieces(AccessError):  # noqa: N818  # not an error: more of it than one go may be
-    """Key and range are in order as far as they were looked at, but it is too much at once.
+class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it
+    """Key and range are valid as far as they were checked, but it is too much for one call.
 
-    Whoever can asks again for ``most`` bytes at a time. Others are refused.
+    A caller that can asks again for ``most`` bytes at a time. For others the access fails.
     """
 
     def __init__(self, key: int, va: int, length: int, most: int) -> None:
@@ -58,12 +58,12 @@ class InPieces(AccessError):  # noqa: N818  # not an error: more of it than one 
 
 
 class PageFault(AccessError):  # noqa: N818  # the field's word for it
-    """A page of a key in good order is absent: who can wait for the driver, does.
+    """A page of a valid key is absent: a caller that can wait for the driver does.
 
     ``key`` and ``va`` name the page where the translation ended, which may be in a key below the
-    one that was asked for; ``length`` is what was still wanted of that key. Of what an implicit key
-    is made of, the implicit key itself is named: its driver takes the keys below it out of use
-    without a word, and then does not know them any more (hw/odp.c).
+    requested one; ``length`` is how much of that key was still needed. For keys below an implicit
+    key, the implicit key itself is named: its driver frees the keys below it at any time and then
+    does not know them any more (hw/odp.c).
     """
 
     def __init__(self, key: int, va: int, length: int) -> None:

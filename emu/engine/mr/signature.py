@@ -1,9 +1,9 @@
-"""Keys with block signatures at work: check, insert, strip, or pass on (PRM "Signature offload").
+"""Access by keys with block signatures: check, insert, strip, or copy (PRM "Signature offload").
 
 Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
-data that arrives goes the other way. Each block stands for itself, so any part of the stream can
-be handled by itself: packets, and one that is sent again. An address counts from the key's start
-in the wire's stream, whose length is ``wire_length``.
+received data go the opposite direction. Blocks are independent of each other, so any part of the
+stream can be handled alone, as packets and retransmissions require. An address is an offset from
+the key's start in the wire's stream, whose length is ``wire_length``.
 
 The first wrong signature is reported by a SIG_ERR completion and the transfer goes on; the next
 one is reported only after a UMR has set ``expected_sigerr_count`` again.
@@ -52,9 +52,9 @@ class Signature:
     def __init__(self, blocks: BlockSignature) -> None:
         self.blocks = blocks
         self.is_reported = False
-        """An error has been reported: later ones are not."""
+        """An error has been reported; later ones are not reported."""
         self._arriving = bytearray(8)
-        """The wire's signature of a block, as far as it has come."""
+        """The wire's signature of the current block, as far as it has been received."""
 
     def rearm(self) -> None:
         """Report the next error, even if one has been reported."""
@@ -72,9 +72,9 @@ class Signature:
     def views(
         self, hca: Hca, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
     ) -> Views:
-        """``length`` bytes of the wire's stream: bytes made for it, or a place to put them.
+        """``length`` bytes of the wire's stream: a computed copy to read, or a sink for writes.
 
-        Raises AccessError as the key's ranges do, and for atomics, InPieces for what is too long.
+        Raises AccessError as the key's ranges do, and for atomics; InPieces if it is too long.
         """
         if need & REMOTE_ATOMIC:
             raise AccessError(Refusal.RIGHTS, mkey.key, va, length)
@@ -87,7 +87,7 @@ class Signature:
         if not need & WRITES:
             return [memoryview(stream.outgoing(at, length))]
         stream.touch(at, length)
-        # It takes slices and assignments to slices, which is all that is done with such a view.
+        # It supports slices and slice assignment, which is all that callers do with such a view.
         return [cast(memoryview, _Inflow(stream, at, length))]
 
 
@@ -105,7 +105,7 @@ class _Stream:
         self._need, self._depth = need, depth
         self._blocks = key.blocks
         self.most = _NO_LIMIT
-        """How many steps the round may have had when it is found to be too much."""
+        """Above this value of ``hca.steps`` the access raises InPieces."""
 
     def _below(self, at: int, length: int) -> Iterator[memoryview]:
         """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
@@ -137,12 +137,12 @@ class _Stream:
         return b"".join(parts)
 
     def _stored(self, index: int) -> int:
-        """The signature of a block of the memory domain, as it stands there."""
+        """The signature that memory holds for a block of the memory domain."""
         mem = self._blocks.mem
         assert mem is not None
         return mem.decode(self._read((index + 1) * (mem.block + mem.size) - mem.size, mem.size))
 
-    # -- out
+    # -- sending
 
     def outgoing(self, at: int, length: int) -> bytes:
         """A piece of the wire's stream, from memory; blocks that end in it are checked."""
@@ -165,7 +165,7 @@ class _Stream:
         return b"".join(parts)[skip : skip + length]
 
     def _check_stored(self, mem: Domain, data: bytes, base: int, after: int) -> None:
-        """Check the memory domain's blocks that end behind ``after``."""
+        """Check the memory domain's blocks that end after ``after``."""
         for begin in range(0, len(data) - mem.block + 1, mem.block):
             if base + begin + mem.block > after:
                 index = (base + begin) // mem.block
@@ -191,12 +191,12 @@ class _Stream:
             values = found, computed, index * (domain.block + domain.size)
             _report(self._hca, self._mkey, self._qpn, self._need, wrong, side, values)
 
-    # -- in
+    # -- receiving
 
     def touch(self, at: int, length: int) -> None:
-        """See that the memory behind a piece of the wire's stream is there before any moves."""
+        """Translate all memory of a piece of the wire's stream before any of it is written."""
         mem, wire = self._blocks.mem, self._blocks.wire
-        # A block that is completed is read again from its beginning.
+        # Completing a block reads it again from its beginning.
         start = at if wire is None else at // (wire.block + wire.size) * wire.block
         if mem is not None:
             start = _to_stream(mem, start - start % mem.block)
@@ -226,7 +226,7 @@ class _Stream:
             data = data[len(piece) :]
 
     def _store(self, start: int, data: memoryview) -> None:
-        """Write data where it belongs; a block that is complete gets its signature."""
+        """Write data to memory; each block that it completes gets its signature."""
         mem = self._blocks.mem
         while len(data):
             piece = data if mem is None else data[: mem.block - start % mem.block]
@@ -245,7 +245,7 @@ class _Stream:
         self._write(at, memoryview(mem.encode(value)))
 
     def _arrived(self, wire: Domain, index: int) -> None:
-        """A block and its signature are complete: check it, and pass on what is copied."""
+        """A block and its signature are complete: check them, copy the signature's copied bytes."""
         found = wire.decode(self._key._arriving[: wire.size])
         block = self._block(wire, index)
         self._check(wire, _WIRE, block, index, found)
@@ -255,7 +255,7 @@ class _Stream:
 
 
 class _Inflow:
-    """A place in a stream, with what a view of bytes has that data is copied into."""
+    """A place in a stream that data can be copied into like into a memoryview."""
 
     __slots__ = ("_at", "_length", "_stream")
 
@@ -290,7 +290,7 @@ def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
 
 
 def _to_data(domain: Domain | None, at: int) -> int:
-    """Data bytes in front of an offset in a domain's stream."""
+    """Data bytes before an offset in a domain's stream."""
     if domain is None:
         return at
     index, within = divmod(at, domain.block + domain.size)
@@ -298,7 +298,7 @@ def _to_data(domain: Domain | None, at: int) -> int:
 
 
 def _to_stream(domain: Domain | None, data: int) -> int:
-    """Where a data byte stands in a domain's stream."""
+    """The offset of a data byte in a domain's stream."""
     return data if domain is None else data + data // domain.block * domain.size
 
 
@@ -311,7 +311,7 @@ def _report(
     side: int,
     values: tuple[int, int, int],
 ) -> None:
-    """A SIG_ERR completion to the queue pair's own queue for sends, or for what comes in."""
+    """Write a SIG_ERR completion to the queue pair's CQ for sends, or for receives."""
     qp = hca.qps.get(qpn)
     if qp is None:
         return

@@ -1,7 +1,7 @@
-"""Keys that nobody creates (QUERY_SPECIAL_CONTEXTS): null, dump-fill, and the reserved lkey.
+"""Keys that always exist (QUERY_SPECIAL_CONTEXTS): null, dump-fill, and the reserved lkey.
 
-The null key and the dump-fill key read as zeros and swallow what is written; the reserved lkey is
-the whole of guest memory, for the driver's own queue pairs.
+The null key and the dump-fill key read as zeros and discard writes; the reserved lkey covers all of
+guest memory, for the driver's own queue pairs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
-"""Their indexes are not given out."""
+"""Their indexes are never allocated to created keys."""
 
 _NULL_BYTES = 1 << 16
 
 
 def views(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: int) -> Views:
-    """A key that nobody has created. Of these only the null key may stand in another key's list.
+    """The views of a special key. Only the null key may be an entry of another key's list.
 
     The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
     all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
@@ -61,7 +61,7 @@ def _check_length(key: int, va: int, length: int) -> None:
 
 
 def _nothing(key: int, va: int, length: int, need: int) -> Views:
-    """Zeros to read, or room that nobody reads again."""
+    """Zeros to read, or a buffer for writes that is thrown away."""
     _check_length(key, va, length)
     piece = memoryview(bytearray(min(length, _NULL_BYTES)))
     if not need & WRITES:

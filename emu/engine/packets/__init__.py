@@ -1,1 +1,1 @@
-"""Connected services and datagrams as packets: how messages go to another process."""
+"""Connected services and datagrams in packets: how messages reach another process."""

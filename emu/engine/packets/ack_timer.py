@@ -1,7 +1,7 @@
-"""How long a requester waits: for an answer, and for a receiver that is not ready.
+"""The timers of a requester: ACK timeout, and the pause after an RNR NAK.
 
-One timer runs while anything is not acknowledged; progress only moves the deadline, so it is not
-set anew for every packet.
+One timer runs while anything is unacknowledged. Progress only moves the deadline; the timer itself
+is not restarted for every packet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AckTimer:
     def __init__(
         self, clock: Clock, on_timeout: Callable[[], bool], on_ready: Callable[[], None]
     ) -> None:
-        """``on_timeout`` tells whether to go on waiting."""
+        """``on_timeout`` returns whether to go on waiting."""
         self._clock = clock
         self._on_timeout = on_timeout
         self._on_ready = on_ready
@@ -45,27 +45,27 @@ class AckTimer:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the receiver has asked for time that is not over."""
+        """Whether the pause after an RNR NAK is not over yet."""
         return self._pause is not None
 
     def watch(self, code: int) -> None:
-        """Something is not acknowledged; ``code`` is the queue pair's timeout, 0 for none."""
+        """Start the ACK timer unless it runs; ``code`` is the queue pair's timeout, 0 for none."""
         if self._timer is None and code:
             self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
             self.restart()
             self._set()
 
     def restart(self, pause_ns: int = 0) -> None:
-        """The whole timeout from now on, or from the end of a pause."""
+        """Move the deadline: a whole timeout from now, or from the end of a pause."""
         self._deadline = self._clock.now_ns() + pause_ns + self._timeout_ns
 
     def pause(self, code: int) -> None:
-        """The receiver names the time that it needs (9.7.5.2.8)."""
+        """RNR NAK: pause for the time of this timer code (9.7.5.2.8)."""
         self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
         self.restart(RNR_NAK_NS[code])
 
     def stop(self) -> None:
-        """Wait for nothing."""
+        """Cancel both timers."""
         for timer in (self._pause, self._timer):
             if timer is not None:
                 timer.cancel()
@@ -80,9 +80,10 @@ class AckTimer:
         self._timer = self._clock.call_later(self._deadline - self._clock.now_ns(), self._look)
 
     def _look(self) -> None:
-        """Time is up, or progress has moved the deadline.
+        """The timer fired: the deadline has passed, or progress has moved it.
 
-        A busy host can be late itself: what has arrived by now is read before the last look.
+        This process may itself be late. So once overdue, it first reads the packets that have come
+        in by now, and looks again before it reports a timeout.
         """
         self._timer = None
         was_overdue, self._is_overdue = self._is_overdue, False

@@ -1,8 +1,8 @@
-"""What a requester makes of the answers: completions, retries, failures (IBTA 9.7.5, 9.7.6).
+"""How a requester handles responses: completions, retries, failures (IBTA 9.7.5, 9.7.6).
 
-The kind of a packet, and of an acknowledgement its syndrome, say which step takes it. An answer to
-something that is not under way is ignored. Going back is done once for each thing that was lost: as
-long as it has not helped, further signs of the same loss are not looked at.
+The kind of a packet, and the syndrome of an ACK packet, select the function that handles it. A
+response to nothing outstanding is ignored. The requester goes back once for each loss: until there
+is progress again, further signs of the same loss are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PacketCompleter:
-    """The end of every request of one queue pair."""
+    """Completes, retries or fails the requests of one queue pair."""
 
     __slots__ = ("_is_retrying", "_link", "timer", "window")
 
@@ -40,12 +40,12 @@ class PacketCompleter:
         self._is_retrying = False
 
     def restart(self) -> None:
-        """The queue pair has stopped: nothing is under way any more."""
+        """The queue pair has stopped: forget all outstanding requests."""
         self.window.restart(self._link.qp.psn)
         self._is_retrying = False
 
     def watch(self) -> None:
-        """Wait for an answer, if one is due."""
+        """Start the ACK timer if a response is due."""
         qp = self._link.qp
         if self.window.una != qp.psn and qp.st is not QpType.UC and qp.state is QpState.RTS:
             self.timer.watch(qp.ack_timeout)
@@ -53,13 +53,13 @@ class PacketCompleter:
     # -- answers
 
     def answer(self, packet: Packet) -> None:
-        """Take what the responder says."""
+        """Take a response packet."""
         window = self.window
         if window.distance(packet.psn) < window.distance(window.sent):
             _ANSWERS[packet.op.kind](self, packet)
 
     def acknowledged(self, packet: Packet) -> None:
-        """ACK, RNR NAK or NAK (table 44). The last two acknowledge what came before them."""
+        """ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its PSN."""
         kind = packet.syndrome & bth.SYNDROME_KIND
         psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
         if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
@@ -67,7 +67,7 @@ class PacketCompleter:
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
     def refused(self, code: int) -> None:
-        """NAK: packets are missing, or the request is not to be carried out."""
+        """NAK: go back for a PSN sequence error, otherwise fail the request."""
         if code == NakCode.PSN_SEQUENCE_ERROR:
             self._go_back("packet_seq_err")
         elif code in SYNDROMES:
@@ -77,7 +77,7 @@ class PacketCompleter:
             self.refused_wrongly(code)
 
     def not_ready(self, code: int) -> None:
-        """RNR NAK: send nothing for the time that the receiver names, then from there again."""
+        """RNR NAK: send nothing for the time that the receiver names, then go back."""
         qp = self._link.qp
         if self.timer.is_paused:
             return
@@ -89,11 +89,11 @@ class PacketCompleter:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
 
     def refused_wrongly(self, code: int) -> None:
-        """A syndrome that there is not."""
+        """A NAK or AETH syndrome that the specification does not define."""
         self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
 
     def read_response(self, packet: Packet) -> None:
-        """A piece of what a READ has asked for, in the order of the PSNs."""
+        """Take a packet of READ data; packets must come in PSN order."""
         if not self.advance(packet.psn) or not self._is_running:
             return
         request, mtu, size = self.window.requests[0], self._link.qp.mtu_bytes, len(packet.payload)
@@ -107,7 +107,7 @@ class PacketCompleter:
             self._take(request, packet.payload, offset)
 
     def atomic_response(self, packet: Packet) -> None:
-        """The old value; it goes to the guest in the byte order that the driver has chosen."""
+        """Take an atomic's old value; the guest gets it in the byte order that the driver chose."""
         if not self.advance(packet.psn) or not self._is_running:
             return
         request = self.window.requests[0]
@@ -118,7 +118,7 @@ class PacketCompleter:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
 
     def _take(self, request: Request, data: memoryview, offset: int) -> None:
-        """Put data that has come back where the request wants it: the key may have gone."""
+        """Write response data to the request's memory; the key may be gone by now."""
         hca, qp, message = self._link.hca, self._link.qp, request.message
         assert message is not None
         try:
@@ -134,7 +134,7 @@ class PacketCompleter:
             self._progress((self.window.una + 1) & PSN_MASK)
 
     def _wait_for_page(self, request: Request, page: PageFault, done: int) -> None:
-        """Data that find no page are asked for again; what is under way behind them is lost."""
+        """The page for response data is absent: drop all responses from here and go back later."""
         self.window.rewind()
         self._is_retrying = True
         self._link.requester.stall(request, page, done)
@@ -142,10 +142,10 @@ class PacketCompleter:
     # -- progress
 
     def advance(self, psn: int) -> bool:
-        """Everything before ``psn`` has arrived.
+        """Everything before ``psn`` is acknowledged.
 
-        False, and a retry, when an answer on the way there is missing: it was lost (an implied
-        NAK, 9.7.5.1.1).
+        Goes back and returns False when the response of an earlier READ or atomic is missing: it
+        was lost (an implied NAK, 9.7.5.1.1).
         """
         una = self.window.reach(psn)
         if una != self.window.una:
@@ -155,7 +155,7 @@ class PacketCompleter:
         return una == psn
 
     def _progress(self, una: int) -> None:
-        """Retries start again from none, and what is complete completes."""
+        """Move ``una``, reset the retry counts, and complete what is done."""
         qp = self._link.qp
         self.window.move(una)
         self._is_retrying = False
@@ -166,7 +166,7 @@ class PacketCompleter:
             self._schedule()
 
     def retire(self) -> None:
-        """Complete the oldest requests, as far as they are complete or have failed."""
+        """Report the oldest requests, as far as they are done or have failed."""
         hca, qp = self._link.hca, self._link.qp
         while qp.state is QpState.RTS and (request := self.window.pop()) is not None:
             if request.failure is not None:
@@ -176,11 +176,11 @@ class PacketCompleter:
 
     @property
     def _is_running(self) -> bool:
-        """False when completing earlier requests has stopped the queue pair."""
+        """False if reporting earlier requests has stopped the queue pair or emptied the window."""
         return self._link.qp.state is QpState.RTS and bool(self.window.requests)
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
-        """The oldest request fails."""
+        """Fail the oldest request."""
         self._fail(self.window.requests[0], syndrome, why)
 
     def _fail(self, request: Request, syndrome: CqeSyndrome, why: str) -> None:
@@ -189,13 +189,13 @@ class PacketCompleter:
     # -- trying again
 
     def _go_back(self, counter: str) -> None:
-        """Something was lost behind ``una``: send from there again."""
+        """Something from ``una`` on was lost: send from there again."""
         if not self._is_retrying:
             self._link.qp.count(counter)
             self._retry(counter)
 
     def _timed_out(self) -> bool:
-        """No answer; False when none is due any more."""
+        """The ACK timer expired: retry. False when no response is due any more."""
         qp = self._link.qp
         if qp.state is not QpState.RTS or self.window.una == qp.psn:
             return False

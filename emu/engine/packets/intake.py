@@ -1,6 +1,6 @@
-"""Where packets come into a function: from bytes off the wire to the machine they are for.
+"""Received packets: check the headers and pass each packet to its requester or responder.
 
-The checks are those of IBTA 9.6.1 in their order; a packet that fails one is dropped in silence.
+The checks are those of IBTA 9.6.1, in the same order; a packet that fails one is silently dropped.
 Nothing raises here, whatever the wire carries.
 """
 
@@ -27,7 +27,7 @@ PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
-    """A packet of a connected service, ``length`` bytes in all, arrives for this function's LID."""
+    """Take a packet of a connected service, ``length`` bytes in all, for this function's LID."""
     try:
         if hca.faults is not None and hca.faults.wants_packets:
             hca.faults.show(PKT_RX_POINT, packet, length)
@@ -38,7 +38,7 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
 
 
 def take(hca: Hca, packet: Packet, length: int) -> None:
-    """As ``receive``, whatever faults are planned."""
+    """As ``receive``, without the planned faults."""
     if not hca.port.is_up:
         return
     hca.port.count_received(1, length)

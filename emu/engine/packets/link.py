@@ -1,7 +1,7 @@
-"""The packet side of a connected queue pair: made when its first packet comes or goes.
+"""A queue pair's packet connection, created when its first packet is sent or received.
 
-It holds what only packets need: the route, and both state machines between two packets. A queue
-pair whose peer is in this process never has one.
+It holds the state that only packets need: the route, and the requester's and the responder's state
+machines. A queue pair whose peer is in this process never has one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Link:
-    """One queue pair's way to its peer in another process."""
+    """One queue pair's packet connection to its peer in another process."""
 
     __slots__ = ("_route", "completer", "hca", "is_waiting", "qp", "requester", "responder")
 
@@ -37,7 +37,7 @@ class Link:
         self.responder = PacketResponder(self)
         self._route: Route | None = None
         self.is_waiting = False
-        """The wire wants a pause: nothing is sent until it gives the queue pair a turn."""
+        """The wire has no room: nothing is sent until it schedules the queue pair again."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Put a packet on the wire, where it may be lost."""
@@ -55,27 +55,27 @@ class Link:
         self.hca.schedule(self.qp)
 
     def reload(self) -> None:
-        """A command has changed the context."""
+        """A command has changed the context: forget the route made from it."""
         self._route = None
 
     def dissolve(self) -> None:
-        """The queue pair has no use for it any more: its parts, which refer to it, are let go."""
+        """The queue pair drops its connection: break the reference cycles with its parts."""
         del self.completer.timer
         del self.completer, self.requester, self.responder
 
     def pause(self) -> None:
-        """The queue pair changes its state, or it is destroyed: no timer runs."""
+        """The queue pair changes its state or is destroyed: stop the timers."""
         self.completer.timer.stop()
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether requests are under way that no response has completed."""
+        """Whether there are outstanding requests that no response has completed."""
         return bool(self.completer.window.requests)
 
     def respond(self) -> bool:
-        """Take and answer a share of the requests that have come; True when there is more."""
+        """Execute and acknowledge a share of the received requests; True when there are more."""
         return self.responder.turn()
 
     def unfinished(self) -> list[Arrival]:
@@ -83,9 +83,9 @@ class Link:
         return self.responder.unfinished()
 
     def stop(self) -> None:
-        """SQER or ERR: requests that are under way will be flushed from the ring.
+        """SQER or ERR: forget outstanding requests, which are then flushed from the ring.
 
-        In ERR a receive request that a message has begun to fill is flushed here.
+        In ERR this also flushes a receive request that a message has begun to fill.
         """
         self.completer.restart()
         if self.qp.state is QpState.ERR:
@@ -93,9 +93,9 @@ class Link:
 
 
 def link_of(hca: Hca, qp: Qp) -> Link:
-    """The queue pair's link, made when it has none."""
+    """The queue pair's packet connection, created if it has none."""
     link = qp.link
     if link is None:
         link = qp.link = Link(hca, qp)
-    assert isinstance(link, Link)  # nobody else makes one
+    assert isinstance(link, Link)  # only this function creates one
     return link

@@ -1,4 +1,4 @@
-"""What the parts of a queue pair's packet side see of it, and of each other."""
+"""The interfaces between the parts of a queue pair's packet connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RequesterPart(Protocol):
         """Whether it waits for a page."""
 
     def stall(self, request: Request, page: PageFault, done: int) -> None:
-        """A response meets an absent page, ``done`` bytes into its request."""
+        """A response needs an absent page, ``done`` bytes into its request."""
 
 
 class ResponderPart(Protocol):
@@ -32,12 +32,12 @@ class ResponderPart(Protocol):
 
 
 class Path(Protocol):
-    """One queue pair's way to its peer in another process (``emu.engine.packets.link``)."""
+    """One queue pair's packet connection (``emu.engine.packets.link``)."""
 
     hca: Hca
     qp: Qp
     is_waiting: bool
-    """The wire wants a pause: nothing is sent until it gives the queue pair a turn."""
+    """The wire has no room: nothing is sent until it schedules the queue pair again."""
 
     @property
     def requester(self) -> RequesterPart:

@@ -1,8 +1,8 @@
 """The requester of connected services, packet by packet (IBTA 9.7.3, 9.7.7, 9.9.2).
 
-Requests come off the ring into the window, and their packets leave as far as window, fences,
-receiver and wire allow. What becomes of them then is the completer's. UC runs the same
-machine and acknowledges itself.
+Requests are fetched from the ring into the window, and their packets are sent as far as window,
+fences, receiver and wire allow. The completer handles the responses. UC uses the same code and
+treats each packet as acknowledged once it is sent.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128
-"""Request packets that may be on their way."""
+"""Request packets that may be outstanding."""
 WINDOW_REQUESTS = 128
 ACK_EVERY = 32
-"""A long message asks for an acknowledgement after so many packets, so that the window moves."""
+"""A long message requests an ACK every so many packets, so that the window moves."""
 
 _KINDS = {
     MsgOp.SEND: Kind.SEND,
@@ -45,7 +45,7 @@ _KINDS = {
 _ALL_BITS = (1 << 64) - 1
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
-# fence orders local requests, which here have taken effect before the next one is looked at.
+# fence orders local requests; here these are complete before the next request is looked at.
 _FENCE_SHIFT = 5
 _FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
 
@@ -60,10 +60,10 @@ class PacketRequester:
         self._completer = completer
         self._window: SendWindow = completer.window
         self.is_stuck = False
-        """A request that is under way waits for a page: nothing is sent until it is there."""
+        """An outstanding request waits for a page: nothing is sent until the page is present."""
 
     def turn(self) -> bool:
-        """Send a share of what may be sent; True when there is more.
+        """Send a share of the pending packets; True when there are more.
 
         Raises BadWqeError or DmaError when the ring is broken.
         """
@@ -87,15 +87,15 @@ class PacketRequester:
 
     @property
     def _is_held_up(self) -> bool:
-        """Whether the receiver, the wire or a page fault demands a pause."""
+        """Whether an RNR NAK, the wire or a page fault stops sending for now."""
         return self.is_stuck or self._completer.timer.is_paused or self._link.is_waiting
 
     # -- from the ring to the window
 
     def _fetch(self) -> bool:
-        """Take the next request into the window; False when there is none, or not yet.
+        """Take the next request into the window; False when there is none or it has to wait.
 
-        A local request takes effect here.
+        A local request is executed here.
         """
         window, qp = self._window, self._link.qp
         assert qp.sq is not None
@@ -123,7 +123,7 @@ class PacketRequester:
         return True
 
     def _has_room(self) -> bool:
-        """Nothing follows a request that has failed: it will stop the queue pair."""
+        """Whether the window takes one more; not after a failed request, which stops the QP."""
         requests = self._window.requests
         return len(requests) < WINDOW_REQUESTS and not (requests and requests[-1].failure)
 
@@ -135,7 +135,7 @@ class PacketRequester:
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.answered > 0
 
     def _parse(self, wqe: Wqe) -> Message | None:
-        """The message that a WQE asks for, None for a local one. Raises LocalError, PageFault."""
+        """The WQE's message, None for a local request. Raises LocalError, PageFault."""
         work = send_work.parse(self._link.hca, self._link.qp, wqe)
         if work is None:
             return None
@@ -155,7 +155,7 @@ class PacketRequester:
             return False
         if window.distance(qp.psn) + packets > PSN_HALF:
             return False
-        # Each packet maps its own piece: memory and keys may change until then.
+        # Each packet maps its own piece when it is sent: memory and keys may change until then.
         message.data = message.reply = ()
         request.message = message
         request.end = qp.psn = (qp.psn + packets) & PSN_MASK
@@ -164,7 +164,7 @@ class PacketRequester:
     # -- pages that are absent
 
     def stall(self, request: Request, page: PageFault, done: int) -> None:
-        """A request that is under way, ``done`` bytes of it, waits for a page; none passes it."""
+        """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
 
@@ -175,10 +175,10 @@ class PacketRequester:
         refuse: Callable[[LocalError], None],
         done: int = 0,
     ) -> None:
-        """The driver is asked for the page, unless the requester waits for another one already.
+        """Raise a page fault, unless the requester already waits for another page.
 
-        ``refuse`` is called with the reason when the request fails instead. ``done`` bytes of it
-        are transferred: it goes on behind them.
+        If the request cannot wait or the driver gives up, ``refuse`` is called with the reason.
+        ``done`` bytes of the request are transferred; it continues after them.
         """
         hca, qp = self._link.hca, self._link.qp
         why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
@@ -197,7 +197,7 @@ class PacketRequester:
         self._link.hca.schedule(self._link.qp)
 
     def _admit_failed(self, request: Request, why: LocalError) -> None:
-        """The request that is next in the ring fails, after those before it."""
+        """Fail the next request of the ring once all before it are complete."""
         if not self._window.requests:
             self._window.restart(self._link.qp.psn)
         self.fail(request, why)
@@ -205,7 +205,7 @@ class PacketRequester:
         self._completer.retire()
 
     def fail(self, request: Request, why: LocalError) -> None:
-        """A request of the window fails when its turn comes."""
+        """Fail a request of the window once all before it are complete."""
         request.failure = why
         if self._window.requests and request is self._window.requests[0]:
             self._completer.retire()
@@ -213,7 +213,7 @@ class PacketRequester:
     # -- from the window to the wire
 
     def _send(self, most: int) -> int:
-        """Send packets of the request at ``next``: how many; 0 when none may leave now."""
+        """Send packets of the request at ``next``; returns how many, 0 if none may be sent."""
         request = self._window.sending()
         message = request.message
         if most <= 0 or message is None or request.failure is not None:
@@ -232,20 +232,20 @@ class PacketRequester:
             self.stall(request, page, self._offset_of(request))
             return 0
         except AccessError as error:
-            # The key that was good for the whole message has gone.
+            # The key was valid when the request was parsed, and is gone now.
             self.fail(request, LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)))
             return 0
         return sent
 
     def _offset_of(self, request: Request) -> int:
-        """Where in the request's data the packet ``next`` begins."""
+        """The offset of packet ``next`` in the request's data."""
         return (self._window.next - request.first & PSN_MASK) * self._link.qp.mtu_bytes
 
     def _send_piece(self, request: Request, message: Message, is_final: bool) -> None:
-        """The packet ``next`` of a SEND or a WRITE.
+        """Send packet ``next`` of a SEND or a WRITE.
 
-        ``is_final`` asks for an acknowledgement: no further packet will do that soon. Raises
-        AccessError, and nothing has left.
+        ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
+        anything is sent.
         """
         hca, qp, psn = self._link.hca, self._link.qp, self._window.next
         offset = self._offset_of(request)
@@ -261,7 +261,7 @@ class PacketRequester:
             self._completer.advance(following)
 
     def _ask(self, request: Request, message: Message) -> None:
-        """A READ, from the response on that is still missing, or an atomic."""
+        """Send a READ, starting at the first response that is still missing, or an atomic."""
         psn, offset = self._window.next, self._offset_of(request)
         packet = self._packet(message, psn, is_first=True, is_last=True)
         packet.va, packet.length = message.va + offset, message.length - offset

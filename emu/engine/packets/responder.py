@@ -1,9 +1,10 @@
 """The responder of connected services, packet by packet (IBTA 9.7.4, 9.7.5, 9.9.3).
 
-A request packet passes PSN, sequence and length here, in this order, then the steps of
-``emu.engine.rc.responder``. A packet from before the expected one is a duplicate: it is answered
-again and nothing else is done. One from behind a gap is refused once. UC has no answers: a message
-that misses a packet is dropped, and the next first packet begins anew.
+A request packet passes check psn, check opcode sequence and check length here, in this order, then
+the steps of ``emu.engine.rc.responder``. A packet before the expected PSN is a duplicate: its
+response is sent again and nothing else is done. The first packet after a gap gets a NAK, further
+ones are dropped. UC has no responses: a message that misses a packet is dropped, and the next first
+packet starts a new one.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from emu.ports import Timer
 
 PACKETS_PER_TURN = 64
-"""Of those that have waited for a page."""
+"""How many packets that were held for a page are taken in one turn."""
 
 PATIENCE_NS = 100_000_000
-"""A page that takes longer to come costs the requester an RNR retry."""
+"""After waiting this long for a page, the responder sends an RNR NAK."""
 UC_PATIENCE_NS = 1_000_000_000
-"""The same where the requester cannot be asked to come again: its packets are lost."""
+"""The same for UC, which has no RNR NAK: the held packets are lost."""
 
 
 class PacketResponder:
@@ -57,26 +58,26 @@ class PacketResponder:
         self._arrival = Arrival()
         self._offset = 0
         self._spare: Arrival | None = None
-        """The receive request of a UC message that broke off: the next one gets it."""
+        """The receive request of an incomplete UC message; the next message uses it."""
         self._has_naked = False
-        """The requester has been told once that the expected packet is missing."""
+        """A NAK for the expected PSN has been sent, and no second one is."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
         self._held = HeldPackets(link.hca.held_room)
-        """What has come while the responder waits for a page, or for those in front of it."""
+        """Packets that came while the responder waits for a page or has older held packets."""
         self._has_missed = False
-        """Packets have found no room behind those."""
+        """Packets were dropped because there was no room to hold them."""
         self._patience: Timer | None = None
 
     def abandon(self) -> None:
-        """The queue pair stops in the middle of a message: its receive request is flushed."""
+        """The queue pair stops: flush the receive request of an incomplete message."""
         hca, qp = self._link.hca, self._link.qp
         for arrival in self.unfinished():
             qp_life.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
 
     def unfinished(self) -> list[Arrival]:
-        """Whose receive requests no message has filled."""
+        """Receive requests that were taken and that no message has filled yet."""
         return [arrival for arrival in (self._arrival, self._spare) if arrival is not None]
 
     def request(self, packet: Packet) -> None:
@@ -93,7 +94,7 @@ class PacketResponder:
             self.wait_for(held.fault)
 
     def turn(self) -> bool:
-        """Take a share of the packets that have waited, and answer; True when there is more."""
+        """Take a share of the held packets and send responses; True when there is more."""
         budget = PACKETS_PER_TURN
         while self._held and budget and not self._is_waiting and not self.answers.is_full:
             budget -= 1
@@ -109,7 +110,7 @@ class PacketResponder:
         return more or (bool(self._held) and not self._is_waiting)
 
     def _ask_for_missed(self) -> None:
-        """What has waited is taken; what came behind it and found no room was lost."""
+        """All held packets are taken: NAK if packets after them were dropped for lack of room."""
         if self._has_missed and not self._held:
             self._has_missed = False
             if self._link.qp.st is not QpType.UC:
@@ -117,7 +118,7 @@ class PacketResponder:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether a page is absent that the next packet needs."""
+        """Whether the next packet needs an absent page."""
         faults = self._link.qp.faults
         return bool(faults) and Side.RESPONDER in faults
 
@@ -126,7 +127,7 @@ class PacketResponder:
         self._held.clear()
 
     def _take(self, packet: Packet) -> None:
-        """Raises Held when a page is absent: the packet is to come again then."""
+        """Take one packet. Raises Held when a page is absent: take it again later."""
         qp = self._link.qp
         ahead = packet.psn - qp.epsn & PSN_MASK
         if qp.st is QpType.UC:
@@ -140,7 +141,7 @@ class PacketResponder:
             _DUPLICATES[packet.op.kind](self, packet)
 
     def not_ready(self, packet: Packet, timer: int) -> None:
-        """Refuse a request for the time being, as for want of a receive request."""
+        """Send an RNR NAK for a request, as if there were no receive request."""
         if packet.psn == self._link.qp.epsn:
             self._has_naked = True
             self.answers.refuse(packet.psn, bth.KIND_RNR | timer)
@@ -148,7 +149,7 @@ class PacketResponder:
     # -- waiting for a page
 
     def _hold(self, packet: Packet) -> None:
-        """Keep a packet until the page is there. The requester is asked to come again otherwise."""
+        """Hold a packet until the page is present; without room for it, send an RNR NAK."""
         qp = self._link.qp
         if not self._held.add(packet):
             self._has_missed = True
@@ -160,27 +161,27 @@ class PacketResponder:
             self._patience = self._link.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: Fault) -> None:
-        """The responder waits for a page: most often not longer than its requester does anyway."""
+        """Wait for a page; usually it comes before the requester times out."""
         fault.go_on = self._page_is_there
 
     def _lose_patience(self) -> None:
-        """It takes long: the requester shall come back later."""
+        """The page takes too long: drop the held packets and send an RNR NAK."""
         self._patience = None
         if self._is_waiting:
             self._held.clear()
             self._ask_for_time()
 
     def _ask_for_time(self) -> None:
-        """RNR NAK (IBTA 9.7.5.2.8)."""
+        """Send an RNR NAK (IBTA 9.7.5.2.8)."""
         qp = self._link.qp
         if qp.st is not QpType.UC:
             self._has_naked = True
             self.answers.refuse(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
 
     def _page_is_there(self, answer: Exception | None) -> None:
-        """Or it never will be: ``answer`` is what the requester gets then.
+        """The wait for a page is over; the held packets are then taken in turns.
 
-        What has waited is taken in turns.
+        ``answer`` is None if the page is present, otherwise what the requester gets instead.
         """
         qp = self._link.qp
         if self._patience is not None:
@@ -213,7 +214,7 @@ class PacketResponder:
             self._has_naked = False
 
     def _gap(self) -> None:
-        """Packets are missing: the first one behind the gap says so (9.7.5.1.1)."""
+        """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
         qp = self._link.qp
         qp.count("out_of_sequence")
         if not self._has_naked:
@@ -234,12 +235,12 @@ class PacketResponder:
             self._break_off()
 
     def _check(self, why: str) -> None:
-        """Refuse the packet unless ``why`` is empty."""
+        """Raise Nak, or Dropped on UC, unless ``why`` is empty."""
         if why:
             raise invalid_request(self._link.hca, self._link.qp, why)
 
     def _break_off(self) -> None:
-        """A UC message ends in the middle; its receive request is not used up."""
+        """Drop an incomplete UC message; keep its receive request for the next one."""
         if self._message is not None and self._arrival.wqe is not None:
             self._spare, self._arrival = self._arrival, Arrival()
         self._message = None
@@ -247,7 +248,7 @@ class PacketResponder:
     # -- execution
 
     def piece(self, packet: Packet) -> None:
-        """A packet of a SEND or a WRITE."""
+        """Execute a packet of a SEND or a WRITE."""
         hca, qp, op = self._link.hca, self._link.qp, packet.op
         message, arrival = self._message, self._arrival
         if op.is_first or message is None:
@@ -261,12 +262,12 @@ class PacketResponder:
             self._finish_reading(message, packet, self._offset + size)
             self._adopt(message, arrival)
             responder.claim(hca, qp, message, arrival)
-        # From here on the message has its receive request, whatever happens to it.
+        # From here on the message owns its receive request, whatever happens next.
         self._message, self._arrival = message, arrival
         try:
             responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
         except Held:
-            # The packet will come again; the message that it begins has not begun then.
+            # The packet will be taken again; if it is a first one it then starts the message anew.
             keep(hca, qp, arrival)
             if op.is_first:
                 self._break_off()
@@ -290,7 +291,7 @@ class PacketResponder:
         return responder.begin(self._link.hca, self._link.qp, message, in_pieces=not is_whole)
 
     def _adopt(self, message: Message, arrival: Arrival) -> bool:
-        """Give the receive request of a message that broke off to one that needs it."""
+        """Give the receive request of an incomplete message to one that needs it."""
         spare = self._spare
         needs_one = message.op is MsgOp.SEND or message.immediate is not None
         if spare is None or arrival.wqe is not None or not needs_one:
@@ -303,14 +304,14 @@ class PacketResponder:
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
-        """Take over what stands in a message's last packet."""
+        """Take over the fields that are in a message's last packet."""
         message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
         message.solicited = packet.solicited
         if message.op is MsgOp.SEND:
             message.length = length
 
     def read(self, packet: Packet) -> None:
-        """A READ request: its range is checked now, its data leave in turns."""
+        """Execute a READ request: check its range now, send its data in turns."""
         hca, qp = self._link.hca, self._link.qp
         message = _message_of(packet)
         responder.begin_read(hca, qp, message)
@@ -320,7 +321,7 @@ class PacketResponder:
         qp.epsn = self.answers.data(packet.psn, message).end
 
     def atomic(self, packet: Packet) -> None:
-        """An atomic; its answer is kept for duplicates, for as many as may be open at once."""
+        """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
         qp = self._link.qp
         old = responder.atomic(self._link.hca, qp, _message_of(packet))
         self._count_message()
@@ -336,13 +337,13 @@ class PacketResponder:
     # -- duplicates (9.7.5.1.4)
 
     def duplicate_piece(self, packet: Packet) -> None:
-        """It has been placed: only the acknowledgement was lost."""
+        """The data are placed already and only the ACK was lost: acknowledge again."""
         self.answers.acknowledge(packet.psn)
 
     def duplicate_read(self, packet: Packet) -> None:
-        """The data are read again, as long as they may be read and the PSNs were a READ's.
+        """Read the data again, if the key still allows it and the PSNs lie before the expected one.
 
-        An answer that is still on its way starts again from the response that is asked for.
+        If the READ's response is still being sent, it restarts at the requested packet.
         """
         qp = self._link.qp
         message = _message_of(packet)
@@ -361,7 +362,7 @@ class PacketResponder:
             self.answers.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:
-        """The kept answer; an atomic that is too old gets none."""
+        """Send the kept result again; an atomic that is too old gets no response."""
         for psn, old in self._atomics:
             if psn == packet.psn:
                 self.answers.value(psn, old)
@@ -369,7 +370,7 @@ class PacketResponder:
 
 
 def _message_of(packet: Packet) -> Message:
-    """The message that a packet begins. The length of a SEND is known at its end."""
+    """The message that a packet starts. The length of a SEND is known only at its end."""
     kind = packet.op.kind
     message = Message(MSG_OPS[kind], 0)
     message.srqn = packet.srqn

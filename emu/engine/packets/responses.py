@@ -1,8 +1,8 @@
-"""What a responder owes its requester, in the order of the PSNs (IBTA 9.7.5.1).
+"""The responses that a responder has yet to send, in PSN order (IBTA 9.7.5.1).
 
-Answers wait here and leave in turns, so that an acknowledgement never overtakes the data of a READ
-before it; acknowledgements that would stand next to each other become one. The data of a READ are
-read when they leave, packet by packet.
+Responses are queued here and sent in turns, so that an ACK never overtakes the data of an earlier
+READ; adjacent ACKs are coalesced into one. The data of a READ are read from memory packet by
+packet, when they are sent.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 
 PACKETS_PER_TURN = 64
 MOST = 256
-"""A requester that leaves so many answers waiting is not listened to."""
+"""With so many responses queued, further requests of this requester are dropped."""
 _SILENT = (QpState.RST, QpState.INIT)
 
 
 def packets_of(length: int, mtu_bytes: int) -> int:
-    """How many packets a message takes: one at least."""
+    """How many packets a message takes, at least one."""
     return -(-length // mtu_bytes) or 1
 
 
 class Answer:
-    """An acknowledgement, the old value of an atomic, or the data of a READ."""
+    """A response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
 
     __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
 
     def __init__(self, kind: Kind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED) -> None:
         self.kind = kind
         self.psn = psn
-        """Of a READ, the response that is sent next."""
+        """For a READ, the PSN of the response packet that is sent next."""
         self.end = (psn + 1) & PSN_MASK
         self.msn = msn
         self.syndrome = syndrome
         self.value = 0
         self.message: Message | None = None
         self.is_replay = False
-        """Of a READ that has been answered before: if it cannot be again, nothing happens."""
+        """Set for a duplicate READ: if its data cannot be read any more, nothing is sent."""
 
 
 class AnswerQueue:
-    """The answers of one queue pair."""
+    """The queued responses of one queue pair."""
 
     __slots__ = ("_answers", "_link", "is_stuck", "msn")
 
@@ -61,22 +61,22 @@ class AnswerQueue:
         self._link = link
         self._answers: deque[Answer] = deque()
         self.msn = 0
-        """How many messages have been taken, modulo 2**24."""
+        """The MSN: how many messages have been completed, modulo 2**24."""
         self.is_stuck = False
-        """The data of a READ wait for a page, and everything behind them."""
+        """The data of a READ wait for a page, so all responses after them wait too."""
 
     @property
     def is_full(self) -> bool:
-        """Whether there are too many to take another request."""
+        """Whether too many responses are queued to take another request."""
         return len(self._answers) >= MOST
 
     @property
     def reads(self) -> list[Answer]:
-        """The READs whose data are not all sent."""
+        """The READs whose data have not all been sent."""
         return [answer for answer in self._answers if answer.kind is Kind.READ]
 
     def acknowledge(self, psn: int) -> None:
-        """Everything up to ``psn`` has arrived."""
+        """Acknowledge everything up to and including ``psn``."""
         last = self._answers[-1] if self._answers else None
         if last is None or last.kind is not Kind.ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
             self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn))
@@ -84,17 +84,17 @@ class AnswerQueue:
             last.psn, last.msn = psn, self.msn
 
     def refuse(self, psn: int, syndrome: int) -> None:
-        """The packet ``psn`` is not taken, for the time being or at all."""
+        """NAK or RNR NAK for the packet ``psn``."""
         self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn, syndrome))
 
     def value(self, psn: int, old: int) -> None:
-        """An atomic's old value."""
+        """Respond with the old value of an atomic."""
         answer = Answer(Kind.ATOMIC_ACKNOWLEDGE, psn, self.msn)
         answer.value = old
         self._add(answer)
 
     def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Answer:
-        """The data that a READ asks for."""
+        """Respond with the data that a READ asks for."""
         answer = Answer(Kind.READ, psn, self.msn)
         packets = packets_of(message.length, self._link.qp.mtu_bytes)
         answer.message, answer.end = message, (psn + packets) & PSN_MASK
@@ -109,9 +109,9 @@ class AnswerQueue:
     # -- sending
 
     def turn(self) -> bool:
-        """Send a share of what waits; True when more could be sent at once.
+        """Send a share of the queued responses; True when more could be sent at once.
 
-        A queue pair in ERR still answers what it has taken, and says why it has stopped.
+        A queue pair in ERR still sends the ACKs of what it executed, and the NAK that stopped it.
         """
         if self._link.qp.state in _SILENT:
             self._answers.clear()
@@ -127,7 +127,7 @@ class AnswerQueue:
         return self.is_stuck or self._link.is_waiting
 
     def _send_next(self) -> None:
-        """Send one packet of the oldest answer."""
+        """Send one packet of the oldest response."""
         answer = self._answers[0]
         if answer.message is not None:
             self._send_data(answer, answer.message)
@@ -138,7 +138,7 @@ class AnswerQueue:
         self._link.send(packet)
 
     def _send_data(self, answer: Answer, message: Message) -> None:
-        """The next response of a READ; the key may have gone since it was asked for."""
+        """Send the next response packet of a READ; the key may be gone since the request came."""
         hca, qp = self._link.hca, self._link.qp
         left = answer.end - answer.psn & PSN_MASK
         offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
@@ -163,7 +163,7 @@ class AnswerQueue:
         self._link.send(packet, data, size)
 
     def stop_data(self, answer: Exception | None) -> None:
-        """The data of the READ that comes next cannot be had: a NAK says so, or nothing does."""
+        """The oldest READ's data cannot be read: send ``answer`` if it is a NAK, else nothing."""
         first = self._answers[0]
         if isinstance(answer, Nak):
             self._answers.clear()

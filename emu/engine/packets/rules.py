@@ -1,4 +1,4 @@
-"""What a request packet must be where it stands in its message (IBTA 9.7.4.1.2, 9.7.4.1.6)."""
+"""Opcode sequence and length checks of request packets (IBTA 9.7.4.1.2, 9.7.4.1.6)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ MSG_OPS = {
     Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
     Kind.FETCH_ADD: MsgOp.FETCH_ADD,
 }
-"""The request that packets of a kind make."""
+"""The operation of a message, by the kind of its packets."""
 
 
 def out_of_sequence(packet: Packet, message: Message | None) -> str:
-    """Why a packet cannot follow: first after last, and nothing of another kind in between.
+    """Why a packet cannot follow the one before: "" when it can.
 
-    ``message`` is the one whose last packet is still to come. Empty when it can.
+    ``message`` is the one whose last packet is still to come: the packet must then be a middle or
+    last one of the same operation. Without one it must be a first packet.
     """
     op = packet.op
     if op.is_first is not (message is None) or (
@@ -32,9 +33,10 @@ def out_of_sequence(packet: Packet, message: Message | None) -> str:
 
 
 def wrong_length(qp: Qp, packet: Packet, message: Message | None, offset: int) -> str:
-    """Why a packet is too long or too short: all but the last are full, an RDMA is as it says.
+    """Check length: why a packet is too long or too short, "" when it is neither.
 
-    ``offset`` bytes of ``message`` came before. Empty when the packet is right.
+    All packets but the last are a full MTU long, and a WRITE is as long as its RETH says.
+    ``offset`` bytes of ``message`` came before.
     """
     op, size = packet.op, len(packet.payload)
     if op.kind is Kind.READ and not is_possible(qp, packet.length):
@@ -54,5 +56,5 @@ def wrong_length(qp: Qp, packet: Packet, message: Message | None, offset: int) -
 
 
 def is_possible(qp: Qp, length: int) -> bool:
-    """Whether a message may be so long: log_msg_max, and fewer packets than half of all PSNs."""
+    """Whether a message may have this length: log_msg_max, and less than half of all PSNs."""
     return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF

@@ -1,11 +1,11 @@
-"""The requests of one queue pair that are under way, and the PSNs that say how far they are.
+"""The outstanding requests of one queue pair, and the PSNs that tell their progress.
 
-    una    the oldest PSN that is not acknowledged; inside a READ, the response that is expected
-    next   the one that is sent next; it goes back to ``una`` when something was lost
-    sent   the end of what has ever been sent: an answer beyond it is a ghost
+    una    the oldest PSN that is not acknowledged; inside a READ, the expected response
+    next   the PSN that is sent next; it goes back to ``una`` when something was lost
+    sent   the end of what has ever been sent; a response at or beyond it is ignored
 
-``una`` moves by acknowledgement, over READs and atomics only by their own answers; a request is
-complete when ``una`` has passed it. Local requests stand between the others without a PSN, so that
+An ACK moves ``una``, but not past a READ or an atomic, which need their own responses; a request is
+complete when ``una`` has passed it. Local requests are in the window too, without a PSN, so that
 completions keep the order of the queue (IBTA 9.7.5, 10.8.5.1).
 """
 
@@ -29,15 +29,15 @@ class Request:
         self.first = self.end = psn
         """Its first PSN, and the first one after it."""
         self.message: Message | None = None
-        """What was asked, without its views of the guest's memory; None: local, and done."""
+        """The message, without views of guest memory; None for a local request, already done."""
         self.failure: LocalError | None = None
         self.flying = 0
-        """Packets that are on their way: sent and not acknowledged."""
+        """Packets in flight: sent and not acknowledged."""
         self.following: Request | None = None
 
     @property
     def op(self) -> MsgOp | None:
-        """What was asked; None for a local request."""
+        """The operation; None for a local request."""
         return self.message.op if self.message is not None else None
 
     @property
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def is_answered(self) -> bool:
-        """Whether it waits for data, and not for an acknowledgement."""
+        """Whether it needs a response with data (READ, atomic) rather than an ACK."""
         return self.op in ANSWERED
 
 
@@ -61,24 +61,24 @@ class SendWindow:
         self.restart(psn)
 
     def restart(self, psn: int) -> None:
-        """Nothing is under way, and ``psn`` comes next."""
+        """Empty the window; ``psn`` comes next."""
         self.requests.clear()
         self.ahead = 0
         """Blocks of the ring that the requests take up."""
         self.answered = 0
         """READs and atomics among them."""
         self.flying = 0
-        """Request packets that are on their way."""
+        """Request packets in flight."""
         self.una = self.next = self.sent = psn
         self._current: Request | None = None
-        """The request that sends, or one before it; None: look from the start."""
+        """Where to begin looking for the request of ``next``; None: at the oldest one."""
 
     def distance(self, psn: int) -> int:
         """How far ``psn`` is ahead of ``una``; at least PSN_HALF when it is behind."""
         return psn - self.una & PSN_MASK
 
     def has_unsent(self, end: int) -> bool:
-        """Whether anything waits to be sent, ``end`` being the first PSN that is not given out."""
+        """Whether anything is unsent; ``end`` is the first PSN that no request has."""
         return bool(self.requests) and self.next != end
 
     def append(self, request: Request) -> None:
@@ -92,7 +92,7 @@ class SendWindow:
     # -- sending
 
     def sending(self) -> Request:
-        """The request that ``next`` belongs to; there is one."""
+        """The request that ``next`` belongs to; the caller knows that there is one."""
         request = self._current or self.requests[0]
         while request.message is None or request.end == self.next:
             assert request.following is not None
@@ -101,14 +101,14 @@ class SendWindow:
         return request
 
     def sent_up_to(self, psn: int, request: Request, flying: int) -> None:
-        """Packets of ``request`` have left, which make ``flying`` of it that are on their way."""
+        """Packets of ``request`` up to ``psn`` were sent; now ``flying`` of it are in flight."""
         self.next = psn
         if self.distance(psn) > self.distance(self.sent):
             self.sent = psn
         self._count(request, flying)
 
     def rewind(self) -> None:
-        """Send from ``una`` again."""
+        """Go back: send from ``una`` again."""
         self.next, self._current = self.una, None
         for request in self.requests:
             self._count(request, 0)
@@ -120,9 +120,9 @@ class SendWindow:
     # -- answers
 
     def reach(self, psn: int) -> int:
-        """Where ``una`` may go when everything before ``psn`` is acknowledged.
+        """How far ``una`` may move when everything before ``psn`` is acknowledged.
 
-        That is ``psn``, or the first READ or atomic before it whose answer is missing.
+        That is ``psn``, or the first READ or atomic before it whose response is missing.
         """
         end, start = self.distance(psn), 0
         for request in self.requests:
@@ -134,13 +134,13 @@ class SendWindow:
         return psn
 
     def move(self, una: int) -> None:
-        """``una`` is there now; what it has passed is left to ``pop``."""
+        """Set ``una``; ``pop`` then removes the requests that it has passed."""
         if self.distance(una) > self.distance(self.next):
             self.next, self._current = una, None
         self.una = una
 
     def pop(self) -> Request | None:
-        """The oldest request, if it is complete or has failed: it leaves the window."""
+        """Remove and return the oldest request if it is complete or has failed, else None."""
         if not self.requests:
             return None
         request = self.requests[0]

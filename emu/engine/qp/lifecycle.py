@@ -1,9 +1,9 @@
 """What happens to a queue pair when its state changes: flush, restart, and the events about it.
 
-In ERR every request that is posted, or still will be, completes with WR_FLUSH_ERR (IBTA 10.3.1,
-o10-2.1); in SQER that is so for sends. Sends ring a doorbell; receives do not, so a queue pair in
-ERR with a receive ring looks at the doorbell record by timer, less and less often: a driver that
-drains posts its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
+In ERR every request that is posted, now or later, completes with WR_FLUSH_ERR (IBTA 10.3.1,
+o10-2.1); in SQER only sends do. Sends ring a doorbell; receives do not, so a queue pair in ERR with
+a receive ring polls the doorbell record by timer, less and less often: a driver that drains posts
+its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ log = logging.getLogger(__name__)
 FIRST_FLUSH_LOOK_NS = 1_000_000
 LAST_FLUSH_LOOK_NS = 1_000_000_000
 FLUSHED_AT_ONCE = 256
-"""Requests of a queue that complete with WR_FLUSH_ERR in one go; a ring may have 32,768."""
+"""Requests of a queue that complete with WR_FLUSH_ERR in one turn; a ring may have 32,768."""
 
 _QP_SRQ_DATA = Struct(">20xB3xI")
 
 
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
-    """An affiliated asynchronous event of a queue pair."""
+    """Raise an affiliated asynchronous event of a queue pair."""
     count_event(qp, event)
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 
 def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
-    """An affiliated asynchronous event of a shared receive queue."""
+    """Raise an affiliated asynchronous event of a shared receive queue."""
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
 
 
 def check_srq_limit(hca: Hca, srqn: int) -> None:
-    """Raise the limit event, once for each arming, when fewer requests wait than the mark says.
+    """Raise the limit event, once for each arming, when fewer requests are posted than the limit.
 
     A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
     """
@@ -67,7 +67,7 @@ def check_srq_limit(hca: Hca, srqn: int) -> None:
 
 
 def _break_srq(hca: Hca, srq: Srq) -> None:
-    """The driver is told once that its shared queue can give no requests."""
+    """Raise an event, once, that the shared queue cannot be read any more."""
     if not srq.is_in_error:
         srq.is_in_error = True
         raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
@@ -83,7 +83,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
 
 
 def entered(hca: Hca, qp: Qp, source: QpState) -> None:
-    """A command has changed the context: take over what the engine needs, and act on the state."""
+    """A command has changed the context: decode it and act on the new state."""
     qp.decode()
     if qp.state is source:
         return
@@ -118,7 +118,7 @@ def to_send_queue_error(hca: Hca, qp: Qp) -> None:
 
 
 def drained(hca: Hca, qp: Qp) -> None:
-    """A wrong signature stops a send queue that asks for it, when its request is complete."""
+    """Move to SQD after a signature error (drain_sigerr), once the request is complete."""
     log.info("%r: to SQD from %s: signature error", qp, qp.state.name)
     qp.is_draining = False
     qp.state = QpState.SQD
@@ -127,7 +127,7 @@ def drained(hca: Hca, qp: Qp) -> None:
 
 
 def stop_paging(hca: Hca, qp: Qp) -> None:
-    """The queue pair forgets everything: a shared queue gets back what no message has filled."""
+    """Reset: return receive requests that no message has filled to their shared queue."""
     page_faults.cancel(hca, qp)
     unfinished = [qp.kept, *(qp.link.unfinished() if qp.link is not None else ())]
     qp.kept = None
@@ -140,9 +140,9 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
 
 
 def flush(hca: Hca, qp: Qp) -> None:
-    """Complete with WR_FLUSH_ERR what is posted to the queues that do not work any more.
+    """Complete with WR_FLUSH_ERR the requests that are posted to the stopped queues.
 
-    What is too much for one go is left for the queue pair's next turn.
+    What is too much for one turn is left for the queue pair's next one.
     """
     if qp.state in (QpState.ERR, QpState.SQER):
         _flush_sends(hca, qp)
@@ -152,7 +152,7 @@ def flush(hca: Hca, qp: Qp) -> None:
 
 
 def _begin_flush(hca: Hca, qp: Qp) -> None:
-    """The queue pair has just come to ERR."""
+    """The queue pair has just entered ERR."""
     _flush_sends(hca, qp)
     _flush_kept(hca, qp)
     if qp.rq is not None:
@@ -182,7 +182,7 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
 
 
 def _flush_kept(hca: Hca, qp: Qp) -> None:
-    """The receive request of a message that waited for a page."""
+    """Flush the receive request of a message that waited for a page."""
     kept, qp.kept = qp.kept, None
     if kept is not None:
         fail_receive(hca, qp, kept, CqeSyndrome.WR_FLUSH_ERR)
@@ -197,7 +197,7 @@ def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
 
 
 def _flush_receives(hca: Hca, qp: Qp) -> bool:
-    """Flush some of what is in the receive ring now; True when there was something."""
+    """Flush some of the requests now in the receive ring; True when there was one."""
     ring, cq = qp.rq, qp.rcq
     if ring is None or cq is None:
         return False
@@ -217,7 +217,7 @@ def _flush_receives(hca: Hca, qp: Qp) -> bool:
 
 
 def stop_users(hca: Hca, cq: Cq) -> None:
-    """A CQ takes no completions any more: the queue pairs that report there go to ERR."""
+    """A CQ takes no more completions: move the queue pairs that report to it to ERR."""
     for qp in hca.qps:
         if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
             log.warning("%r: to ERR: %r takes no completions", qp, cq)

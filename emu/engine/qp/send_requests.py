@@ -1,6 +1,6 @@
-"""Work requests on their way out: read from the send queue, and completed or failed at the end.
+"""Send requests: parsed from the send queue, and completed or failed at the end.
 
-What both requesters share: the direct one and the one that sends packets.
+The direct requester and the packet requester share this code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INFINITE_RETRIES = 7
 
 
 class LocalError(Exception):
-    """A request fails before anything has left: its completion's syndrome."""
+    """A request fails at the requester; ``syndrome`` goes to its completion."""
 
     def __init__(self, syndrome: CqeSyndrome, why: str) -> None:
         super().__init__(why)
@@ -43,7 +43,7 @@ class LocalError(Exception):
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
-    """What the WQE asks for; None when it was local and is done.
+    """What the WQE asks for; None when it is local and already done.
 
     Raises LocalError, and PageFault when the request may wait for the page.
     """
@@ -81,7 +81,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
 def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
     """The sender's side of the next ``length`` bytes of a message.
 
-    Raises InPieces when they are too much for one go, and otherwise as ``parse``.
+    Raises InPieces when they are too much for one call, and otherwise as ``parse``.
     """
     need = LOCAL_WRITE if message.op is MsgOp.READ else LOCAL_READ
     try:
@@ -97,7 +97,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
 
 
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
-    """The request is done; it is reported when it asked for that."""
+    """The request is done; write a completion if it asked for one."""
     qp.moving = None
     assert qp.sq is not None
     assert qp.scq is not None
@@ -128,14 +128,14 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
 
 
 def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
-    """The ring itself cannot be trusted: no completion can name a request."""
+    """The ring itself is broken: raise an event, as no completion can name a request."""
     log.warning("%r: send queue is broken: %s", qp, why)
     qp_life.raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
     qp_life.to_error(hca, qp)
 
 
 def may_ask_again(qp: Qp) -> bool:
-    """Count a retry after no answer or a wrong one; False when there have been enough."""
+    """Count a retry after a timeout or a sequence error; False when none is left."""
     if qp.retries >= qp.retry_count:
         return False
     qp.retries += 1
@@ -143,7 +143,7 @@ def may_ask_again(qp: Qp) -> bool:
 
 
 def may_wait_for_receiver(qp: Qp) -> bool:
-    """Count a retry after RNR; False when there have been enough."""
+    """Count a retry after an RNR NAK; False when none is left."""
     if qp.rnr_retry == INFINITE_RETRIES:
         return True
     if qp.rnr_retries >= qp.rnr_retry:

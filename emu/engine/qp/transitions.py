@@ -18,7 +18,7 @@ S = QpState
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """From which states a command leads where, and which fields of its qpc are required."""
+    """The source states and the target of a command, and the qpc fields that it requires."""
 
     sources: frozenset[QpState]
     target: QpState
@@ -33,7 +33,7 @@ class Transition:
 
 
 RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
-"""States in which requests are taken (IBTA 10.3.1)."""
+"""States in which the responder takes requests (IBTA 10.3.1)."""
 
 _ANY = frozenset(QpState)
 _MTU = ("mtu", "log_msg_max")
@@ -99,7 +99,7 @@ _ALT_ADDR_PATH = 0
 _LAG_TX_AFFINITY = 15
 
 KNOWN_OPTIONS = sum(1 << bit for bit in (*_OPTIONAL, *_OPTIONAL_PATH)) | 1 << _LAG_TX_AFFINITY
-"""Every bit of opt_param_mask that is taken; LAG affinity has no meaning with one port."""
+"""Every bit of opt_param_mask that is accepted; LAG affinity is ignored with one port."""
 
 
 def apply(transition: Transition, ctx: Any, given: Any, opt_param_mask: int) -> None:

@@ -1,1 +1,1 @@
-"""Connected services (RC, UC, XRC): requester, responder, and the steps that both ways share."""
+"""Connected services (RC, UC, XRC): requester, responder, and what both share."""

@@ -1,6 +1,6 @@
-"""What a responder says when it does not take a request, and what the requester makes of it.
+"""How a responder rejects a request, and the error that the requester then reports.
 
-Source: IBTA 9.7.5.2.8 (AETH syndromes), 9.9.3 (unreliable connections have no answers).
+Source: IBTA 9.7.5.2.8 (AETH syndromes), 9.9.3 (no responses on unreliable connections).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from layouts.enums import CqeSyndrome
 
 
 class NakCode(IntEnum):
-    """Why a responder refuses (IBTA 9.7.5.2.8, AETH NAK codes)."""
+    """Why a responder sends a NAK (IBTA 9.7.5.2.8, AETH NAK codes)."""
 
     PSN_SEQUENCE_ERROR = 0
     INVALID_REQUEST = 1
@@ -21,7 +21,7 @@ class NakCode(IntEnum):
 
 
 class Nak(Exception):  # noqa: N818  # the field's word for it
-    """The responder refuses, and says so to the requester."""
+    """The responder rejects the request and sends a NAK to the requester."""
 
     def __init__(self, code: NakCode, why: str = "") -> None:
         super().__init__(why or code.name)
@@ -37,7 +37,7 @@ class RnrNak(Exception):  # noqa: N818  # the field's word for it
 
 
 class Dropped(Exception):  # noqa: N818  # the field's word for it
-    """Nobody answers: no such node or queue pair, or one that is in no state to receive."""
+    """No response: no such node or queue pair, or its state does not allow it to receive."""
 
 
 SYNDROMES = {
@@ -46,4 +46,4 @@ SYNDROMES = {
     NakCode.REMOTE_OPERATIONAL_ERROR: CqeSyndrome.REMOTE_OP_ERR,
     NakCode.PSN_SEQUENCE_ERROR: CqeSyndrome.TRANSPORT_RETRY_EXC_ERR,
 }
-"""What a refusal by the responder means for the request (IBTA table 61)."""
+"""The error that a request completes with, by NAK code (IBTA table 61)."""

@@ -1,8 +1,8 @@
 """Receive requests of connected transports: taken, filled, completed (IBTA 9.7.4.1.5, 10.8.3).
 
 Each comes from the queue pair's own receive queue or from a shared one; on XRC the message names
-the shared one (IBTA annex A14). One that cannot take its message completes in error, and its queue
-pair stops.
+the shared one (IBTA annex A14). A receive request that cannot take its message completes in error,
+and its queue pair stops.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIST_LENGTH_2GIB = 1 << 31
-"""What byte_count 0 means (PRM "Data segment")."""
+"""The length that byte_count 0 stands for (PRM "Data segment")."""
 
 
 class ReceiveError(Exception):
-    """A receive request cannot take the message: what its owner and its sender are told."""
+    """A receive request cannot take the message.
+
+    ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
+    """
 
     def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
         super().__init__(why)
@@ -53,9 +56,10 @@ class ReceiveError(Exception):
 
 
 def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
-    """Give a message the next receive request, of the queue pair or of its shared queue.
+    """Take the next receive request of the queue pair, or of its shared queue, for a message.
 
-    Raises RnrNak when there is none, Nak when there can be none, Dropped on UC instead of both.
+    Raises RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
+    Dropped instead of either.
     """
     srq = shared_queue(hca, qp, message)
     queue = qp.rq if srq is None else srq.queue
@@ -83,9 +87,9 @@ def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
 
 
 def keep(hca: Hca, qp: Qp, arrival: Arrival) -> None:
-    """A message goes on later with its receive request, unless its queue is destroyed before.
+    """Keep the receive request of a message that continues later, unless its queue is destroyed.
 
-    Only on XRC can that happen: other queue pairs refer to their queue.
+    Only XRC needs this: any other queue pair holds a reference to its queue, so it stays.
     """
     if qp.st is QpType.XRC and arrival.wqe is not None:
         srq = hca.srqs.get(arrival.srqn)
@@ -94,7 +98,7 @@ def keep(hca: Hca, qp: Qp, arrival: Arrival) -> None:
 
 
 def _take_kept(qp: Qp, srqn: int, arrival: Arrival) -> bool:
-    """A message that has waited for a page comes again: its receive request is still here."""
+    """Take the receive request kept while its message waited for a page; False if there is none."""
     kept = qp.kept
     if kept is None or kept.wqe is None or kept.srqn != srqn:
         return False
@@ -114,7 +118,7 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
 
 
 def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
-    """The SRQ that an XRC message names; None when its queue pair's domain has none such."""
+    """The SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
     srq = hca.srqs.get(message.srqn)
     if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
         return None
@@ -125,7 +129,7 @@ def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> 
     """Where ``length`` bytes go, ``offset`` bytes into the receive request's scatter list.
 
     Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
-    InPieces when they are too much for one go.
+    InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
     wqe, skip, left, most = arrival.wqe, offset, length, hca.steps + MOST_STEPS
@@ -166,9 +170,9 @@ def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> 
 def _wait_for_room(
     hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int, page: PageFault
 ) -> Exception:
-    """The responder waits for a page of a receive request; what is to be raised.
+    """Make the responder wait for a page of a receive request; returns the exception to raise.
 
-    ``length`` bytes are to go into the request, behind ``offset`` bytes that it has.
+    ``length`` bytes are to be placed in the request, after the ``offset`` bytes that it has.
     """
     wqe, srqn = arrival.wqe, arrival.srqn
     assert wqe is not None
@@ -191,9 +195,9 @@ def _wait_for_room(
 
 
 def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
-    """SEND with invalidate: the key must allow it and belong here (IBTA 9.4.1.1.3).
+    """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
 
-    Raises ReceiveError, and leaves the key alone then.
+    Raises ReceiveError and leaves the key unchanged otherwise.
     """
     mkey = hca.mkeys.get(rkey >> 8)
     if mkey is None or mkey.variant != rkey & 0xFF:
@@ -211,7 +215,7 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
 
 
 def give_up(hca: Hca, qp: Qp, arrival: Arrival, error: ReceiveError) -> NoReturn:
-    """As :func:`stop_over`, and raise the requester's answer."""
+    """As :func:`stop_over`, then raise the NAK for the requester (Dropped on UC)."""
     qp_life.stop_over(hca, qp, arrival, error.syndrome, str(error))
     if qp.st is QpType.UC:
         raise Dropped("UC has no NAK")

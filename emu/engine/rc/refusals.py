@@ -1,4 +1,4 @@
-"""How a responder of a connected transport refuses a request (IBTA 9.7.5.2, 9.9.3)."""
+"""How a responder of a connected transport NAKs a request and stops (IBTA 9.7.5.2, 9.9.3)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ log = logging.getLogger(__name__)
 
 
 def access_violation(hca: Hca, qp: Qp, why: str) -> Exception:
-    """The queue pair stops over remote memory that a request must not use; what is to be raised."""
+    """Stop the queue pair: a request must not use this memory. Returns the exception to raise."""
     log.log(_level(qp), "%r: remote access refused: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR)
 
 
 def invalid_request(hca: Hca, qp: Qp, why: str) -> Exception:
-    """The queue pair stops over a request that makes no sense; what is to be raised."""
+    """Stop the queue pair: the request is malformed. Returns the exception to raise."""
     log.log(_level(qp), "%r: invalid request: %s", qp, why)
     return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
 
 
 def _level(qp: Qp) -> int:
-    """A reliable queue pair stops over it; an unreliable one may be sent the same for ever."""
+    """DEBUG on UC: the queue pair does not stop, so a peer could flood the log."""
     return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
 
 
 def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
-    """An RC responder tells its owner by event and stops; a UC responder only drops (9.9.3)."""
+    """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
     qp_life.raise_qp_event(hca, qp, event)

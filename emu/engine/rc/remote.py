@@ -1,6 +1,7 @@
-"""Remote memory: the range of a request's (va, rkey, length), as its responder sees it.
+"""Remote memory: how a responder checks and maps the (va, rkey, length) of a request.
 
-Rights first, then the key (IBTA 9.7.4.1.4, 10.6.5.2); an absent page makes the responder wait.
+The queue pair's rights are checked first, then the key (check rkey: IBTA 9.7.4.1.4, 10.6.5.2). When
+a page is absent the responder waits.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def need_right(hca: Hca, qp: Qp, allowed: int) -> None:
-    """Hold that the queue pair allows this kind of remote access at all. Raises Nak or Dropped."""
+    """Check that the queue pair allows this kind of remote access. Raises Nak or Dropped."""
     if not allowed:
         raise access_violation(hca, qp, "queue pair does not allow it")
 
 
 LOOK_AHEAD = 1 << 18
-"""How much of a message in pieces is translated at a time. It may have 2 GiB, a page fault tells of
-all the pages in it that are absent, and both shall cost little for each packet."""
+"""How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
+fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
 
 
 def begin_pieces(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> None:
-    """Hold that the key allows all of the range, and that its first pages are there.
+    """Check that the key allows all of the range, and that its first pages are present.
 
-    Raises as ``piece`` does. A request that has to wait comes again, and is counted then.
+    Raises as ``piece`` does. A request that has to wait is repeated, and counted only then.
     """
     pd, va = domain_of(hca, qp, message), start_of(hca, message)
     try:
@@ -55,7 +56,7 @@ def begin_pieces(hca: Hca, qp: Qp, message: Message, need: int, counter: str) ->
 
 
 def next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
-    """As ``piece``, for pieces that come in their order and whose message has begun."""
+    """As ``piece``, for the pieces, in order, of a message that has begun."""
     if offset and not offset % LOOK_AHEAD:
         _look_ahead(hca, qp, message, offset, need)
     return piece(hca, qp, message, offset, length, need)
@@ -67,9 +68,9 @@ def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int, need: int) -> N
 
 
 def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
-    """All of the range; nothing, and ``message.most`` says so, when that is too much for one go.
+    """Map all of the range. When it is too much for one call: return () and set ``message.most``.
 
-    A request that has to wait comes again, and is counted then.
+    A request that has to wait is repeated, and counted only then.
     """
     try:
         return piece(hca, qp, message, 0, message.length, need)
@@ -84,8 +85,8 @@ def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
 def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
     """The views behind a piece of (va, rkey, length).
 
-    Raises Nak or Dropped when the request may not have them, Held when a page is absent, InPieces
-    when it is too much for one go.
+    Raises Nak or Dropped when the request may not access them, Held when a page is absent,
+    InPieces when they are too much for one call.
     """
     pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
     try:
@@ -111,11 +112,11 @@ _RDMA_OPERATIONS = {
     MsgOp.COMPARE_SWAP: (Kind.RDMA_WRITE, "atomic"),
     MsgOp.FETCH_ADD: (Kind.RDMA_WRITE, "atomic"),
 }
-"""How an RDMA faults, and the capability that lets it."""
+"""The kind of page fault of an RDMA operation, and the ODP capability that it needs."""
 
 
 def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: PageFault) -> Exception:
-    """The responder waits for a page of remote memory; what is to be raised."""
+    """Make the responder wait for a page of remote memory; returns the exception to raise."""
     _, operation = _RDMA_OPERATIONS[message.op]
     if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
         return access_violation(hca, qp, str(page))
@@ -136,9 +137,9 @@ def suspend_rdma(
     page: PageFault,
     refuse: Callable[[], Exception],
 ) -> Fault:
-    """Wait for a page of remote memory, or for what the responder waits for already.
+    """Wait for a page of remote memory; if the responder already waits, return that page fault.
 
-    The operation goes on ``offset`` bytes behind its start.
+    The operation continues ``offset`` bytes after its start.
     """
     if Side.RESPONDER in qp.faults:
         return qp.faults[Side.RESPONDER]
@@ -151,6 +152,6 @@ def suspend_rdma(
 
 
 def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
-    """Whose keys a request may use; on XRC they are the named queue's (IBTA annex A14)."""
+    """The domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
     srq = shared_queue(hca, qp, message) if qp.st is QpType.XRC else None
     return qp.pd if srq is None else srq.pd

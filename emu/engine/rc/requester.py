@@ -1,8 +1,8 @@
 """The requester: hands messages to queue pairs in this process, and sends datagrams.
 
-To a queue pair in the same process a message goes directly: one call, answered at once by
-acknowledgement or NAK. What a NAK means - wait and try again, give up, fail - is decided here, by
-the counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For one in another process
+A message to a queue pair in the same process is one direct call, which ends in an acknowledgement
+or a NAK. This module decides what to do after a NAK - wait and retry, give up, fail - by the
+retry counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For a peer in another process
 ``emu.engine.packets.requester`` does the same with packets.
 """
 
@@ -55,7 +55,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     budget = BYTES_PER_TURN
     waiting = sq.waiting()
     for _ in range(WQES_PER_TURN):
-        if waiting <= 0:  # whatever was posted meanwhile rings its own doorbell
+        if waiting <= 0:  # requests posted meanwhile ring their own doorbell
             return False
         moving = qp.moving
         wqe = sq.fetch(waiting) if moving is None or moving.wqe is None else moving.wqe
@@ -72,7 +72,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
 
 
 def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
-    """One request. The bytes it moved, or None when the queue pair has to stop or wait."""
+    """Do one request. Returns the bytes moved, or None when the queue pair has to stop or wait."""
     try:
         work = qp.moving or send_work.parse(hca, qp, wqe)
         length = 0
@@ -98,7 +98,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     except Dropped as dropped:
         _wait_for_answer(hca, qp, wqe, dropped)
     else:
-        # A queue pair that has talked to itself and failed has flushed this request, too.
+        # A queue pair that is its own peer and has failed has already flushed this request.
         if qp.state is _RTS:
             send_work.complete(hca, qp, wqe, length)
         return length if qp.state is _RTS else None
@@ -106,11 +106,11 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
 
 
 class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
-    """A message has moved, but not all of it."""
+    """Only part of a message has been moved."""
 
 
 def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
-    """Hand a message to the responder and take its answer. Raises Unfinished."""
+    """Hand a message to the responder and take its response. Raises Unfinished."""
     node = hca.wire.node(qp.rlid)
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
     if node is None or peer is None or not _are_partners(hca, node, qp, peer):
@@ -132,12 +132,12 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
 
 
 def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
-    """Have the responder take all of a message, or tell by ``message.most`` that it is too much."""
+    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
     try:
         responder.respond(node, peer, message, hca.port.lid)
     except (Nak, RnrNak, Dropped, Held):
         raise
-    except Exception:  # a mistake over there is the peer's: nobody answers us
+    except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         raise Dropped("the peer has failed") from None
     if node is not hca and node.steps:
@@ -146,7 +146,7 @@ def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
 
 
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
-    """The peer listens, and is connected back to us with the same service (IBTA 9.6.1.3)."""
+    """The peer can receive, and is connected to us with the same service (IBTA 9.6.1.3)."""
     return (
         peer.state in RECEIVING
         and peer.st is qp.st
@@ -158,7 +158,7 @@ def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
 
 
 def _is_expected(qp: Qp, peer: Qp) -> bool:
-    """True for the expected PSN; a duplicate is acknowledged unexecuted; a gap is refused.
+    """Check psn: True for the expected one, False for a duplicate (only ACKed), Nak for a gap.
 
     UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     """
@@ -174,7 +174,7 @@ def _is_expected(qp: Qp, peer: Qp) -> bool:
 
 
 _FRAME_BYTES = bth.lrh.size + bth.bth.size + bth.ICRC_BYTES
-"""What every packet has beside its extension headers and its payload."""
+"""Bytes of every packet besides its extension headers and its payload."""
 
 
 def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
@@ -189,12 +189,12 @@ def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
 
 
 def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
-    """Send a datagram; nobody answers."""
+    """Send a datagram; there is no response."""
     arrivals.send(hca, work, ud.origin_of(hca, qp, work.to))
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
-    """The request stays where it is and begins again when the page is there."""
+    """Keep the request in the ring; it is tried again when the page is present."""
 
     why = f"page fault refused: {page}"
 
@@ -208,7 +208,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
 
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
-    """The peer waits for a page of its own; until then no time runs and no retry counts."""
+    """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
     fault = held.fault
 
     def go_on(answer: Exception | None) -> None:
@@ -224,7 +224,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
-    """RNR: try again after the time that the receiver named (IBTA 9.7.5.2.8)."""
+    """RNR NAK: retry after the time that the responder gave (IBTA 9.7.5.2.8)."""
     qp.count("rnr_nak_retry_err")
     if send_work.may_wait_for_receiver(qp):
         _again_after(hca, qp, RNR_NAK_NS[nak.timer])
@@ -233,7 +233,7 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
 
 
 def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
-    """No answer: an unreliable request is done, a reliable one is repeated (IBTA 9.7.6.1)."""
+    """No response: complete a UC request, retry any other after its timeout (IBTA 9.7.6.1)."""
     if qp.st is QpType.UC:
         send_work.complete(hca, qp, wqe, 0)
         hca.schedule(qp)

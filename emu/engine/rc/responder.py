@@ -1,10 +1,10 @@
 """The responder of connected transports: RC, UC and the target side of XRC.
 
-A message passes the steps below in the specification's order (IBTA 9.7.4), whole or packet by
-packet: ``begin`` before its first byte, ``claim`` before its last ones, ``place`` for each piece,
-``finish``; READ and atomics in one step each. What a refusal does to the responder itself - an
-error completion, an asynchronous event, the error state - happens here as well; what the requester
-makes of it is the requester's.
+A message, whole or packet by packet, passes these steps in the specification's order (IBTA 9.7.4):
+``begin`` before its first byte, ``claim`` before its last bytes, ``place`` for each piece,
+``finish`` after the last. A READ or an atomic is one step. When a request is NAKed, this module
+also does what that means for the responder: an error completion, an asynchronous event, the error
+state. The requester decides what a NAK means for its request.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
 def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     """Take one whole message. Returns when it is acknowledged.
 
-    Or when it has begun and ``message.most`` says that it is too much for one go: it is to come by
-    ``take_share`` then. Raises Nak, RnrNak, Dropped when there is no answer at all, and Held when
-    it waits for a page: the message is to come again.
+    Also returns when the message has begun but is too much for one call: then ``message.most`` is
+    set, and the caller has to pass it by ``take_share``. Raises Nak or RnrNak, Dropped when there
+    is no response, and Held when a page is absent: the caller has to pass the message again.
     """
     _check_ready(qp)
     op = message.op
@@ -102,11 +102,11 @@ def _check_ready(qp: Qp) -> None:
         raise Held(qp.faults[Side.RESPONDER])
 
 
-# A message that is too much for one go.
+# A message that is too much for one call.
 
 
 def _keep(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
-    """The message has begun; its receive request is flushed when the queue pair stops."""
+    """Remember a message that has begun; if the QP stops, its receive request is flushed."""
     message.arrival = arrival
     if arrival.wqe is not None:
         qp.kept = arrival
@@ -114,15 +114,16 @@ def _keep(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
 
 
 def is_begun(qp: Qp, message: Message) -> bool:
-    """Whether the message has begun here, and its receive request is still there."""
+    """Whether the message has begun at this responder and still has its receive request."""
     arrival = message.arrival
     return arrival is not None and (message.op is not _SEND or arrival is qp.kept)
 
 
 def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int) -> None:
-    """Take the next ``length`` bytes of a message, or give them; ``local`` is the sender's side.
+    """Take the next ``length`` bytes of a message, or of a READ give them.
 
-    Raises as ``respond``, and InPieces when they are too much for one go.
+    ``local`` is the requester's memory. Raises as ``respond``, and InPieces when they are too much
+    for one call.
     """
     _check_ready(qp)
     if message.arrival is None:
@@ -156,9 +157,9 @@ def _begin_shares(hca: Hca, qp: Qp, message: Message) -> None:
 
 
 def begin(hca: Hca, qp: Qp, message: Message, *, in_pieces: bool = False) -> Arrival:
-    """Before the first byte: permission and range of a WRITE, the receive request of a SEND.
+    """Before the first byte: check right and range of a WRITE, take a receive request for a SEND.
 
-    The pages of a WRITE in pieces are looked for piece by piece.
+    The pages of a WRITE in pieces are looked up piece by piece.
     """
     if message.op is _WRITE:
         qp.count("rx_write_requests")
@@ -173,7 +174,7 @@ def begin(hca: Hca, qp: Qp, message: Message, *, in_pieces: bool = False) -> Arr
 
 
 def claim(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
-    """Before the last bytes: immediate data behind a WRITE wants a receive request."""
+    """Before the last bytes: a WRITE with immediate data needs a receive request."""
     if message.immediate is not None and arrival.wqe is None:
         take(hca, qp, message, arrival)
 
@@ -181,9 +182,9 @@ def claim(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
 def place(
     hca: Hca, qp: Qp, message: Message, arrival: Arrival, offset: int, data: Views, length: int
 ) -> None:
-    """Put ``length`` bytes where they belong; they stand ``offset`` bytes into the message.
+    """Write the ``length`` bytes at ``offset`` of the message to their place in memory.
 
-    A key that was good for the whole message may be gone for a later piece of it.
+    A key that was valid when the message began may be gone for a later piece of it.
     """
     if message.op is _SEND:
         try:
@@ -198,7 +199,7 @@ def place(
 
 
 def finish(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:
-    """After the last byte: invalidate the key that the sender names, and complete."""
+    """After the last byte: invalidate the key that the sender names, and complete the receive."""
     if message.inv_rkey is not None:
         try:
             invalidate(hca, qp, domain_of(hca, qp, message), message.inv_rkey)
@@ -209,7 +210,7 @@ def finish(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> N
 
 
 def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None = None) -> Views:
-    """The bytes that a READ asks for, or some of them; all of them may be too much for one go."""
+    """The bytes that a READ asks for, or some; all of them may be too much for one call."""
     if length is not None:
         need_right(hca, qp, qp.rre)
         return next_piece(hca, qp, message, offset, length, REMOTE_READ)
@@ -219,14 +220,14 @@ def read(hca: Hca, qp: Qp, message: Message, offset: int = 0, length: int | None
 
 
 def begin_read(hca: Hca, qp: Qp, message: Message) -> None:
-    """Before the first byte of a READ in pieces: permission and range."""
+    """Before the first byte of a READ in pieces: check right and range."""
     qp.count("rx_read_requests")
     need_right(hca, qp, qp.rre)
     begin_pieces(hca, qp, message, REMOTE_READ, "rx_read_requests")
 
 
 def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
-    """Whether a READ that was answered before is allowed still, as far as its key says."""
+    """Whether the key of a duplicate READ still allows it."""
     if not qp.rre or (qp.st is QpType.XRC and named_queue(hca, qp, message) is None):
         return False
     try:
@@ -240,10 +241,10 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
 
 
 def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:
-    """The bytes for a READ that was answered before; None, and no consequences, when it may not.
+    """The bytes for a duplicate READ; None when the key does not allow it any more.
 
-    Its requester may have what it wanted and have taken the key away since. Raises Held when a page
-    is absent; when the driver gives up on it, the answer is Dropped.
+    That is no error: the requester may have its data already and the key may be gone since. Raises
+    Held when a page is absent; if the driver does not bring it in, there is no response (Dropped).
     """
     if not qp.rre or (qp.st is QpType.XRC and named_queue(hca, qp, message) is None):
         return None
@@ -260,7 +261,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
 
 
 def atomic(hca: Hca, qp: Qp, message: Message) -> int:
-    """Eight bytes, replaced at once; the old value is the answer."""
+    """Replace eight bytes atomically; returns the old value, which is the response."""
     qp.count("rx_atomic_requests")
     need_right(hca, qp, qp.rae)
     if message.va % ATOMIC_BYTES:
@@ -280,7 +281,7 @@ def _swapped(message: Message, old: int) -> int:
 
 
 def _added(message: Message, old: int) -> int:
-    """Add field by field: a set bit of ``compare`` is the left end of a field (PRM "Masked FA")."""
+    """Add field by field; a set bit of ``compare`` is the top bit of a field (PRM "Masked FA")."""
     boundaries = message.compare
     if not boundaries:
         return (old + message.swap_add) & _MASK64

@@ -1,8 +1,8 @@
-"""Messages that are too much for one turn, between queue pairs of this process.
+"""Messages between queue pairs of this process that are too much for one turn.
 
-A message that is long, or whose keys fall into many pieces, is moved a share at a time, and others
-have their turns in between. It then takes effect as it would in packets: what has been moved stays,
-whatever becomes of the rest, and a key that was good at the beginning may be gone in the middle.
+A message that is long, or whose keys fall into many pieces, is moved a share at a time; other
+queues get their turns in between. It then takes effect as it would in packets: bytes that were
+moved stay even if the rest fails, and a key that was valid at the start may be gone in the middle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
-"""What can be moved in shares; an atomic cannot."""
+"""Operations that can be moved in shares; an atomic cannot."""
 
 STEPS_PER_TURN = STEPS_PER_ROUND // 4
 _LOG_STEP_BYTES = 12
@@ -30,8 +30,8 @@ _LOG_STEP_BYTES = 12
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     """Move a turn's share of a message to its peer; True when that was the last one.
 
-    Raises LocalError and PageFault as the requester's own, Nak, RnrNak, Dropped and Held as the
-    responder's answer. The message goes on behind ``done`` when its turn comes again.
+    Raises LocalError and PageFault for the requester's own errors; Nak, RnrNak, Dropped and Held
+    are the responder's response. In its next turn the message continues after ``done`` bytes.
     """
     if message.arrival is not None and not responder.is_begun(peer, message):
         message.done, message.arrival = 0, None
@@ -58,7 +58,7 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
         responder.take_share(node, peer, message, local, length, hca.port.lid)
     except (Nak, RnrNak, Dropped, Held, InPieces):
         raise
-    except Exception:  # a mistake over there is the peer's: nobody answers us
+    except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         raise Dropped("the peer has failed") from None
     finally:

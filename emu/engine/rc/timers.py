@@ -1,9 +1,9 @@
-"""The times that the transport counts in (IBTA 9.7.5.2.8 table 45, 9.7.6.1.3)."""
+"""The time units of the transport (IBTA 9.7.5.2.8 table 45, 9.7.6.1.3)."""
 
 from __future__ import annotations
 
 ACK_TIMEOUT_UNIT_NS = 4096
-"""A local ACK timeout of code ``n`` is this much shifted left by ``n``."""
+"""A local ACK timeout of code ``n`` is this time shifted left by ``n``."""
 
 RNR_NAK_NS = tuple(
     round(milliseconds * 1_000_000)

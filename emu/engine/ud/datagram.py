@@ -1,8 +1,8 @@
 """Unreliable datagrams: one packet, an address vector, and up to 40 bytes of GRH at the receiver.
 
-Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). Nothing is answered; a
-datagram that nobody can take is dropped in silence, as the specification wants it. The special
-queue pairs QP0 and QP1 send and receive the same way under their well-known numbers.
+Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). There are no
+responses; a datagram that nobody can take is silently dropped, as the specification says. The
+special queue pairs QP0 and QP1 work the same, under their well-known numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
-"""The numbers that the wire knows the special queue pairs by."""
+"""The QP numbers of the special queue pairs on the wire."""
 
 
 def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
@@ -130,7 +130,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 def _wait_for_room(
     hca: Hca, qp: Qp, arrival: Arrival, datagram: Datagram, origin: Origin, page: PageFault
 ) -> None:
-    """Keep the datagram until the page is there; others that come meanwhile are dropped."""
+    """Keep the datagram until the page is present; others that come meanwhile are dropped."""
     wqe, srqn = arrival.wqe, arrival.srqn
     assert wqe is not None
     whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])

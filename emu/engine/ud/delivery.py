@@ -1,7 +1,7 @@
-"""A datagram reaches a function's port: it is counted and goes to whom it is for.
+"""Datagrams at a function's port: count each one and deliver it to its queue pairs.
 
-Performance management at QP1 is the adapter's own business (see ``emu.port.ib.pma``); everything
-else is for queue pairs.
+The adapter itself handles performance management MADs at QP1 (see ``emu.port.ib.pma``);
+everything else goes to queue pairs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ QP0, QP1 = 0, 1
 def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
     """Take a datagram for the function's LID, or for a multicast group that it listens to.
 
-    It counts as arrived whether or not a queue pair takes it; one for a group that nobody here has
-    attached to does not even do that. Nothing raises here.
+    It counts as received even if no queue pair takes it, except for a multicast group that no queue
+    pair here is attached to. Nothing raises here.
     """
     if hca.port.is_up:
         contain(hca, partial(_take, hca, packet, origin))
@@ -68,12 +68,12 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
 
 
 def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
-    """A queue pair can ask not to hear itself (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
+    """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
     return bool(qp.ctx.block_lb_mc) and (origin.lid, origin.qpn) == (hca.port.lid, qp.handle)
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
-    """Let the performance management agent answer; False when the datagram is not for it."""
+    """Let the performance management agent respond; False when the datagram is not for it."""
     if packet.length != MAD_BYTES or not may_manage(hca.port, origin):
         return False
     mad = b"".join(packet.data)

@@ -59,7 +59,7 @@ def send_datagram(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_IMM, DATAGRAM)
 def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the immediate stands in the control segment."""
+    """As SEND; the immediate is in the control segment."""
     return _datagram(hca, qp, wqe, immediate=wqe.imm)
 
 

@@ -35,7 +35,7 @@ def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
 def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the immediate stands in the control segment."""
+    """As SEND; the immediate is in the control segment."""
     message = Message(MsgOp.SEND, 0)
     message.immediate = wqe.imm
     return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
@@ -43,7 +43,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
 def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """As SEND; the rkey to invalidate stands in the control segment."""
+    """As SEND; the rkey to invalidate is in the control segment."""
     message = Message(MsgOp.SEND, 0)
     message.inv_rkey = wqe.imm
     return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
@@ -68,7 +68,7 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc], raddr, data: where the answer goes."""
+    """ctrl, [xrc], raddr, data: where the response data go."""
     message = Message(MsgOp.READ, 0)
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)

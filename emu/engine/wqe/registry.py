@@ -1,12 +1,12 @@
 """Send opcodes: what each WQE asks for, by opcode and transport service.
 
-Every module of this package is imported with it, so an operation is a decorated function and
-nothing else: no list names it.
+Importing the package imports all its modules, so a decorated function is enough to add an
+operation: there is no list to extend.
 
 A function reads the segments behind the control segment, checks the local side, and returns what is
 to be sent: a :class:`Message` (connected services), a :class:`Datagram` (UD), or None when the work
 is local and done. It raises BadWqeError for a WQE that is malformed and AccessError for a key that
-does not allow the local side; nothing has left by then.
+does not allow the local side; nothing has been sent by then.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def wqe_op(opcode: Opcode, services: frozenset[QpType]) -> Callable[[WqeOp], Wqe
 def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
     """The views behind the data segments from byte ``at`` to the WQE's end.
 
-    Raises InPieces when they are too much for one go.
+    Raises InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
     end, room, most = wqe.ds * DS, MOST_BYTES, hca.steps + MOST_STEPS
@@ -91,7 +91,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
 
 
 def listed_length(hca: Hca, wqe: Wqe, at: int, need: int) -> int:
-    """Bytes that the data segments from byte ``at`` on name. Raises BadWqeError as ``gather``."""
+    """Total length of the data segments from byte ``at`` on. Raises BadWqeError as ``gather``."""
     total, end = 0, wqe.ds * DS
     while at < end:
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
@@ -115,11 +115,11 @@ def _check_inline(at: int, length: int, end: int, need: int) -> None:
 
 
 def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
-    """``length`` bytes of what the data segments from byte ``at`` on name, from ``offset`` on.
+    """``length`` bytes at ``offset`` of the data that the data segments from byte ``at`` on name.
 
-    Raises InPieces when it is too much for one go, which PACKET_BYTES never are, and AccessError
-    also when the segments are shorter than they were: a key's signatures, which
-    count on the wire, may have been turned off since the request was parsed.
+    Raises InPieces when it is too much for one call, which PACKET_BYTES never are. Raises
+    AccessError also when the segments are shorter than before: a key's signatures, which add
+    bytes on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
     end, most = wqe.ds * DS, hca.steps + MOST_STEPS

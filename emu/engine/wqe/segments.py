@@ -17,7 +17,7 @@ SOLICITED = 1 << 1
 
 
 def after_xrc(qp: Qp, wqe: Wqe, message: Message, at: int) -> int:
-    """XRC names its shared receive queue first; where the next segment begins."""
+    """Read the SRQ number of an XRC segment, if any; returns where the next segment begins."""
     if qp.st is not QpType.XRC:
         return at
     need_segment(wqe, at + DS)
@@ -37,9 +37,9 @@ def remote_address(wqe: Wqe, message: Message, at: int) -> int:
 
 
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
-    """The views behind a message's data segments; it takes over their length.
+    """The views behind a message's data segments; sets the message's length to theirs.
 
-    Nothing when they are too much for one go: ``most`` says so then.
+    When they are too much for one call: returns () and sets ``message.most``.
     """
     message.data_at = at
     try:

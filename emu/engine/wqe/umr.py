@@ -3,9 +3,9 @@
     ctrl (16) | umr_ctrl (48) | mkey context (64) | translations, inline or by one data segment
 
 The context segment has the layout of mkc; ``mkey_mask`` says which of its fields replace the key's.
-Translations go to ``xlt_offset`` when the request says so, to the list's start otherwise. The whole
-request is checked before the key changes. The key is named by its index alone: a registration
-carries the new variant byte in ``imm``, a window's bind the old one.
+Translations go to ``xlt_offset`` if the request has that flag, otherwise to the start of the list.
+The whole request is checked before the key changes. Only the index in ``imm`` names the key: its
+variant byte is the new one in a registration, the old one in a window's bind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BindError(Exception):
     """The key may not be changed this way: MW_BIND_ERR."""
 
 
-# Plain numbers: operations on flags of an enumeration take a microsecond each.
+# Plain numbers: an operation on IntFlag members takes a microsecond.
 _CHECK_QPN, _OFFSET = int(UmrFlag.CHECK_QPN), int(UmrFlag.TRANSLATION_OFFSET)
 _MUST_BE_FREE, _MUST_NOT_BE_FREE = int(UmrFlag.MUST_BE_FREE), int(UmrFlag.MUST_NOT_BE_FREE)
 _INLINE = int(UmrFlag.INLINE)
@@ -112,13 +112,13 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
-    """The key that the request names, in the state that the request wants."""
+    """The key that the request names; checks that it is in the state that the request needs."""
     mkey = hca.mkeys.get(wqe.imm >> 8)
     if mkey is None or not mkey.umr_en:
         raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
     if mkey.mode in _PHYSICAL and not qp.ctx.fre:
-        # What is in such a list are physical addresses. Kernels say so of all queue pairs of
-        # their own, and of no others (hw/qp.c: _create_kernel_qp).
+        # Such a list holds physical addresses. Kernels set this bit on all their own queue
+        # pairs and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
     if qp.st is not QpType.REG_UMR and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
@@ -132,7 +132,7 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
 
 
 def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
-    """Start, length and page size as they will be make sense together."""
+    """Check that the new start, length and page size are consistent."""
     start = given.start_addr if mask & _START_ADDR else mkey.start
     length = given.len if mask & _LEN else mkey.ctx.len
     if start + length > 1 << 64:
@@ -145,7 +145,7 @@ def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
 
 
 def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
-    """log_page_size as it will be: the mask has one bit for five of its bits, one for the sixth."""
+    """The new log_page_size: one mask bit selects its low five bits, another one the sixth."""
     bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
@@ -161,9 +161,9 @@ def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
 def _signature(
     hca: Hca, mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
 ) -> KeySignature | None:
-    """The block signatures that the request describes behind its translations; none turns them off.
+    """The key's new block signatures; None (bsf_en is 0) turns them off.
 
-    Without a description a key that had one keeps it.
+    The BSF follows the translations. With bsf_en but no BSF the key keeps the one that it has.
     """
     if not given.bsf_en:
         return None
@@ -191,7 +191,7 @@ def _signature(
 
 @wqe_op(Opcode.SET_PSV, SERVICES)
 def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, seg_set_psv: what a signature of the queue pair's domain starts from."""
+    """ctrl, seg_set_psv: set a PSV of the queue pair's domain, where signatures start from."""
     if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
         raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
     number, _, transient_sig, ref_tag = SET_PSV.unpack_from(wqe.buf, _CTRL_AT)
@@ -203,7 +203,7 @@ def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
-    """The entries that the request brings."""
+    """The translation entries in the request."""
     if not length:
         return b""
     if flags & _INLINE:
@@ -231,7 +231,7 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
 
 
 def _check_ledger(hca: Hca, mkey: Mkey, xlt: bytes) -> None:
-    """The host can hold what a large list gets, even if no part of it says the same throughout."""
+    """Check that the host has memory for a large list even if no part of it compresses."""
     chunks = len(xlt) // (CHUNK * OCTWORD) + 2
     try:
         hca.ledger.check(mkey.kind, chunks * DENSE_BYTES)

@@ -1,8 +1,8 @@
-"""Where the processes of a fabric meet: ``unix:PATH`` or ``tcp:HOST:PORT``.
+"""The address of a fabric, to which its processes connect: ``unix:PATH`` or ``tcp:HOST:PORT``.
 
-One of them listens and the others connect; whoever is first listens. A Unix socket's path has a
-lock file beside it, held by the listener, so that two processes that find a dead socket at the same
-time do not both replace it.
+The first process listens and the others connect. A Unix socket's path has a lock file beside it,
+held by the listener, so that two processes that find a dead socket at the same time do not both
+replace it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UnixAddress:
 
     path: Path
     mode: int = OWNER_ONLY
-    """The path's: who may write there may connect."""
+    """The path's mode: processes with write permission may connect."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}"
@@ -44,7 +44,7 @@ class UnixAddress:
         return _started(sock, os.fspath(self.path))
 
     def listen(self) -> Listener | None:
-        """Become the listener; None when another process is, or is about to be.
+        """Become the listener; None when another process is the listener or about to be.
 
         Raises OSError when the path cannot be used.
         """
@@ -68,7 +68,7 @@ class UnixAddress:
         return Listener(sock, self.path, lock)
 
     def _is_alive(self) -> bool:
-        """Whether somebody listens who holds no lock: another program. Raises FileExistsError."""
+        """Whether a process that holds no lock listens: another program. Raises FileExistsError."""
         try:
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
                 raise FileExistsError(errno.EEXIST, "exists and is no socket")
@@ -91,18 +91,18 @@ class TcpAddress:
         return f"tcp:{self.host}:{self.port}"
 
     def connect(self) -> socket.socket:
-        """Begin to connect, without waiting. Raises OSError when nobody can be asked."""
+        """Begin to connect, without waiting. Raises OSError when that fails at once."""
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         _tune(sock)
         return _started(sock, where)
 
     def listen(self) -> Listener | None:
-        """Become the listener; None when another process is, or when the host is not this one."""
+        """Become the listener; None if another process is, or if the host is not this one."""
         family, where = _resolved(self.host, self.port)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
-            # A listener that has just ended leaves connections behind, which do not matter.
+            # Connections left behind by a listener that has just ended do not matter.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(where)
             sock.listen(_BACKLOG)
@@ -117,9 +117,9 @@ class TcpAddress:
 
 @cache
 def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Family and address of a name. It is looked up once, as the fabric is joined.
+    """Family and address of a name. It is looked up only once, when the fabric is joined.
 
-    Later a look-up would hold up the guests, and of all times when the network is in trouble.
+    A later look-up would block the guests, most likely just when the network has problems.
     """
     family, _, _, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICSERV
@@ -128,9 +128,9 @@ def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
-"""A host that goes without a word is noticed within half a minute (tcp(7))."""
+"""A host that vanishes without closing is noticed within half a minute (tcp(7))."""
 _USER_TIMEOUT_MS = 30_000
-"""The same while data wait to be acknowledged, when no keepalive is sent."""
+"""The same limit while data wait for a TCP ACK, when no keepalive is sent."""
 
 
 def _tune(sock: socket.socket) -> None:
@@ -146,7 +146,7 @@ Address = UnixAddress | TcpAddress
 
 
 def parse(name: str, mode: int = OWNER_ONLY) -> Address:
-    """The address that a fabric's name gives; a Unix socket that we make there gets this mode.
+    """The address that a fabric's name stands for; a Unix socket that we create gets ``mode``.
 
     Raises :class:`FabricError`.
     """
@@ -163,7 +163,7 @@ def parse(name: str, mode: int = OWNER_ONLY) -> Address:
 
 
 class Listener:
-    """A listening socket; ``close`` removes what it has put into the file system."""
+    """A listening socket; ``close`` removes the files that it has created."""
 
     def __init__(
         self, sock: socket.socket, path: Path | None = None, lock: _Lock | None = None
@@ -184,7 +184,7 @@ class Listener:
         return client
 
     def close(self) -> None:
-        """Listen no longer. The lock goes last: a successor finds nothing of ours."""
+        """Stop listening. The lock is released last, so that a successor finds no files of ours."""
         self._acceptor.close()
         self.sock.close()
         if self._path is not None:
@@ -201,15 +201,15 @@ class _Lock:
     path: Path
 
     def release(self) -> None:
-        """Give the lock back and remove its file."""
+        """Release the lock and remove its file."""
         self.path.unlink(missing_ok=True)
         os.close(self.fd)
 
 
 def _lock(path: Path) -> _Lock | None:
-    """Take the lock; None when somebody has it. A file that its holder has removed is none.
+    """Take the lock; None when another process holds it, or has just removed the file.
 
-    Raises OSError for a symbolic link, which leads where somebody else wants.
+    Raises OSError for a symbolic link, which might point to a file of another user's choice.
     """
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,9 +1,9 @@
-"""One socket between two processes of a fabric: frames in, frames out, nothing waits.
+"""One socket between two processes of a fabric, which sends and receives frames without blocking.
 
-What is sent goes into a queue that is written out in the loop's next round, many frames at once. A
-queue that is long tells senders to pause. One that does not move for a while belongs to a process
-that does not read: its packets are dropped, as by a link's head-of-queue lifetime (IBTA 18.2.5.4),
-so that nobody waits for it.
+Frames to send go into a queue that is written out in the loop's next round, many frames at once.
+When the queue gets long, senders are told to pause. When it does not move for a while, the other
+process does not read: the packets are dropped, as by a link's head-of-queue lifetime (IBTA
+18.2.5.4), so that senders do not wait for it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from emu.ports import Buffer, Clock, Timer
 log = logging.getLogger(__name__)
 
 PAUSE_BYTES = 1 << 20
-"""Senders are told to pause above this."""
+"""Queued bytes above which senders are told to pause."""
 MOST_BYTES = 4 * PAUSE_BYTES
-"""Packets are dropped above this."""
+"""Queued bytes above which packets are dropped."""
 HARD_BYTES = 2 * max(MAX_BODY.values())
-"""With so many bytes of everything else, the other side is given up."""
+"""Queued bytes of other frames than packets above which the connection is closed."""
 LIFETIME_NS = 2_000_000_000
 _FLUSH_BYTES = 1 << 18
 _BUFFERS_PER_CALL = 256
@@ -36,19 +36,19 @@ READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
 
 class Owner(Protocol):
-    """Who acts on what comes in."""
+    """The owner of a connection, which acts on received frames."""
 
     def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
         """A frame; its body is valid until this returns. ProtocolError closes the connection.
 
-        Gives how much work the frame was: that of a packet for one receiver is 1.
+        Returns how much work the frame was: a packet for one receiver counts 1.
         """
 
     def closed(self, connection: Connection, why: str) -> None:
         """The connection has ended; it is closed already."""
 
     def watch(self, connection: Connection, events: int) -> None:
-        """The connection waits for these epoll events from now on."""
+        """From now on the connection waits for these epoll events."""
 
 
 class Connection:
@@ -60,20 +60,20 @@ class Connection:
         self._owner = owner
         self._clock = clock
         self._queue: deque[tuple[bool, Buffer]] = deque()
-        """Whether it is a packet, and what is still to be written."""
+        """For each frame: whether it is a packet, and the bytes still to be written."""
         self._packet_bytes = self._other_bytes = 0
         self._has_begun = False
-        """The first frame of the queue has been written in part."""
+        """Whether the first frame of the queue has been written in part."""
         self._flush: Timer | None = None
         self._lifetime: Timer | None = None
         self._is_blocked = False
         self._is_stuck = False
-        """It has not read for a lifetime: packets are dropped until it does."""
+        """The other side has not read for a lifetime: packets are dropped until it does."""
         self._waiting: list[Callable[[], None]] = []
         self._buffer = bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size)
         self._filled = 0
         self._done = 0
-        """Up to here the frames in the buffer have been handed on."""
+        """Offset in the buffer up to which frames have been handed to the owner."""
         self.has_more = False
 
     def fileno(self) -> int:
@@ -83,7 +83,7 @@ class Connection:
     # -- out
 
     def send(self, kind: Kind, body: Buffer) -> bool:
-        """Queue a frame. False when packets should pause; a packet too many is dropped."""
+        """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:
             return True
         is_packet = kind is Kind.PACKET
@@ -107,7 +107,7 @@ class Connection:
         return self._packet_bytes < PAUSE_BYTES
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when packets may come again, or when there is nobody to wait for."""
+        """Call ``callback`` when packets may be sent again, or when the connection is closed."""
         if self._sock is None:
             callback()
         else:
@@ -155,7 +155,7 @@ class Connection:
             self._owner.watch(self, WRITE if is_blocked else READ)
 
     def _drop(self) -> None:
-        """Nothing has moved for the lifetime: the packets that wait are lost."""
+        """Nothing has been written for the lifetime: drop the queued packets."""
         self._lifetime = None
         self._is_stuck = True
         first = [self._queue.popleft()] if self._has_begun else []
@@ -183,9 +183,9 @@ class Connection:
         self._write()
 
     def take(self, most: int) -> int:
-        """Act on what has come, about as much work as ``most`` packets are; how much it was.
+        """Act on received frames, about as much work as ``most`` packets; returns how much it was.
 
-        ``has_more`` tells whether to come again without waiting for the socket.
+        ``has_more`` tells whether to call again without waiting for the socket.
         """
         if not self.has_more and not self._receive():
             return 0
@@ -196,7 +196,7 @@ class Connection:
             return 1
 
     def _receive(self) -> bool:
-        """Read what is there; False when nothing is."""
+        """Read the data that have arrived; False when there are none."""
         if self._sock is None:
             return False
         try:
@@ -212,7 +212,7 @@ class Connection:
         return count > 0
 
     def _act(self, most: int) -> int:
-        """Hand on whole frames, and keep what is left."""
+        """Hand complete frames to the owner, and keep the incomplete rest."""
         view, start, work = memoryview(self._buffer), self._done, 0
         self.has_more = False
         for kind, body, end in frames(view[start : self._filled]):
@@ -231,14 +231,14 @@ class Connection:
     # -- the end
 
     def close(self, why: str) -> None:
-        """End it; ``why`` goes to the owner, empty when the other side has just left."""
+        """Close the connection and tell the owner ``why``: empty when the other side just left."""
         if self._sock is None:
             return
         self.abandon()
         self._owner.closed(self, why)
 
     def abandon(self) -> None:
-        """Close the socket and tell nobody; last words are written if that can be done at once."""
+        """Close without telling the owner; queued frames are written if possible at once."""
         sock, self._sock = self._sock, None
         if sock is None:
             return

@@ -1,4 +1,4 @@
-"""Who is who on a fabric: which LIDs and GUIDs are taken, and which are free."""
+"""The assignment of LIDs and GUIDs on a fabric: which are taken, and which are free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GUID_STEP = 16
 
 
 class TakenError(Exception):
-    """A number that is wanted belongs to somebody else; the text says which."""
+    """A requested LID or GUID belongs to another function; the text says which."""
 
 
 def assign(
@@ -20,7 +20,7 @@ def assign(
 ) -> list[Identity]:
     """A LID and a GUID for each function: the wanted ones, else the first that are free.
 
-    What is to be avoided is given only to who asks for it. Raises :class:`TakenError`.
+    Numbers to be avoided are given only on request. Raises :class:`TakenError`.
     """
     holders = [*taken]
     lids, guids = {one.lid for one in holders}, {one.guid for one in holders}

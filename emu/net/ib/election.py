@@ -1,8 +1,8 @@
-"""A process's place on a fabric: how it gets there, loses it, and comes back.
+"""A process's role on a fabric (hub or member): how it is taken, lost and taken again.
 
-Whoever comes first to the fabric's address listens and is the hub; the others connect and become
-members. When the hub goes, those that are left do the same again, each under the numbers that its
-functions have.
+The first process at the fabric's address listens and is the hub; the others connect and become
+members. When the hub goes, the remaining processes repeat this, and each asks for the LIDs and
+GUIDs that its functions already have.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ log = logging.getLogger(__name__)
 RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
 PATIENCE_NS = 1_000_000_000
-"""After so long it is said what is waited for."""
+"""How long to wait before logging what we are waiting for."""
 _NOBODY = "nobody answers"
 
 
 class Sitter(Site, Protocol):
-    """The process, which hears when its place changes."""
+    """The process, which is told when its role changes."""
 
     def seated(self, *, again: bool) -> None:
-        """It has become the hub or a member, perhaps not for the first time."""
+        """It has become the hub or a member; ``again``: it has been one of them before."""
 
     def unseated(self) -> None:
         """The hub has gone."""
 
 
 class Seat:
-    """The hub of a fabric, a member, or on the way there."""
+    """A process that is the hub of a fabric, a member, or trying to become one of them."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Seat:
         poller: Poller,
         wanted: Sequence[Identity],
     ) -> None:
-        """``wanted`` are the numbers that the process's functions shall have, 0 for any."""
+        """``wanted``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
         self.role: Hub | Membership | None = None
         self.has_been_taken = False
         self._sitter = sitter
@@ -59,13 +59,13 @@ class Seat:
         self._wanted = list(wanted)
         self._trying: Membership | None = None
         self._former: list[Identity] = []
-        """Who was on the fabric when the hub went."""
+        """The functions that were on the fabric when the hub went."""
         self._why, self._why_lost = _NOBODY, ""
         self._is_refused = self._is_closed = False
         self._retry: Timer | None = None
 
     def take(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
-        """Become a part of the fabric; gives the numbers of our functions.
+        """Join the fabric; returns the LIDs and GUIDs of our functions.
 
         Waits for the hub. Raises :class:`FabricError`.
         """
@@ -83,17 +83,17 @@ class Seat:
         return self._wanted
 
     def leave(self) -> None:
-        """Close every socket, for good."""
+        """Close every socket; no later attempt to join is made."""
         self._is_closed = True
         for part in (self._trying, self.role):
             if part is not None:
                 part.close()
         self._trying = self.role = None
 
-    # -- on the way there
+    # -- joining
 
     def _try(self) -> None:
-        """Connect to the hub; where there is none, be it."""
+        """Connect to the hub; if there is none, become the hub."""
         if self._is_closed or self.role is not None or self._trying is not None:
             return
         try:
@@ -131,7 +131,7 @@ class Seat:
         self._settle(hub, hub.identities)
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
-        """The hub has welcomed us, under these numbers."""
+        """The hub has accepted us and assigned these LIDs and GUIDs."""
         self._trying = None
         log.info("fabric %s: joined", self._address)
         self._settle(membership, identities)
@@ -142,10 +142,10 @@ class Seat:
         again, self.has_been_taken = self.has_been_taken, True
         self._sitter.seated(again=again)
 
-    # -- not there
+    # -- failing to join, and losing the hub
 
     def refused(self, why: str) -> None:
-        """It cannot be. Where we have had our place before, we go on asking."""
+        """Joining has failed: try again later. Only the first :meth:`take` gives up."""
         self._trying = None
         if self.has_been_taken and why != self._why:
             log.warning("fabric %s: cannot come back: %s", self._address, why)

@@ -1,7 +1,7 @@
-"""The process of a fabric that listens: it gives numbers out, knows all ports and forwards packets.
+"""The listening process of a fabric: it assigns LIDs and GUIDs, knows all ports, forwards packets.
 
-Its own functions are ports like everybody's. A member that breaks the protocol, or sends a packet
-under a LID that is not its own, loses its connection.
+Its own functions have ports like those of every member. A member that breaks the protocol, or sends
+a packet with a source LID that is not its own, is disconnected.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 MAX_MEMBERS = 64
 MAX_STRANGERS = 64
-"""Connections that have not said HELLO; for one more, the oldest of them has to go."""
+"""Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
 ACCEPTS_PER_ROUND = 16
 GREETING_NS = 5_000_000_000
-"""Who connects has so long to say HELLO."""
+"""A process that connects has to send HELLO within this time."""
 
 
 class Site(Protocol):
@@ -36,22 +36,22 @@ class Site(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time, for connections."""
+        """The clock that connections use."""
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Serve a connection when these epoll events come, from now on."""
+        """From now on, serve a connection when these epoll events occur."""
 
     def local_ports(self) -> Iterable[EndPort]:
         """The ports of our own functions, up or down."""
 
     def ports_changed(self) -> None:
-        """The ports of other processes are not what they were."""
+        """The ports of other processes have changed."""
 
     def parse(self, frame: memoryview) -> Packet:
         """The packet in a frame. Raises ProtocolError."""
 
     def deliver(self, packet: Packet, length: int) -> int:
-        """Take a packet for our own functions, if it is for them; how many receivers it had."""
+        """Take a packet if it is for our own functions; returns how many receivers it had."""
 
 
 @dataclass(slots=True)
@@ -61,12 +61,12 @@ class _Member:
     number: int
     identities: list[Identity] = field(default_factory=list)
     ports: dict[int, EndPort] = field(default_factory=dict)
-    """By LID, those that it has reported."""
+    """The ports that it has reported, by LID."""
     is_greeted: bool = False
     is_informed: bool = False
-    """Whether it knows all ports as they are."""
+    """Whether it has been sent the current state of all ports."""
     patience: Timer | None = None
-    """Until it has to have said HELLO."""
+    """Runs until the deadline for its HELLO."""
 
 
 class Hub:
@@ -79,9 +79,9 @@ class Hub:
         wanted: Sequence[Identity],
         former: Iterable[Identity] = (),
     ) -> None:
-        """``former`` are members of the hub before us, who may come back under their numbers.
+        """``former``: functions known from the previous hub, which may ask for their numbers again.
 
-        Raises :class:`TakenError` when the wanted numbers of our own functions clash.
+        Raises :class:`TakenError` when the wanted LIDs or GUIDs of our own functions clash.
         """
         self._site = site
         self._listener = listener
@@ -90,23 +90,23 @@ class Hub:
         self._ways: dict[int, Connection] = {}
         self._count = 0
         self._news: Timer | None = None
-        """Everyone will be told about the ports in the loop's next round."""
+        """Set when every member will be told about the ports in the loop's next round."""
         self._has_changed = False
-        """The ports of members are not what our own process knows of them."""
+        """The ports of members have changed and our own process has not been told yet."""
         self.identities = assign(wanted, (), self._former)
 
     def fileno(self) -> int:
         """Readable when a process wants to become a member."""
         return self._listener.sock.fileno()
 
-    # -- what the fabric asks
+    # -- what the fabric calls
 
     def way(self, lid: int) -> Connection | None:
         """The connection that leads to a LID."""
         return self._ways.get(lid)
 
     def everyone(self) -> Iterable[Connection]:
-        """The connections that a multicast packet takes."""
+        """The connections that a multicast packet is sent to."""
         return [connection for connection, member in self._members.items() if member.is_greeted]
 
     def ports(self) -> Iterator[EndPort]:
@@ -119,7 +119,7 @@ class Hub:
         self._tell()
 
     def close(self) -> None:
-        """Let everyone go."""
+        """Disconnect every member and stop listening."""
         if self._news is not None:
             self._news.cancel()
         for connection in list(self._members):
@@ -129,7 +129,7 @@ class Hub:
     # -- members
 
     def accept(self) -> None:
-        """Let processes in that wait at the door; those that are left are the next round's."""
+        """Accept processes that wait to connect, a limited number of them in each round."""
         for _ in range(ACCEPTS_PER_ROUND):
             sock = self._listener.accept()
             if sock is None:
@@ -142,7 +142,7 @@ class Hub:
             self.watch(connection, READ)
 
     def _make_room(self) -> None:
-        """Whoever only stands in the door must not keep others out."""
+        """Connections that never send HELLO must not keep other processes out."""
         strangers = [one for one, member in self._members.items() if not member.is_greeted]
         if len(strangers) >= MAX_STRANGERS:
             strangers[0].close("others wait to say HELLO")
@@ -224,23 +224,23 @@ class Hub:
     # -- ports
 
     def _changed(self) -> None:
-        """The ports of a member are not what they were."""
+        """The ports of a member have changed."""
         self._has_changed = True
         self._tell()
 
     def _tell(self) -> None:
-        """Everyone has to hear about the ports."""
+        """Mark every member as to be told about the ports."""
         for member in self._members.values():
             member.is_informed = False
         self._tell_later()
 
     def _tell_later(self) -> None:
-        """Once in a round: a member that changes its ports all the time is not to flood others."""
+        """Once in a round, so that a member that keeps changing its ports does not flood others."""
         if self._news is None:
             self._news = self._site.clock.call_later(0, self._publish)
 
     def _publish(self) -> None:
-        """Tell our own process, and those that do not know yet; each port is packed once."""
+        """Tell our own process and the members not informed yet; each port is packed once."""
         self._news = None
         if self._has_changed:
             self._has_changed = False
@@ -259,7 +259,7 @@ class Hub:
     # -- packets
 
     def _forward(self, source: Connection, member: _Member, body: memoryview) -> int:
-        """A packet from a member: for us, for another one, or for everyone."""
+        """A packet from a member: for us, for another member, or for everyone."""
         packet = self._site.parse(body)
         if self._ways.get(packet.slid) is not source:
             raise ProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")

@@ -1,9 +1,9 @@
-"""The fabric inside one process: functions by LID, datagrams from one to another, the manager.
+"""The fabric inside one process: functions by LID, datagrams between them, the administrator.
 
 Connected queue pairs of functions in the same process find each other through ``node`` and exchange
-whole messages. Datagrams are carried here, and packets where faults are to strike at them. A
-multicast packet goes to every queue pair that is attached to its GID. The subnet's administrator
-answers at a LID of its own.
+whole messages. Datagrams are carried here, and so are packets when faults are to be injected into
+them. A multicast packet goes to every queue pair that is attached to its GID. The subnet
+administrator has a LID of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LocalFabric:
         )
 
     def attach(self, hca: Hca) -> None:
-        """The function is reachable under its port's LID; after a reset its new self is."""
+        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
         if self._nodes.pop(hca.port.lid, None) is not None:
             self.sa.sweep()
         self._nodes[hca.port.lid] = hca
@@ -56,7 +56,7 @@ class LocalFabric:
         return self._nodes.get(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Whether packets have to go there: to a function here only when it wants them."""
+        """Whether packets have to be sent to this LID: to a function here only if it wants them."""
         node = self._nodes.get(lid)
         return node is not None and node.faults is not None and node.faults.wants_packets
 
@@ -73,7 +73,7 @@ class LocalFabric:
         return (end_port(hca.port) for hca in self._nodes.values() if hca.port.is_up)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram to whoever it is for; nobody hears when there is none."""
+        """Carry a datagram to its receivers; it is silently lost when there are none."""
         if packet.to.lid == ud.PERMISSIVE_LID:
             arrive(source, packet, origin)
         else:
@@ -93,10 +93,10 @@ class LocalFabric:
 
 
 class _Administration:
-    """The administrator as the owner of its work: it serves everybody, and goes on."""
+    """The owner of the administrator's work: after an error the administrator goes on."""
 
     has_failed = False
 
     def fail(self) -> None:
-        """Name the mistake; the datagram that it was about is lost."""
+        """Log the error; the datagram that caused it is lost."""
         log.exception("subnet administrator: internal error: a datagram is lost")

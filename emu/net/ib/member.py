@@ -17,16 +17,16 @@ log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """Who wants the membership."""
+    """The owner of the membership, which is told how it goes."""
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
-        """The hub has welcomed us, under these numbers."""
+        """The hub has accepted us and assigned these LIDs and GUIDs."""
 
     def refused(self, why: str) -> None:
-        """The hub does not want us."""
+        """The hub has refused us."""
 
     def lost(self, membership: Membership, why: str) -> None:
-        """The connection has ended, or could not be made; ``why`` is empty for a plain end."""
+        """The connection has ended or could not be made; ``why`` is empty when it just ended."""
 
 
 class Membership:
@@ -38,19 +38,19 @@ class Membership:
         self._wanted = list(wanted)
         self._ports: dict[int, EndPort] = {}
         self.identities: list[Identity] | None = None
-        """Our functions' numbers; None until the hub has welcomed us."""
+        """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
         self.connection = Connection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
         self.connection.send(Kind.HELLO, protocol.hello(wanted))
 
-    # -- what the fabric asks
+    # -- what the fabric calls
 
     def way(self, lid: int) -> Connection | None:
-        """Everything that is not ours lies behind the hub."""
+        """The connection that leads to a LID: every LID that is not ours is reached by the hub."""
         return self.connection if lid in self._ports else None
 
     def everyone(self) -> Iterable[Connection]:
-        """The hub hands a multicast packet on."""
+        """A multicast packet goes to the hub only, which forwards it."""
         return (self.connection,)
 
     def ports(self) -> Iterable[EndPort]:

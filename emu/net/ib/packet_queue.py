@@ -1,7 +1,7 @@
-"""Packets between functions of one process, on their way for a moment.
+"""Packets between functions of one process, queued until the loop's next round.
 
-Usually such functions exchange whole messages. As packets they go when faults are to strike at
-packets, and from then on between queue pairs that have begun so.
+Usually such functions exchange whole messages. They exchange packets when faults are to be injected
+into packets, and queue pairs that have begun with packets keep using them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKETS_PER_TURN = 64
 
 
 class PacketQueue:
-    """Takes frames, and lets them arrive in their order as soon as the loop goes round."""
+    """Takes frames, and delivers them in order in the loop's next round."""
 
     def __init__(self, clock: Clock, node: Callable[[int], Hca | None]) -> None:
         self._clock = clock

@@ -1,7 +1,8 @@
-"""The sockets of a fabric, as one descriptor of the loop's: they come and go without its notice.
+"""The sockets of a fabric behind one epoll descriptor, so that the loop need not know each of them.
 
 In one round of the loop a bounded number of packets is taken from each connection, and from all of
-them together. Who has more to give is next in turn, and functions run in between.
+them together. Connections with more packets are served in the next rounds; functions run in
+between.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from emu.ports import Clock, Timer
 log = logging.getLogger(__name__)
 
 PACKETS_PER_TURN = 128
-"""Of one connection."""
+"""Limit for one connection."""
 PACKETS_PER_ROUND = 512
-"""Of all connections."""
+"""Limit for all connections together."""
 
 
 class Reactor(Clock, Protocol):
@@ -30,14 +31,14 @@ class Reactor(Clock, Protocol):
         """Call ``callback`` whenever ``fd`` is readable."""
 
     def remove_reader(self, fd: int) -> None:
-        """Watch ``fd`` no longer."""
+        """Stop watching ``fd``."""
 
     def step(self, timeout_ns: int | None = 0) -> None:
-        """One round, waiting at most so long."""
+        """One round, which waits at most ``timeout_ns``."""
 
 
 class Poller:
-    """Calls the connections whose sockets are ready, and whoever accepts new ones."""
+    """Calls the connections whose sockets are ready, and the callback that accepts new ones."""
 
     def __init__(self, loop: Reactor) -> None:
         self._loop = loop
@@ -46,12 +47,12 @@ class Poller:
         self._listener = -1
         self._accept: Callable[[], None] | None = None
         self._waiting: dict[Connection, None] = {}
-        """Connections that have something for us, in the order of their turns."""
+        """Connections with data for us, in the order in which they are served."""
         self._next_round: Timer | None = None
         loop.add_reader(self._epoll.fileno(), self._ready)
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Serve a connection when these epoll events come, from now on."""
+        """From now on, serve a connection when these epoll events occur."""
         fd = connection.fileno()
         if self._connections.get(fd) is connection:
             self._epoll.modify(fd, events)
@@ -61,12 +62,12 @@ class Poller:
             self._epoll.register(fd, events)
 
     def listen(self, fd: int, accept: Callable[[], None]) -> None:
-        """Call ``accept`` when somebody waits at the listening socket ``fd``."""
+        """Call ``accept`` when a connection waits at the listening socket ``fd``."""
         self._listener, self._accept = fd, accept
         self._epoll.register(fd, select.EPOLLIN)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching everything."""
         if self._next_round is not None:
             self._next_round.cancel()
         self._waiting.clear()
@@ -85,12 +86,12 @@ class Poller:
                     self._waiting[connection] = None
         if self._next_round is None:
             self._serve()
-        # Last, so that who has come before and said HELLO is no stranger any more.
+        # Last: a HELLO received above takes its connection off the list of strangers first.
         if has_visitors and self._accept is not None:
             self._accept()
 
     def _serve(self) -> None:
-        """Take packets from those that wait, as many as a round has."""
+        """Take packets from the waiting connections, up to the limits of a round."""
         left = PACKETS_PER_ROUND
         for connection in list(self._waiting):
             if left <= 0:
@@ -108,7 +109,7 @@ class Poller:
 
     @staticmethod
     def _guarded(connection: Connection, call: Callable[[], int | None]) -> int:
-        """A mistake of ours over what one process sends does not end what the others have."""
+        """Call it; a bug of ours with the data of one connection must not affect the others."""
         try:
             return call() or 0
         except Exception:

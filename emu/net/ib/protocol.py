@@ -1,12 +1,12 @@
-"""What the processes of a fabric say to each other: frames of a length, a kind and a body.
+"""The protocol between the processes of a fabric: frames of a length, a kind and a body.
 
-A process that connects says HELLO: the protocol's version, and a LID and a GUID for each of its
-functions, 0 where any will do. The listener answers WELCOME, with the numbers they have got, or
-REFUSED with the reason. From then on members report their own ports (PORT), the listener tells
-everyone about all ports but the member's own (PORTS), and PACKETs go both ways, from the local
-route header to the invariant CRC.
+A process that connects sends HELLO: the protocol's version, and a LID and a GUID for each of its
+functions, 0 for any. The listener replies with WELCOME and the assigned LIDs and GUIDs, or with
+REFUSED and the reason. From then on members report their own ports (PORT), the listener tells each
+member about all ports but the member's own (PORTS), and PACKETs go in both directions, from the
+local route header to the invariant CRC.
 
-Everything from a socket is checked here before anybody acts on it.
+Everything from a socket is checked here before it is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_TIMEOUT = 31
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     HELLO = 1
     WELCOME = 2
@@ -64,12 +64,12 @@ _NO_KIND = Kind.HELLO, -1
 
 
 class ProtocolError(Exception):
-    """The other side does not keep to the protocol; the text says how."""
+    """The other side violates the protocol; the text says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The numbers of one function; 0 in a request is "any"."""
+    """The LID and GUID of one function; 0 in a request means "any"."""
 
     lid: int = 0
     guid: int = 0
@@ -83,7 +83,7 @@ def frame(kind: Kind, body: bytes) -> bytes:
 def frames(buffer: memoryview) -> Iterator[tuple[Kind, memoryview, int]]:
     """The whole frames in ``buffer``: kind, body, and the offset behind each.
 
-    Raises :class:`ProtocolError` for a header that cannot be.
+    Raises :class:`ProtocolError` for an invalid header.
     """
     body, available = HEADER.size, len(buffer)
     while body <= available:
@@ -104,7 +104,7 @@ def hello(wanted: Sequence[Identity]) -> bytes:
 
 
 def read_hello(body: memoryview) -> list[Identity]:
-    """What a HELLO asks for. Raises :class:`ProtocolError`, in words that a REFUSED can carry."""
+    """What a HELLO asks for. Raises :class:`ProtocolError`, whose text REFUSED can carry."""
     if len(body) < _HELLO.size:
         raise ProtocolError("HELLO is too short")
     magic, version, count = _HELLO.unpack_from(body)
@@ -121,7 +121,7 @@ def welcome(given: Sequence[Identity]) -> bytes:
 
 
 def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]:
-    """The numbers that a WELCOME gives for what was wanted. Raises :class:`ProtocolError`."""
+    """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`ProtocolError`."""
     if len(body) < _WELCOME.size:
         raise ProtocolError("WELCOME is too short")
     version, count = _WELCOME.unpack_from(body)
@@ -164,7 +164,7 @@ def read_reason(body: memoryview) -> str:
 
 
 def port(end_port: EndPort) -> bytes:
-    """A port as the others shall see it: a PORT's body, or a part of a PORTS'."""
+    """A port as sent to other processes: the body of PORT, or a part of the body of PORTS."""
     return _PORT.pack(
         end_port.lid,
         end_port.port_guid,
@@ -183,7 +183,7 @@ def port(end_port: EndPort) -> bytes:
 
 
 def read_ports(body: memoryview) -> list[EndPort]:
-    """All ports of a PORTS' body. Raises :class:`ProtocolError`."""
+    """All ports in the body of PORTS. Raises :class:`ProtocolError`."""
     found: list[EndPort] = []
     at = 0
     while at < len(body):
@@ -195,7 +195,7 @@ def read_ports(body: memoryview) -> list[EndPort]:
 
 
 def read_port(body: memoryview) -> EndPort:
-    """The port of a PORT's body. Raises :class:`ProtocolError`."""
+    """The port in the body of PORT. Raises :class:`ProtocolError`."""
     one, end = _read_port(body, 0)
     if end != len(body):
         raise ProtocolError("something stands behind the port")

@@ -1,9 +1,9 @@
-"""A fabric of several processes: functions of one find those of the others over sockets.
+"""A fabric of several processes, whose functions reach each other over sockets.
 
-Whoever comes first to the fabric's address is the hub and listens; the others connect to it. When
-the hub goes, one of those that are left takes its place, and everyone keeps its numbers. The
-subnet's administrator of the hub answers for the whole fabric, at a LID that belongs to none of the
-functions. Between two functions of one process nothing changes.
+The first process at the fabric's address is the hub and listens; the others connect to it. When the
+hub goes, one of the remaining processes becomes the hub, and all functions keep their LIDs and
+GUIDs. The hub's subnet administrator serves the whole fabric, at a LID that belongs to none of the
+functions. Two functions of one process talk as they do without sockets.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 _DLID = slice(2, 4)
-"""Where a packet's destination stands in its local route header."""
+"""The bytes of a packet's local route header that hold its destination."""
 
 
 class SocketFabric(LocalFabric):
-    """Implements :class:`emu.ports.Wire` where other processes have functions as well."""
+    """Implements :class:`emu.ports.Wire` for a fabric shared with functions of other processes."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class SocketFabric(LocalFabric):
         wanted: Sequence[Identity],
         socket_mode: int = OWNER_ONLY,
     ) -> None:
-        """``wanted`` are the numbers that our functions shall have, 0 for any.
+        """``wanted``: the LIDs and GUIDs that our functions ask for, 0 for any.
 
-        Raises :class:`FabricError` for a name that is none.
+        Raises :class:`FabricError` for an invalid name.
         """
         super().__init__(loop)
         address = parse_address(name, socket_mode)
@@ -60,7 +60,7 @@ class SocketFabric(LocalFabric):
         self._poller = Poller(loop)
         self.seat = Seat(self, address, loop, self._poller, wanted)
         self._unplugged: set[int] = set()
-        """LIDs of our ports that are down because the fabric is not there."""
+        """LIDs of our ports that are down because we have lost the fabric."""
 
     @property
     def clock(self) -> Clock:
@@ -73,11 +73,11 @@ class SocketFabric(LocalFabric):
 
     @property
     def is_hub(self) -> bool:
-        """Whether this process listens, and its administrator answers."""
+        """Whether this process is the hub, whose administrator serves the fabric."""
         return isinstance(self._role, Hub)
 
     def join(self) -> list[Identity]:
-        """Become a part of the fabric; gives the numbers of our functions.
+        """Join the fabric; returns the LIDs and GUIDs of our functions.
 
         Waits for the hub. Raises :class:`FabricError`.
         """
@@ -89,13 +89,13 @@ class SocketFabric(LocalFabric):
         self._poller.close()
 
     def watch(self, connection: Connection, events: int) -> None:
-        """Serve a connection when these epoll events come, from now on."""
+        """From now on, serve a connection when these epoll events occur."""
         self._poller.watch(connection, events)
 
-    # -- our place
+    # -- our role
 
     def seated(self, *, again: bool) -> None:
-        """We are in. A new hub's administrator knows nothing of us: the guests' stacks tell it."""
+        """We have joined. When it is not the first time, guests reregister: the SA may be new."""
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
             if lid in unplugged:
@@ -105,7 +105,7 @@ class SocketFabric(LocalFabric):
                 lifecycle.reregister(hca)
 
     def unseated(self) -> None:
-        """No fabric, no link: the guests hear of it, and of its return."""
+        """Without a fabric the guests' links go down; they come up when we have joined again."""
         for hca in self._nodes.values():
             self._unplug(hca)
 
@@ -117,7 +117,7 @@ class SocketFabric(LocalFabric):
     # -- the subnet
 
     def attach(self, hca: Hca) -> None:
-        """The function is reachable under its port's LID; after a reset its new self is."""
+        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
         if self.node(hca.port.lid) is not None and self._role is not None:
             gone = replace(end_port(hca.port), state=PortState.DOWN, phys_state=PhysState.POLLING)
             self._role.announce(gone)
@@ -140,7 +140,7 @@ class SocketFabric(LocalFabric):
         return (end_port(hca.port) for hca in self._nodes.values())
 
     def ports_changed(self) -> None:
-        """The ports of other processes are not what they were."""
+        """The ports of other processes have changed."""
         if self.is_hub:
             self.sa.sweep()
 
@@ -153,12 +153,12 @@ class SocketFabric(LocalFabric):
     # -- packets out
 
     def reaches(self, lid: int) -> bool:
-        """Whether the node with this LID is in another process: packets go there."""
+        """Whether packets have to be sent to this LID: always when it is in another process."""
         is_outside = self._role is not None and self._role.way(lid) is not None
         return is_outside or super().reaches(lid)
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
-        """Send a packet to another process; False when its way is congested."""
+        """Send a packet to another process; False when the connection to it is congested."""
         way = self._way(int.from_bytes(frame[_DLID], "big"))
         return way.send(Kind.PACKET, frame) if way else super().transmit(source, frame)
 
@@ -197,7 +197,7 @@ class SocketFabric(LocalFabric):
             raise ProtocolError(f"bad packet: {error}") from None
 
     def deliver(self, packet: Packet, length: int) -> int:
-        """Take a packet for our own functions, if it is for them; how many receivers it had."""
+        """Take a packet if it is for our own functions; returns how many receivers it had."""
         if packet.op.service is Service.UD:
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
@@ -214,6 +214,6 @@ class SocketFabric(LocalFabric):
         return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
 
     def _carry_here(self, packet: Datagram, origin: Origin) -> None:
-        """A datagram for our functions, or for our administrator when it is the fabric's."""
+        """Deliver to our functions, and to our administrator when we are the hub."""
         if packet.to.lid != SM_LID or self.is_hub:
             super()._carry(packet, origin)

@@ -1,5 +1,5 @@
 """Ethernet frames as values: their headers, checksums, segments and hashes, and flow steering.
 
-Functions of bytes that know no device. What they are given came from a wire or from a guest, and
-the only error that leaves them for it is :class:`emu.port.eth.headers.FrameError`.
+Functions of bytes, independent of the device. Their input comes from a wire or from a guest, and
+the only error they raise for bad input is :class:`emu.port.eth.headers.FrameError`.
 """

@@ -1,4 +1,4 @@
-"""Internet checksums (RFC 1071): what is sent, what was received, what a completion reports.
+"""Internet checksums (RFC 1071): those sent, those received, those reported in completions.
 
 Sums are kept modulo 65535, where ones-complement addition is plain addition: as 2**16 is 1 there, a
 number made of all the bytes is already the sum of its 16-bit words. 0 and 0xffff are the same sum.
@@ -15,7 +15,7 @@ CHECKSUM_AT = {TCP: 16, UDP: 6}
 """Where the checksum is in the headers of the transports that have one to offload."""
 
 _SHORT = 256
-"""Bytes that become one number at once; more are added up in pieces, as division costs most."""
+"""Up to so many bytes become one number; more are summed in pieces, as division costs most."""
 
 _SMALL_BITS = 4096
 
@@ -73,10 +73,10 @@ def pseudo_header(headers: Headers, length: int) -> int:
 
 
 def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
-    """The frame with those of its checksums computed that are asked for.
+    """The frame with the requested checksums filled in.
 
-    ``l3`` is the IPv4 header's, ``l4`` TCP's or UDP's over the whole packet, whatever stands in the
-    field. A packet without such a header keeps what it has (wqe_eth_seg.cs_flags).
+    ``l3`` is the IPv4 header's, ``l4`` TCP's or UDP's over the whole packet, whatever the field
+    contains. A packet without such a header is not changed (wqe_eth_seg.cs_flags).
     """
     frame = bytearray(headers.frame)
     if l3 and headers.version == 4:
@@ -88,7 +88,7 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
         number = total(headers.frame[headers.l4 : stop]) - _u16(frame, at)[0]
         value = -(number + pseudo_header(headers, stop - headers.l4)) % MODULUS
         if headers.protocol == UDP and not value:
-            value = 0xFFFF  # 0 would say that there is no checksum
+            value = 0xFFFF  # 0 would mean that there is no checksum
         _put_u16(frame, at, value)
     return bytes(frame)
 
@@ -108,7 +108,7 @@ class Received:
 
 
 def verify(headers: Headers) -> Received:
-    """Sum up a frame as it is delivered, and find out which of its checksums are right.
+    """Sum up a frame as it is delivered, and check which of its checksums are right.
 
     The sum covers a tag that is left in the frame and padding, as the capability cqe_checksum_full
     promises (core/en_rx.c: mlx5e_handle_csum).
@@ -130,10 +130,10 @@ def verify(headers: Headers) -> Received:
 
 
 def trusted(headers: Headers) -> Received:
-    """:func:`verify` for a frame whose transport checksum somebody has just computed or checked.
+    """:func:`verify` for a frame whose transport checksum is known to be right.
 
-    Such a segment and its pseudo-header add up to 0, so nothing of the payload is read. A frame
-    of another kind (fragment, absent checksum, other protocol, padding) is summed up after all.
+    Such a segment and its pseudo-header add up to 0, so the payload need not be read. Other frames
+    (fragment, absent checksum, other protocol, padding) are summed up all the same.
     """
     frame, start = headers.frame, headers.l4
     stop = _transport_end(headers)
@@ -144,7 +144,7 @@ def trusted(headers: Headers) -> Received:
 
 
 def _transport_end(headers: Headers) -> int:
-    """Where a TCP segment or UDP datagram ends; 0 when there is none that makes sense."""
+    """Where a TCP segment or UDP datagram ends; 0 when there is no well-formed one."""
     if not headers.l4:
         return 0
     if headers.protocol == TCP:
@@ -167,5 +167,5 @@ def _header_ok(headers: Headers) -> bool:
 
 
 def _zero(headers: Headers) -> bool:
-    """Whether a UDP datagram says that it has no checksum."""
+    """Whether the checksum field says that a UDP datagram has none."""
     return headers.protocol == UDP and not _u16(headers.frame, headers.l4 + 6)[0]

@@ -1,9 +1,9 @@
 """Where the headers of an Ethernet frame are: VLAN tags, IPv4 or IPv6, and the transport's header.
 
-A frame is taken as it comes from the wire, without the frame check sequence. What does not make
-sense ends the walk: behind a malformed IP header there is no IP packet, behind a malformed or
-fragmented transport header no ports. A TIR's hash, a flow group's fields and the checksums are
-then as for a packet without them.
+A frame is taken as it comes from the wire, without the frame check sequence. Parsing stops at the
+first malformed header: after a malformed IP header the frame counts as having no IP packet, after a
+malformed or fragmented transport header as having no ports. A TIR's hash, a flow group's fields
+and the checksums are then those of a packet without them.
 
 Sources: IEEE 802.1Q 9 (tags), RFC 791, RFC 8200 4 (extension headers), RFC 9293, RFC 768.
 """
@@ -15,10 +15,10 @@ from struct import Struct
 ETHERNET_BYTES = 14
 TAG_BYTES = 4
 MAX_TAGS = 2
-"""Tags that a flow group can name; a third one is what the packet is of."""
+"""Tags that a flow group can match; a third one's TPID counts as the packet's Ethertype."""
 
 MAX_EXTENSIONS = 16
-"""IPv6 extension headers that are walked; behind more of them no transport header is found."""
+"""Limit of IPv6 extension headers; after more of them no transport header is found."""
 
 ETH_IPV4 = 0x0800
 ETH_ARP = 0x0806
@@ -53,7 +53,7 @@ _fragment = Struct(">BxH").unpack_from
 
 
 class FrameError(ValueError):
-    """The bytes are no Ethernet frame, or not one of the kind that the operation works on."""
+    """The bytes are no Ethernet frame, or a frame that the operation cannot work on."""
 
 
 class Headers:
@@ -74,13 +74,13 @@ class Headers:
     ) -> None:
         self.frame = frame
         self.ethertype = ethertype
-        """The last one, behind the tags."""
+        """The last Ethertype, after the tags."""
         self.l3 = l3
         """Where the Ethernet header with its tags ends."""
         self.version = version
         """4 or 6; 0 when there is no well-formed IP header."""
         self.protocol = protocol
-        """IP protocol behind the extension headers; 0 without an IP header."""
+        """IP protocol after the extension headers; 0 without an IP header."""
         self.l4 = l4
         """Where a complete transport header begins; 0 when there is none, as in a fragment."""
         self.end = end
@@ -90,19 +90,19 @@ class Headers:
 
     @property
     def tags(self) -> int:
-        """VLAN tags that were found, MAX_TAGS at most."""
+        """Number of VLAN tags found, MAX_TAGS at most."""
         return (self.l3 - ETHERNET_BYTES) // TAG_BYTES
 
     @property
     def addresses(self) -> bytes:
-        """Source and destination address, one behind the other; needs an IP header."""
+        """Source and destination address, concatenated; needs an IP header."""
         if self.version == 4:
             return self.frame[self.l3 + 12 : self.l3 + 20]
         return self.frame[self.l3 + 8 : self.l3 + 40]
 
     @property
     def ports(self) -> bytes:
-        """Source and destination port of TCP or UDP, one behind the other; empty for others."""
+        """Source and destination port of TCP or UDP, concatenated; empty for other protocols."""
         if self.l4 and self.protocol in _PORTS:
             return self.frame[self.l4 : self.l4 + 4]
         return b""
@@ -111,9 +111,9 @@ class Headers:
 def parse(frame: bytes, whole: bool = True) -> Headers:
     """Find the headers of ``frame``.
 
-    With ``whole`` false the bytes are only the frame's beginning: the lengths that the IP header
-    states are not held against them, and ``end`` is where the bytes end. Raises
-    :class:`FrameError` for less than an Ethernet header.
+    With ``whole`` false the bytes are only the frame's beginning: they are not checked against the
+    lengths in the IP header, and ``end`` is where the bytes end. Raises :class:`FrameError` for
+    less than an Ethernet header.
     """
     size = len(frame)
     if size < ETHERNET_BYTES:
@@ -164,9 +164,10 @@ def _parse_ipv6(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
 
 
 def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, int, bool]:
-    """Walk the chain: the protocol behind it, where that begins (0: nowhere), whether a fragment.
+    """Walk the IPv6 extension headers.
 
-    AH is a protocol of its own here, as flow tables match it.
+    Returns the protocol after them, its offset (0: not found), and whether it is a fragment. AH
+    counts as a protocol, not as an extension header, because flow tables match it so.
     """
     for _ in range(MAX_EXTENSIONS):
         if protocol not in _EXTENSIONS:
@@ -184,7 +185,7 @@ def _extensions(frame: bytes, protocol: int, at: int, end: int) -> tuple[int, in
 
 
 def _has_transport(frame: bytes, protocol: int, l4: int, end: int) -> bool:
-    """Whether the transport's header is there as a whole, and says so itself."""
+    """Whether the whole transport header is there, TCP's by its data offset."""
     if l4 + _L4_BYTES.get(protocol, 0) > end:
         return False
     return protocol != TCP or 20 <= (frame[l4 + 12] >> 4) * 4 <= end - l4

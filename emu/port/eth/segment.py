@@ -1,7 +1,7 @@
-"""Large send: a piece of a TCP stream, or of UDP payload, as many packets with the same headers.
+"""Large send: splits a piece of TCP stream or UDP payload into packets with the same headers.
 
 The driver gives the headers once, inline, and the payload; each packet takes ``mss`` bytes of it,
-the last one what is left. What differs between the packets is the IP length, the IPv4 identifier,
+the last one the rest. The packets differ in the IP length, the IPv4 identifier,
 the sequence number, the flags that belong to the first or the last packet, and the checksums.
 
 Sources: PRM "Large send offload"; core/en_tx.c (mlx5e_tx_get_gso_ihs, mlx5e_udp_gso_handle_tx_skb);
@@ -30,10 +30,10 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     """The packets of one large send, in order, with all their checksums.
 
     ``header`` is everything in front of the payload, from the Ethernet header on, with VLAN tags
-    and extension headers if there are any. Its IP length and its checksums are not looked at
-    (Linux leaves the length 0 in a packet of more than 64 KiB). Raises :class:`FrameError` when it
-    is not exactly the header of a TCP or UDP packet, and when packets with ``mss`` bytes of payload
-    cannot be.
+    and extension headers if there are any. Its IP length and its checksums are ignored (Linux
+    leaves the length 0 in a packet of more than 64 KiB). Raises :class:`FrameError` when it is not
+    exactly the header of a TCP or UDP packet, or when packets with ``mss`` bytes of payload are
+    impossible.
     """
     headers = parse(header, whole=False)
     _check(headers, payload, mss)
@@ -61,7 +61,7 @@ def _transport_bytes(headers: Headers) -> int:
 
 
 def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """All in front of the transport header, for each packet: length, identifier and checksum."""
+    """Everything before each packet's transport header, with length, identifier and checksum."""
     frame, l3, l4 = headers.frame, headers.l3, headers.l4
     fixed = len(frame) - l3
     identifier: int = _u16(frame, l3 + 4)[0]
@@ -78,7 +78,7 @@ def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
 
 
 def _ipv6(headers: Headers, pieces: list[bytes]) -> list[bytes]:
-    """All in front of the transport header, for each packet: the payload length."""
+    """Everything before each packet's transport header, with the payload length."""
     frame, l3, l4 = headers.frame, headers.l3, headers.l4
     fixed = len(frame) - l3 - _IPV6_BYTES
     start, end = frame[: l3 + 4], frame[l3 + 6 : l4]

@@ -1,8 +1,8 @@
 """Receive-side scaling: the hash of a packet's flow, by which an indirect TIR picks a queue.
 
-The Toeplitz hash of Microsoft's RSS specification: for each bit of the input that is set, the 32
-bits of the key that begin at its place are combined by exclusive or. A table for each byte of the
-input makes it one step a byte.
+The Toeplitz hash of Microsoft's RSS specification is the exclusive or, over all set bits of the
+input, of the 32 key bits that begin at the bit's position. A table for each byte of the input
+reduces this to one step per byte.
 
 Source: PRM "Receive-side scaling"; core/en/tir.c (mlx5e_tir_builder_build_rss); uapi/linux/
 ethtool.h (RXH_XFRM_SYM_OR_XOR).
@@ -31,7 +31,7 @@ _L4_TYPE = {TCP: CqeHashType.L4_TCP, UDP: CqeHashType.L4_UDP}
 
 @lru_cache(maxsize=16)
 def tables(key: bytes) -> Tables:
-    """For each byte of the input what its 256 values contribute.
+    """For each byte of the input the contributions of its 256 values to the hash.
 
     Raises ValueError for a key that is not KEY_BYTES long. A driver gives all its TIRs one key.
     """
@@ -68,8 +68,8 @@ def inverted_xor8(data: bytes) -> int:
 class Hasher:
     """How one TIR hashes: its key, function and the selection of fields (rx_hash_field_select).
 
-    Hashes of flows that were met are kept, at most ``CACHED`` of them. Raises ValueError for a
-    Toeplitz key of another length than KEY_BYTES.
+    Caches the hashes of at most ``CACHED`` flows. Raises ValueError for a Toeplitz key whose length
+    is not KEY_BYTES.
     """
 
     CACHED = 4096
@@ -98,10 +98,10 @@ class Hasher:
         self._cache: dict[tuple[bytes, bytes, bytes], tuple[int, int]] = {}
 
     def __call__(self, headers: Headers) -> tuple[int, int]:
-        """A packet's hash and what it is over, as rss_hash_result and rss_hash_type report it.
+        """A packet's hash and the fields it covers, for rss_hash_result and rss_hash_type.
 
-        A packet of another IP version than the selection's hashes to 0; a fragment, which has no
-        ports, and a packet of another transport by what else is selected.
+        A packet whose IP version is not the selected one hashes to 0. A fragment, which has no
+        ports, and a packet of another transport are hashed over the other selected fields.
         """
         if headers.version != self._version:
             return 0, 0
@@ -138,10 +138,10 @@ def _spi(headers: Headers) -> bytes:
 
 
 def _pick(both: bytes, source: bool, destination: bool, symmetric: bool) -> bytes:
-    """Of a source and a destination, one behind the other, what is selected.
+    """The selected parts of ``both``, which is a source followed by a destination.
 
     Symmetric means (source | destination, source ^ destination), so that both directions of a flow
-    hash alike; it needs both.
+    have the same hash; it needs both.
     """
     half = len(both) // 2
     if not (source and destination):

@@ -1,4 +1,4 @@
-"""VLAN tags put into frames and taken out of them, and the padding of short frames.
+"""Insertion and removal of VLAN tags, and the padding of short frames.
 
 Sources: IEEE 802.1Q 9.3 (a tag's TPID and TCI), IEEE 802.3 3.2.8 (padding).
 """
@@ -15,7 +15,7 @@ _CTAG = ETH_CTAG.to_bytes(2, "big")
 
 
 def insert_tag(frame: bytes, tci: int, tpid: int = ETH_CTAG) -> bytes:
-    """The frame with a tag behind its MAC addresses. Raises FrameError for no Ethernet header."""
+    """The frame with a tag after its MAC addresses. Raises FrameError without Ethernet header."""
     if len(frame) < ETHERNET_BYTES:
         raise FrameError("frame ends inside its Ethernet header")
     tag = (tpid << 16 | tci).to_bytes(TAG_BYTES, "big")
@@ -35,5 +35,5 @@ def strip_tag(frame: bytes) -> tuple[bytes, int] | None:
 
 
 def pad(frame: bytes) -> bytes:
-    """The frame as it goes onto the wire: zeros up to the shortest length."""
+    """The frame as it is sent: padded with zeros to the minimum length."""
     return frame if len(frame) >= MIN_FRAME_BYTES else frame.ljust(MIN_FRAME_BYTES, b"\0")

@@ -1,1 +1,1 @@
-"""The InfiniBand port: its state, what its subnet sees of it, and its management agents."""
+"""The InfiniBand port: its state, its attributes seen by the subnet, and its management agents."""

@@ -1,7 +1,7 @@
 """Datagrams on the subnet: where one goes, what it carries, and where it comes from.
 
 Source: IBTA volume 1, 8.3 (GRH), 9.8.3 (unreliable datagram), 10.2.5 and 10.9.8 (Q_Keys), 13.5.4
-(the way back of a management datagram). Nothing here knows a device.
+(the return path of a management datagram). Nothing here depends on the device.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Datagram:
 
     @property
     def is_multicast(self) -> bool:
-        """Whether it goes to a group."""
+        """Whether it goes to a multicast group."""
         return MULTICAST_LID <= self.to.lid < PERMISSIVE_LID
 
 
@@ -75,7 +75,7 @@ class Origin:
 
 
 def answer_to(to: Destination, origin: Origin) -> Destination:
-    """Where the answer to a management datagram goes: back the way it came (IBTA 13.5.4)."""
+    """The destination of the response to a management datagram: the return path (IBTA 13.5.4)."""
     return Destination(
         qpn=origin.qpn,
         qkey=GSI_QKEY,
@@ -90,7 +90,7 @@ def answer_to(to: Destination, origin: Origin) -> Destination:
 
 
 def may_manage(port: Port, origin: Origin) -> bool:
-    """Whether QP1 takes a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
+    """Whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
     return origin.qkey == GSI_QKEY and any(
         partitions.match(mine, origin.pkey) for mine in port.pkeys
     )

@@ -1,4 +1,4 @@
-"""Unreliable datagrams as packets, both ways (IBTA 9.8.3)."""
+"""Conversion of unreliable datagrams to packets and back (IBTA 9.8.3)."""
 
 from __future__ import annotations
 

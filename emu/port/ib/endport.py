@@ -29,29 +29,29 @@ _RATES = {
 }  # fmt: skip
 """Mb/s to rate code (enum ib_rate)."""
 RATE_MBPS = {code: mbps for mbps, code in _RATES.items()}
-"""What a rate code stands for: the codes are in the order of their invention."""
+"""Rate code to Mb/s; the codes are not in the order of the rates."""
 
 _SLOWEST_RATE = _RATES[2500]
 _QDR, _EXTENDED = 4, {16: 1, 32: 2, 64: 4, 128: 8}
 """LinkSpeedActive of everything above QDR, and LinkSpeedExtActive by PTYS speed."""
 _EXTENDED_SPEEDS_SUP, _CAP_MASK2_SUP = 1 << 14, 1 << 15
 _CAP_MASK2 = {64: 1 << 5, 128: 1 << 10}
-"""CapabilityMask2 bits without which HDR and NDR are not believed (hw/mad.c)."""
+"""CapabilityMask2 bits without which Linux ignores HDR and NDR (hw/mad.c)."""
 
 
 def mtu_code(mtu: int) -> int:
-    """256 bytes is 1, each next code twice as much."""
+    """IBTA's MTU code: 1 is 256 bytes, each next code is twice as much."""
     return mtu.bit_length() - 8
 
 
 def _up_to(bit: int) -> int:
-    """A speed or width and all that are slower, in a field with a bit for each."""
+    """A bit field with a speed or width and all slower ones set."""
     return max(bit * 2 - 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPort:
-    """One port of the subnet. Speed and width are in PTYS encoding, GUIDs numbers."""
+    """One port of the subnet. Speed and width are in PTYS encoding, GUIDs are integers."""
 
     lid: int
     port_guid: int
@@ -99,7 +99,7 @@ class EndPort:
         return bytes(info)
 
     def port_info(self) -> bytes:
-        """PortInfo; the M_Key is kept to ourselves, and is 0 anyway."""
+        """PortInfo; the M_Key is not disclosed, and is 0 anyway."""
         width = _WIDTHS[_LANES.get(self.width, 1)]
         extended = _EXTENDED.get(self.speed, 0)
         speed = _QDR if extended else min(self.speed, _QDR)

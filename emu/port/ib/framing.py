@@ -1,8 +1,8 @@
-"""InfiniBand's own headers: what lies on its wire in front of a transport packet.
+"""InfiniBand's link layer headers, which precede a transport packet on the wire.
 
-Source: IBTA volume 1, 7.7 (local route header) and 8.3 (global route header). ``parse`` checks what
-these headers say about each other and about the frame's length, and leaves the rest to
-``emu.port.packet``. The variant CRC is not carried: sockets do not damage what they carry.
+Source: IBTA volume 1, 7.7 (local route header) and 8.3 (global route header). ``parse`` checks
+these headers against each other and against the frame's length, and leaves the rest to
+``emu.port.packet``. Frames have no variant CRC, because sockets do not corrupt data.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from layouts import bth as wire
 _SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
 
 MAX_BYTES = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
-"""The longest frame there can be."""
+"""The longest possible frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How packets find their way, and what every one of a connection carries."""
+    """Where the packets of a connection go, and the header fields that all of them share."""
 
     dlid: int
     slid: int
@@ -40,7 +40,7 @@ class Route:
 
     @classmethod
     def of(cls, port: Port, path: Any) -> Route:
-        """The way from a port along a queue pair's address path (a view of ads)."""
+        """The route from a port along a queue pair's address path (a view of ads)."""
         grh = None
         if path.grh:
             sgid = port.gid(path.src_addr_index)

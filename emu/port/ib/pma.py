@@ -1,8 +1,8 @@
 """The port's performance management agent: traffic and error counters by MAD.
 
-Source: IBTA volume 1, 16.1. The adapter answers these MADs itself, those that arrive at QP1 as well
-as those that the driver hands over with MAD_IFC: what hw/mad.c:process_pma_cmd answers on its own
-is fit for sysfs only, as it has no MAD header.
+Source: IBTA volume 1, 16.1. The adapter responds to these MADs itself, both those that arrive at
+QP1 and those that the driver passes with MAD_IFC: the responses that hw/mad.c:process_pma_cmd
+builds on its own are usable for sysfs only, as they have no MAD header.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _VALUES: dict[str, _Value] = {
     "port_multicast_xmit_packets": _packets(_sent, _MULTICAST),
     "port_multicast_rcv_packets": _packets(_received, _MULTICAST),
 }
-"""Where counters come from; those that are not here count errors that do not happen."""
+"""Sources of the counters; the counters not listed count errors that never happen."""
 
 _SELECT = {
     PmaAttr.PORT_COUNTERS: {
@@ -83,7 +83,7 @@ _SELECT = {
         "port_multicast_rcv_packets": 1 << 7,
     },
 }
-"""Bits of CounterSelect, which names what a Set changes."""
+"""Bits of CounterSelect, which selects the counters that a Set changes."""
 _LAYOUTS = {
     PmaAttr.PORT_COUNTERS: pma_portcounters,
     PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
@@ -91,7 +91,7 @@ _LAYOUTS = {
 
 
 def answer(port: Port, data: bytes) -> bytes | None:
-    """Answer a MAD of 256 bytes; None when it is no request."""
+    """The response to a MAD of 256 bytes; None when it is no request."""
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
         return None
@@ -125,7 +125,7 @@ def _act(port: Port, mad: Any) -> MadStatus:
 
 
 def _get(port: Port, attr: PmaAttr, given: Any) -> Any:
-    """The counters; one that has run out of bits stands still (16.1.3.5)."""
+    """The counters; a counter stops at its maximum (16.1.3.5)."""
     layout = _LAYOUTS[attr]
     counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
     for field in layout.fields:
@@ -136,7 +136,7 @@ def _get(port: Port, attr: PmaAttr, given: Any) -> Any:
 
 
 def _set(port: Port, attr: PmaAttr, given: Any) -> None:
-    """Counters are kept as they are, with what they counted before they were set beside them."""
+    """Set counters: the counts themselves go on; only the base that they count from is changed."""
     for name, bit in _SELECT[attr].items():
         if given.counter_select & bit:
             port.pma_base[attr, name] = _VALUES[name](port) - getattr(given, name)

@@ -12,7 +12,7 @@ GID_TABLE_ENTRIES = 8
 PKEY_TABLE_ENTRIES = 128
 NODE_DESCRIPTION_BYTES = 64
 SM_LID = 0xBFFF
-"""Where the fabric's subnet manager answers: the last unicast LID, so functions have the others."""
+"""LID of the fabric's subnet manager: the last unicast LID, so functions have the others."""
 BASE_GUID = 0x0002_C903_00E5_0000
 """First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
@@ -32,7 +32,7 @@ SETTABLE_CAPS = int(
 
 @dataclass(slots=True)
 class Traffic:
-    """What has gone one way, counted since power-on."""
+    """Traffic in one direction, counted since power-on."""
 
     packets: int = 0
     octets: int = 0
@@ -49,7 +49,7 @@ def _no_traffic() -> tuple[Traffic, Traffic]:
 
 @dataclass(slots=True)
 class Port:
-    """Port 1. ``guid`` is both port and node GUID; the subnet's numbers come from the fabric."""
+    """Port 1. ``guid`` is port and node GUID; the fabric assigns the LID and other numbers."""
 
     guid: int
     width_oper: int
@@ -68,27 +68,27 @@ class Port:
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """Unicast and multicast that has left."""
+    """Unicast and multicast packets sent."""
     received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
-    """Unicast and multicast that has arrived."""
+    """Unicast and multicast packets received."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
-    """What the traffic was when the driver last cleared its counters, by their names."""
+    """The traffic at the time when the driver last cleared its counters, by their names."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
-    """What performance management counters count from, by attribute and field."""
+    """The base that performance management counters count from, by attribute and field."""
     link_downed: int = 0
     """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
     ppcnt_base: int = 0
-    """What ``link_downed`` was when the driver last cleared it."""
+    """The value of ``link_downed`` when the driver last cleared it."""
 
     def set_link(self, *, up: bool) -> None:
-        """The cable is plugged in, and the subnet manager has done its part; or it is pulled."""
+        """The cable is plugged in and the subnet manager has set up the port; or it is pulled."""
         if self.is_up and not up:
             self.link_downed += 1
         self.phys_state = PhysState.LINK_UP if up else PhysState.POLLING
         self.state = PortState.ACTIVE if up else PortState.DOWN
 
     def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
-        """Add to what has left. Octets run from the first header to the invariant CRC.
+        """Count sent packets. Octets run from the first header to the invariant CRC.
 
         That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
         (hw/mad.c:pma_cnt_ext_assign).
@@ -96,11 +96,11 @@ class Port:
         self.transmitted[multicast].add(packets, octets)
 
     def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
-        """Add to what has arrived; octets as above."""
+        """Count received packets; octets as above."""
         self.received[multicast].add(packets, octets)
 
     def counters(self) -> dict[str, Traffic]:
-        """The traffic by its names in query_vport_counter_out, since power-on."""
+        """The traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{way}_ib_{cast}": replace(traffic)
@@ -109,7 +109,7 @@ class Port:
         }
 
     def since_cleared(self) -> dict[str, Traffic]:
-        """The same, as the driver reads it."""
+        """The traffic since the driver last cleared its counters: what the driver reads."""
         return {
             name: Traffic(now.packets - before.packets, now.octets - before.octets)
             for name, now in self.counters().items()
@@ -117,7 +117,7 @@ class Port:
         }
 
     def clear_counters(self) -> None:
-        """The driver counts from here."""
+        """From now on the driver reads only the traffic that follows."""
         self.cleared = self.counters()
 
     @property

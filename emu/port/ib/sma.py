@@ -1,7 +1,7 @@
-"""The port's subnet management agent, as far as a driver needs it that asks by MAD_IFC.
+"""The port's subnet management agent, as far as a driver that uses MAD_IFC needs it.
 
-Source: IBTA volume 1, 14.2.5 (attributes), 14.2.1 (directed routes); hw/mad.c. The subnet's numbers
-come from the fabric, so nothing can be set.
+Source: IBTA volume 1, 14.2.5 (attributes), 14.2.1 (directed routes); hw/mad.c. The fabric assigns
+the LID and the other numbers of a port, so nothing can be set.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _node_info(port: Port, attr_mod: int) -> bytes | None:
 
 
 def _guid_info(port: Port, block: int) -> bytes | None:
-    """The port's GUIDs, of which there is one."""
+    """The port's GUIDs: there is only one."""
     return bytes(guid_info.new(guid=[port.guid] + [0] * 7)) if block == 0 else None
 
 
 def _port_info(port: Port, port_num: int) -> bytes | None:
-    """Port 0 of a channel adapter is the port that is asked."""
+    """PortInfo; port 0 of a channel adapter means the port that receives the SMP."""
     return end_port(port).port_info() if port_num in (0, 1) else None
 
 
@@ -54,7 +54,7 @@ def _pkey_table(port: Port, block: int) -> bytes | None:
 
 
 def _extended_port_info(port: Port, port_num: int) -> bytes | None:
-    """NVIDIA's own: whether the link runs at FDR10, which no model does."""
+    """NVIDIA's own attribute: whether the link runs at FDR10, which no model does."""
     return b"" if port_num in (0, 1) else None
 
 
@@ -66,11 +66,11 @@ _ATTRIBUTES: dict[int, Callable[[Port, int], bytes | None]] = {
     SmpAttr.PKEY_TABLE: _pkey_table,
     SmpAttr.EXTENDED_PORT_INFO: _extended_port_info,
 }
-"""What fills an attribute, by its id; None for a modifier that names nothing."""
+"""The function that builds each attribute; it returns None for an invalid modifier."""
 
 
 def answer(port: Port, data: bytes) -> bytes:
-    """Answer an SMP of 256 bytes. The way back of a directed route is the driver's to mark."""
+    """The response to an SMP of 256 bytes. The driver marks a directed route's return path."""
     mad = smp.view(bytearray(data))
     mad.status = _act(port, mad)
     mad.method = Method.GET | RESPONSE

@@ -1,4 +1,4 @@
-"""The wire between InfiniBand functions: frames, and datagrams that need no frame in a process."""
+"""The wire between InfiniBand functions: frames, and datagrams, which need no frame locally."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class IbWire(Wire[NodeT], Protocol[NodeT]):
     """
 
     def datagram(self, source: NodeT, packet: Datagram, origin: Origin, /) -> None:
-        """Carry an unreliable datagram; nothing is answered."""
+        """Carry an unreliable datagram; there is no response."""

@@ -2,9 +2,9 @@
 
     mmio.py COUNT
 
-Microseconds per access: a 4-byte read, a posted 8-byte write as the guest sees it, and one until
-the device has done it, which a read behind the last one tells. What the same loop takes on ordinary
-memory is subtracted. No driver may be bound.
+Microseconds per access: a 4-byte read, a posted 8-byte write as the guest sees it, and a write
+until the device has executed it, which a read after the last write shows. The time of the same loop
+on ordinary memory is subtracted. No driver may be bound.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def reads(words: memoryview, count: int) -> int:
 
 
 def writes(quads: memoryview, words: memoryview, count: int) -> tuple[int, int]:
-    """Until the last write has been sent, and until it has been done."""
+    """Times until the last write has been sent, and until it has been executed."""
     start = time.perf_counter_ns()
     for _ in repeat(None, count):
         quads[UNUSED] = 0

@@ -1,6 +1,6 @@
 """Runs in the guest: how long ``ibv_reg_mr`` of resident memory takes, in seconds, as JSON.
 
-Arguments: device, MiB, how often. The memory is mapped and touched before the clock starts.
+Arguments: device, MiB, repetitions. The memory is mapped and touched before the clock starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A steering domain: its root, the changes that drivers make, and the decision about each packet.
 
-Tables of a domain lead to tables of higher levels only, so a packet's way ends. Decisions are kept
-by those parts of a packet that some group matches; any change forgets them all.
+Tables of a domain lead to tables of higher levels only, so a packet's path ends. Decisions are
+cached by the parts of a packet that some group matches; any change drops the whole cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_VISITS = 256
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a packet, and of all others that are like it."""
+    """What happens to a packet, and to all others with the same matched parts."""
 
     deliveries: tuple[tuple[Hashable, int], ...]
     """Destinations that are no tables, each with the tag of the entry that named it."""
@@ -46,7 +46,7 @@ class Decision:
 class Steering:
     """The flow tables of one type (flow_table_type).
 
-    What deliveries, misses and the rest mean is the owner's. ``max_destinations`` bounds what one
+    The owner defines what deliveries and misses mean. ``max_destinations`` bounds what one
     entry may send a packet to (1 << log_max_destination).
     """
 
@@ -68,7 +68,7 @@ class Steering:
     # Packets.
 
     def decide(self, headers: Headers, size: int) -> Decision:
-        """Find out what becomes of a packet of ``size`` bytes, and count it."""
+        """Decide what happens to a packet of ``size`` bytes, and count it."""
         key: Hashable = base(headers)
         if self._parts:
             key = (key, *[part(headers) for part in self._parts])
@@ -163,7 +163,7 @@ class Steering:
     def create_group(
         self, table: FlowTable, first: int, last: int, masks: Mapping[str, int]
     ) -> FlowGroup:
-        """Share out the indices ``first`` to ``last`` to entries that match these fields."""
+        """Assign the indices ``first`` to ``last`` to entries that match these fields."""
         criteria = Criteria(masks)
         if not 0 <= first <= last < table.size:
             raise SteeringError("flow group's indices lie outside its table")
@@ -184,7 +184,7 @@ class Steering:
         self._collect_parts()
 
     def _collect_parts(self) -> None:
-        """All parts of a packet that some group looks at; decisions by others are void."""
+        """Collect all parts of a packet that some group matches, and drop the cached decisions."""
         self._parts = tuple(dict.fromkeys(p for parts in self._groups.values() for p in parts))
         self.flush()
 
@@ -206,7 +206,7 @@ class Steering:
         return entry
 
     def modify_entry(self, entry: FlowEntry, action: Action) -> None:
-        """Do something else with its packets."""
+        """Change what is done with its packets."""
         self._check_action(entry.group.table, action)
         self._refer_all(action, 1)
         self._refer_all(entry.action, -1)

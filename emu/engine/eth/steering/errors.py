@@ -1,4 +1,4 @@
-"""Why a change of the flow tables is refused. A change that is refused has changed nothing."""
+"""Why a change of the flow tables is refused. A refused change has no effect."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class SteeringError(ValueError):
 
 
 class SteeringBusyError(SteeringError):
-    """What shall go is still in use."""
+    """The object to be destroyed is still in use."""

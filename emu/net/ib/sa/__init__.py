@@ -1,4 +1,4 @@
-"""The subnet's administrator, which lives in the fabric itself: no guest needs a subnet manager."""
+"""The subnet administrator, a part of the fabric itself: no guest has to run a subnet manager."""
 
 from emu.net.ib.sa.administrator import SubnetAdministrator
 

@@ -1,8 +1,8 @@
-"""The subnet administrator: what arrives at QP1 of the subnet manager's LID, and the answers.
+"""The subnet administrator: requests to QP1 of the subnet manager's LID, and the responses.
 
 Source: IBTA volume 1, 13.4 (MADs, their checks and statuses), 13.5.3 (the general service
-interface), chapter 15 (subnet administration). What is malformed, or asks for no answer, is dropped
-with a line in the debug log; everything else is answered, if only with a status.
+interface), chapter 15 (subnet administration). A datagram that is malformed or needs no response is
+dropped with a line in the debug log; every other one gets a response, if only with a status.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ log = logging.getLogger(__name__)
 
 SM_GUID = 0x0002_C903_00E4_0000
 MAX_RECORDS = 2048
-"""In one answer."""
+"""In one response."""
 MAX_REQUESTS = 256
 MAX_REQUESTS_OF_A_PORT = 32
-"""Requests that wait for their turn; one more is lost, as any datagram may be."""
+"""Limit of queued requests; one more is dropped, as any datagram may be."""
 _COST_OF_A_REQUEST = 4
 _PORTS_FOR_A_STEP = 128
 
@@ -71,15 +71,15 @@ _GSI_QPN = 1
 _NO_ANSWER = (Method.SEND, Method.TRAP, Method.REPORT, Method.TRAP_REPRESS)
 _METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
 _ONE_OF_MANY = SaAttr.PATH_REC
-"""SubnAdmGet takes any one of several paths; several of anything else are an error."""
+"""For paths SubnAdmGet returns any one of several; several records of other kinds are an error."""
 
 Handler = Callable[[Query], Iterable[Any]]
-"""The records that are wanted, and None for each that was looked at and is not."""
+"""Yields the records that match, and None for each one that was looked at and does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A record and what can be done with it."""
+    """A kind of record and the methods that it supports."""
 
     components: Components
     handlers: dict[Method, Handler]
@@ -90,7 +90,7 @@ class _Kind:
 
 
 class SubnetAdministrator:
-    """Knows the subnet's ports from ``ports``, and reaches them by ``send``."""
+    """Gets the subnet's ports from ``ports`` and sends to them with ``send``."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SubnetAdministrator:
         send: Callable[[Datagram, Origin], None],
         clock: Clock,
     ) -> None:
-        """``ports`` gives the ports that are up, this administrator's own not among them."""
+        """``ports`` returns the ports that are up, without this administrator's own."""
         self.port = EndPort(
             lid=SM_LID,
             port_guid=SM_GUID,
@@ -113,7 +113,7 @@ class SubnetAdministrator:
         """The ports of the latest sweep, by GID."""
         self.worker = Worker(clock)
         self._requests: dict[Key, None] = {}
-        """Those that wait for their turn, or for its end."""
+        """Requests that are queued or being processed."""
         self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
         self.groups = MulticastGroups(self.subscriptions.notify)
         self.services = Services(clock)
@@ -142,7 +142,7 @@ class SubnetAdministrator:
         return {attr: _Kind(Components(prm), handlers) for attr, (prm, handlers) in table.items()}
 
     def sweep(self) -> None:
-        """Look which ports have come and gone: those that left lose what they had here."""
+        """Find the ports that came and went; drop the records of those that went."""
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
         gone = before.keys() - now.keys()
@@ -175,7 +175,7 @@ class SubnetAdministrator:
             self._take_request(key, mad, answer_to(to, origin))
 
     def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
-        """Requests fit into one MAD, so nobody has data to send in several."""
+        """Take an RMPP packet. Requests fit into one MAD, so we never receive segmented data."""
         kind = mad.rmpp_hdr.rmpp_type
         if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
             self._send_mad(abort(answer_head(mad), RmppStatus.UNV), to)
@@ -185,7 +185,7 @@ class SubnetAdministrator:
             self.transfers.receive(key, mad)
 
     def _take_request(self, key: Key, mad: Any, back: Destination) -> None:
-        """Answer a request when those before it are answered."""
+        """Queue a request; it is processed after those before it."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
             log.debug("LID %#x: too many requests: one is lost", key[0])
@@ -234,7 +234,7 @@ class SubnetAdministrator:
             self._send_mad(bytes(answer), back)
 
     def _kind_of(self, mad: Any) -> tuple[_Kind, Method]:
-        """What is asked for, and how. Raises SaError."""
+        """The kind of record and the method of a request. Raises SaError."""
         hdr = mad.mad_hdr
         version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
         if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
@@ -249,7 +249,7 @@ class SubnetAdministrator:
     def _send_records(
         self, mad: Any, kind: _Kind, method: Method, records: list[Any], back: Destination
     ) -> None:
-        """One record as it is, a table by RMPP, each record a multiple of eight bytes (15.3.1)."""
+        """Send one record in a MAD, or a table by RMPP, its records padded to 8 bytes (15.3.1)."""
         answer = answer_head(mad)
         answer.attr_offset = -(-kind.prm.size // 8)
         if method is Method.GET_TABLE:
@@ -268,7 +268,7 @@ class SubnetAdministrator:
         self._send_mad(bytes(answer), back)
 
     def _need_room(self, mad: Any, back: Destination) -> Key:
-        """Hold that one more table may be on its way; the key that it will have."""
+        """Check that one more table may be sent; returns its key. Raises SaError."""
         key = (back.lid, back.qpn, mad.mad_hdr.tid)
         if not self.transfers.has_room(key):
             raise SaError(MadStatus.BUSY, "too many tables on their way")
@@ -280,7 +280,7 @@ class SubnetAdministrator:
 
 
 def _limit(records: list[Any]) -> None:
-    """Hold that an answer has not too many records."""
+    """Check that a response has not too many records. Raises SaError."""
     if len(records) > MAX_RECORDS:
         raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
 

@@ -1,4 +1,4 @@
-"""What is around a question and an answer: keys, sizes, headers (IBTA volume 1, 13.4, 15.2)."""
+"""What surrounds requests and responses: keys, sizes, headers (IBTA volume 1, 13.4, 15.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layouts.sa import SaStatus, sa_mad
 
 
 def envelope_fault(data: bytes, origin: Origin) -> str:
-    """What is wrong with a datagram before its MAD is looked at; empty when nothing is."""
+    """What is wrong with a datagram before its MAD is examined; empty when nothing is."""
     if len(data) != MAD_BYTES:
         return f"{len(data)} bytes are no MAD"
     if origin.qkey != GSI_QKEY:
@@ -23,7 +23,7 @@ def envelope_fault(data: bytes, origin: Origin) -> str:
 
 
 def answer_head(mad: Any, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> Any:
-    """An answer without records. SubnAdmSet is answered by GetResp (15.2.2)."""
+    """A response without records. The response to SubnAdmSet is GetResp (15.2.2)."""
     answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
     method = mad.mad_hdr.method
     answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)

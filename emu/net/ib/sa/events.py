@@ -1,6 +1,6 @@
 """Event forwarding: ports subscribe with InformInfo and are sent Reports (IBTA volume 1, 13.4.11).
 
-A Report is sent again until its receiver answers, a few times.
+A Report is sent again, a few times at most, until its receiver responds.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ Send = Callable[[bytes, Destination], None]
 
 
 class Subscriptions:
-    """Who wants to know what."""
+    """The subscriptions, and the Reports that are sent for them."""
 
     def __init__(self, issuer_gid: bytes, send: Send, clock: Clock, worker: Worker) -> None:
         self._worker = worker
         self._notices = 0
-        """Those that not every subscriber has been told of."""
+        """Number of notices that have not been reported to every subscriber yet."""
         self._issuer_gid = issuer_gid
         self._send = send
         self._clock = clock
         self._subscriptions: dict[tuple[int, int, bytes], Destination] = {}
-        """By LID and QP of the subscriber, and the InformInfo without what may differ between
-        subscribing and its end."""
+        """By LID and QP of the subscriber, and the InformInfo without the fields that may differ
+        between subscribing and unsubscribing."""
         self._reports: dict[int, Destination] = {}
-        """Reports without an answer so far, by transaction id."""
+        """Reports without a response so far, by transaction id."""
         self._next_tid = 1
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
     def change(self, query: Query) -> list[Any]:
-        """SubnAdmSet(InformInfo): subscribe, or end a subscription."""
+        """SubnAdmSet(InformInfo): subscribe or unsubscribe."""
         info = inform_info.view(bytearray(bytes(query.wanted)))
         subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
         subscriber = query.back
@@ -84,7 +84,7 @@ class Subscriptions:
         return [info]
 
     def records(self, query: Query) -> Iterator[Any]:
-        """SubnAdmGet and GetTable(InformInfoRecord): one's own, for the trusted everybody's."""
+        """SubnAdmGet and GetTable(InformInfoRecord): the requester's own, or all if trusted."""
         for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
             yield None
             port = query.subnet.by_lid.get(lid)

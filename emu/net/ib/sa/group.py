@@ -25,12 +25,12 @@ class Member:
 
     join_state: int
     proxy_join: int
-    """Whether another port has joined in its name."""
+    """Whether another port has joined on its behalf."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """A multicast group; all names but the last two are those of its record."""
+    """A multicast group; all fields but the last two are named as in its MCMemberRecord."""
 
     mgid: bytes
     mlid: int
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has a reason to be there."""
+        """Whether it continues to exist."""
         return self.is_permanent or any(one.join_state & FULL for one in self.members.values())
 
     def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
@@ -67,7 +67,7 @@ class Group:
         return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
 
     def is_open_to(self, port: EndPort) -> bool:
-        """Whether a port is in the group's partition, one of the two a full member."""
+        """Whether a port may talk in the group's partition: one of the two is a full member."""
         return any(partitions.match(pkey, self.pkey) for pkey in port.pkeys)
 
 
@@ -83,7 +83,7 @@ def ipoib_broadcast(pkey: int) -> bytes:
 
 
 def checked(mgid: bytes) -> bytes:
-    """A multicast GID with known flags and a scope (IBTA 4.1.1)."""
+    """Check that a multicast GID has known flags and a scope (IBTA 4.1.1). Raises SaError."""
     if mgid[0] != 0xFF or mgid[1] & _RESERVED_FLAGS or mgid[1] & 0xF not in SCOPES:
         raise SaError(SaStatus.REQ_INVALID, f"MGID {mgid.hex()}")
     return mgid

@@ -1,9 +1,9 @@
 """Multicast groups and who belongs to them: MCMemberRecord (IBTA volume 1, 15.2.5.17).
 
-A group comes into being when a full member joins it and names what every member has to agree on,
-and ends with its last full member; only the broadcast groups of IPoIB are always there (RFC 4391,
-chapter 5). These records decide what a port is told. What it receives is decided by the queue pairs
-that it attaches.
+A group is created when a full member joins it and gives the parameters that all members must share,
+and deleted with its last full member; only the broadcast groups of IPoIB always exist (RFC 4391,
+chapter 5). These records only decide what a port is told. Which multicast packets it receives
+depends on the queue pairs that it attaches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 MAX_GROUPS = 1024
 MAX_PARTITIONS = 512
-"""Of whose broadcast groups, so that ports with many partitions leave room for others' groups."""
+"""Limit of partitions with a broadcast group: ports with many partitions must leave room for
+the groups of others."""
 
 BROADCAST_MTU = 4096
 BROADCAST_QKEY = 0x0B1B
@@ -35,14 +36,14 @@ _ASSIGNED_SIGNATURE = 0xA01B
 """Marks a multicast GID that the administrator has chosen."""
 
 _CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
-"""What a join must name to create a group, beside those of every join."""
+"""Fields that a join must give to create a group, besides those that every join gives."""
 _JOINS = ("port_gid", "join_state")
 _MUST_MATCH = ("qkey", "traffic_class", "sl", "flow_label", "scope", "mlid")
 _SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
 
 
 class MulticastGroups:
-    """All groups of the subnet. ``notify`` hears of those that come and go."""
+    """All groups of the subnet. ``notify`` is called for those that are created and deleted."""
 
     def __init__(self, notify: Callable[[SmTrap, bytes], None]) -> None:
         self._groups: dict[bytes, Group] = {}
@@ -53,9 +54,9 @@ class MulticastGroups:
         return len(self._groups)
 
     def keep_partitions(self, tables: Collection[tuple[int, ...]]) -> None:
-        """Have the IPoIB broadcast groups of the partitions in these P_Key tables, and no others.
+        """Keep the IPoIB broadcast groups of the partitions in these P_Key tables, and no others.
 
-        That of a partition which nobody has any more ends with its last member.
+        The group of a partition that is in no table any more is deleted with its last member.
         """
         wanted = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
         there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
@@ -92,7 +93,7 @@ class MulticastGroups:
                 self._end_if_empty(group)
 
     def join(self, query: Query) -> list[Any]:
-        """SubnAdmSet: the port is a member in the given ways from now on."""
+        """SubnAdmSet: add the given join states to the port's membership."""
         query.need(*_JOINS)
         wanted, port = query.wanted, query.port_of_gid(query.wanted.port_gid)
         if not wanted.join_state:
@@ -111,7 +112,7 @@ class MulticastGroups:
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
     def leave(self, query: Query) -> list[Any]:
-        """SubnAdmDelete: the port is no longer a member in the given ways."""
+        """SubnAdmDelete: remove the given join states from the port's membership."""
         query.need("mgid", *_JOINS)
         wanted = query.wanted
         group = self._groups.get(wanted.mgid)
@@ -128,7 +129,7 @@ class MulticastGroups:
         return [group.record(wanted.port_gid, member.join_state, member.proxy_join)]
 
     def records(self, query: Query) -> Iterator[Any]:
-        """SubnAdmGet and GetTable: groups, and for who is trusted also their members."""
+        """SubnAdmGet and GetTable: groups, and for a trusted requester also their members."""
         for group in list(self._groups.values()):
             yield None
             if not (query.is_trusted or group.is_open_to(query.requester)):
@@ -191,7 +192,7 @@ class MulticastGroups:
 
 
 def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
-    """What the join says of the group is so, and the port can keep up (15.2.5.17.2)."""
+    """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
     record, wanted = group.record(), query.wanted
     for name in _MUST_MATCH:
         if query.has(name) and getattr(wanted, name) != getattr(record, name):
@@ -207,7 +208,7 @@ def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
 
 
 def _visible(query: Query, group: Group) -> Iterator[Any]:
-    """Members are for the trusted, and for a port that asks for itself (15.4.1.2)."""
+    """The records of a group that the requester may see; trusted ones see members (15.4.1.2)."""
     if query.is_trusted:
         for gid, member in group.members.items():
             yield group.record(gid, member.join_state, member.proxy_join)

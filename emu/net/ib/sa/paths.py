@@ -1,8 +1,8 @@
 """PathRecord: how one port reaches another (IBTA volume 1, 15.2.5.16).
 
 Every two ports of a partition have one path, in both directions, without a router: the hop limit is
-0, so nobody puts a GRH in front of a packet. The fabric has no quality of service, so what a query
-says of service level, traffic class and flow label is granted.
+0, so that senders use no GRH. The fabric has no quality of service, so the service level, traffic
+class and flow label that a query asks for are granted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emu.port.ib.partitions import is_same_partition
 from layouts.sa import SaStatus, Selector, path_rec
 
 MAX_PAIRS = 4096
-"""Ports that one query may combine; a query that names one end stays far below."""
+"""Pairs of ports that one query may ask for; a query that names one end stays far below."""
 
 _GRANTED = (
     "service_id_8msb", "service_id_56lsb", "flow_label", "hop_limit", "traffic_class", "qos_class",
@@ -26,7 +26,7 @@ _GRANTED = (
 
 
 def path_records(query: Query) -> Iterator[Any]:
-    """The paths that fit, source by source."""
+    """The paths that match a query, source by source."""
     sources = yield from _ends(query, "sgid", "slid")
     destinations = yield from _ends(query, "dgid", "dlid")
     if len(sources) * len(destinations) > MAX_PAIRS:
@@ -37,9 +37,9 @@ def path_records(query: Query) -> Iterator[Any]:
 
 
 def _ends(query: Query, gid_name: str, lid_name: str) -> Generator[None, None, list[EndPort]]:
-    """The ports that a query takes for one end of the path; all of them when it does not say.
+    """The ports that match one end of the path in a query; all of them when it names none.
 
-    Each port that is looked at is a step.
+    Yields after each port that is looked at.
     """
     if query.has(gid_name):
         ends = [query.port_of_gid(getattr(query.wanted, gid_name))]
@@ -56,7 +56,7 @@ def _ends(query: Query, gid_name: str, lid_name: str) -> Generator[None, None, l
 
 
 def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:
-    """The path between two ports, or None when it is not as wanted."""
+    """The path between two ports, or None when it does not match the query."""
     wanted = query.wanted
     if query.has("raw_traffic") and wanted.raw_traffic:
         return None
@@ -76,7 +76,7 @@ def _path(query: Query, source: EndPort, destination: EndPort) -> Any | None:
 
 
 def _pkey(query: Query, source: EndPort, destination: EndPort) -> int | None:
-    """The first P_Key that both ends can use, and that is the wanted one."""
+    """The first P_Key that both ends can use and that matches the query."""
     for pkey in shared_pkeys(source, destination):
         if not query.has("pkey") or is_same_partition(pkey, query.wanted.pkey):
             return pkey

@@ -1,4 +1,4 @@
-"""MTU, rate and packet life time: what a query may want more, less, exactly or the best of.
+"""MTU, rate and packet life time: a query may ask for more, less, an exact value, or the best.
 
 Source: IBTA volume 1, 15.2.5.16 (PathRecord, selectors) and 15.2.5.17 (MCMemberRecord).
 """
@@ -23,8 +23,8 @@ _COMPARE: dict[Selector, Callable[[int, int], bool]] = {
 class Quantity:
     """A field of a record with a selector beside it.
 
-    ``ranked`` has every value, best first; who can have a value can have all worse ones. ``size``
-    gives what values are compared by.
+    ``ranked`` has every value, best first; a port that supports a value supports all worse ones.
+    ``size`` maps a value to the number by which values are compared.
     """
 
     def __init__(self, name: str, ranked: Sequence[int], size: Callable[[int], int]) -> None:
@@ -34,14 +34,14 @@ class Quantity:
         self._size = size
 
     def fits(self, query: Query, value: int) -> bool:
-        """Whether ``value`` is as the query wants it."""
+        """Whether ``value`` matches the query."""
         if not query.has(*self.fields):
             return True
         asked, selector = (getattr(query.wanted, name) for name in self.fields)
         return _COMPARE[Selector(selector)](self._size(value), self._size(asked))
 
     def choose(self, query: Query, best: int) -> int | None:
-        """The best value, ``best`` or worse, that is as the query wants it; None if none is."""
+        """The best value, ``best`` or worse, that matches the query; None if none does."""
         available = self._ranked[self._ranked.index(best) :]
         return next((value for value in available if self.fits(query, value)), None)
 
@@ -64,4 +64,4 @@ PACKET_LIFE_TIME = Quantity("packet_life_time", range(64), int)
 QUANTITIES = (MTU, RATE, PACKET_LIFE_TIME)
 
 SHORTEST_LIFE = 18
-"""4.096 us * 2**18: what a packet's life in this fabric takes, as subnet managers usually say."""
+"""4.096 us * 2**18: the packet life time of this fabric, the value subnet managers usually give."""

@@ -1,4 +1,4 @@
-"""A question to the subnet administrator, checked as far as every question is.
+"""A request to the subnet administrator, with the checks that all requests share.
 
 Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (who may see what), 15.4.4 (component mask).
 """
@@ -17,11 +17,11 @@ from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
 
 TRUSTED_SM_KEY = 1
-"""Who knows it sees other ports' memberships and service keys; the usual default of OpenSM."""
+"""A requester with this key sees other ports' memberships and service keys; OpenSM's default."""
 
 
 class SaError(Exception):
-    """The question is answered with a status and no record."""
+    """The request gets a response with a status and no record."""
 
     def __init__(self, status: SaStatus | MadStatus, why: str) -> None:
         super().__init__(why)
@@ -29,7 +29,7 @@ class SaError(Exception):
 
 
 class Subnet:
-    """The ports that can be reached, as of one moment."""
+    """A snapshot of the ports that can be reached."""
 
     def __init__(self, ports: Iterable[EndPort]) -> None:
         self.by_lid = {port.lid: port for port in ports}
@@ -57,7 +57,7 @@ class Query:
     is_trusted: bool
     subnet: Subnet
     back: Destination
-    """Where the answer goes."""
+    """Where the response goes."""
 
     def has(self, *names: str) -> bool:
         """Whether the component mask selects all of these fields."""
@@ -65,18 +65,18 @@ class Query:
         return self.comp_mask & need == need
 
     def need(self, *names: str) -> None:
-        """Refuse a question that leaves one of these fields open."""
+        """Raise SaError unless the component mask selects all of these fields."""
         if not self.has(*names):
             raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
 
     def selects(self, record: Any, *, but: Collection[str] = ()) -> bool:
-        """Whether a record (a view) has what is wanted in each selected field, some left out."""
+        """Whether a record (a view) matches in each selected field, except those in ``but``."""
         bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
         wanted, found = (int.from_bytes(bytes(view), "big") for view in (self.wanted, record))
         return not (wanted ^ found) & bits
 
     def sees(self, port: EndPort) -> bool:
-        """Whether the requester may know of a port: they are in one partition."""
+        """Whether the requester may see a port: they share a partition."""
         return self.is_trusted or shares_partition(self.requester, port)
 
     def port_of_gid(self, gid: bytes) -> EndPort:

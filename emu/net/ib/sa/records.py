@@ -1,4 +1,4 @@
-"""What the administrator knows of ports and nodes: NodeRecord, PortInfoRecord, ClassPortInfo.
+"""Records about ports, nodes and the administrator: NodeRecord, PortInfoRecord, ClassPortInfo.
 
 Source: IBTA volume 1, 15.2.5.1, 15.2.5.2, 13.4.8.1.
 """
@@ -13,14 +13,14 @@ from layouts.mads import BASE_VERSION, class_port_info
 from layouts.sa import CLASS_VERSION, SaCap, SaCap2, node_rec, portinfo_rec
 
 RESP_TIME = 18
-"""Answers come within 4.096 us * 2**18, about a second."""
+"""Responses come within 4.096 us * 2**18, about a second."""
 CAP_MASK_MATCH = 1 << 31
-"""In a PortInfoRecord query's attribute modifier: the capability bits that are given are wanted,
-whatever the others are."""
+"""In a PortInfoRecord query's attribute modifier: the given capability bits must be set, the others
+do not matter."""
 
 
 def class_port_infos(query: Query) -> Iterator[Any]:
-    """What this administrator can do; nothing is redirected, and traps come by subscription."""
+    """The administrator's capabilities; no redirection, and traps only by subscription."""
     yield class_port_info.new(
         base_version=BASE_VERSION,
         class_version=CLASS_VERSION,

@@ -1,7 +1,7 @@
-"""RMPP, the sending side: a table of records in as many MADs as it takes (IBTA volume 1, 13.6).
+"""The sending side of RMPP: a table of records in as many MADs as needed (IBTA volume 1, 13.6).
 
-Data goes out a window at a time; the receiver acknowledges and opens the window further. What is
-not acknowledged in time is sent again, a few times, and then the transfer is given up.
+Data is sent a window at a time; the receiver's ACKs open the window further. Segments that are not
+acknowledged in time are sent again, a few times, and then the transfer is given up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_TRIES = 4
 _COST_OF_A_SEGMENT = 2
 
 Key = tuple[int, int, int]
-"""What tells transfers apart: LID and QP of the receiver, transaction id."""
+"""Identifies a transfer: LID and QP of the receiver, transaction id."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Transfer:
     table: _Table
     send: Callable[[bytes], None]
     following: int = 1
-    """The segment that is sent next, and the last one that may be for now."""
+    """The next segment to send; ``limit`` is the last one to send for now."""
     limit: int = 0
     is_sending: bool = False
     sent: int = 0
@@ -55,7 +55,7 @@ class _Transfer:
 
 
 class RmppSender:
-    """Transfers on their way."""
+    """The transfers in progress."""
 
     def __init__(self, clock: Clock, worker: Worker) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class RmppSender:
         return len(self._transfers)
 
     def has(self, key: Key) -> bool:
-        """Whether a transfer is on its way: a request that is repeated needs no second one."""
+        """Whether a transfer is in progress: a repeated request does not start a second one."""
         return key in self._transfers
 
     def has_room(self, key: Key) -> bool:
@@ -81,7 +81,7 @@ class RmppSender:
         self._advance(transfer)
 
     def receive(self, key: Key, mad: Any) -> None:
-        """An ACK, STOP or ABORT from a receiver; one that belongs to no transfer says nothing."""
+        """An ACK, STOP or ABORT from a receiver; ignored when it belongs to no transfer."""
         transfer = self._transfers.get(key)
         if transfer is None:
             return
@@ -98,7 +98,7 @@ class RmppSender:
             self._advance(transfer)
 
     def _advance(self, transfer: _Transfer) -> None:
-        """Send what the window has room for, and wait for the next ACK."""
+        """Send the segments that fit into the window, and wait for the next ACK."""
         if transfer.acked == transfer.table.count:
             self._end(transfer)
             return
@@ -161,20 +161,20 @@ def abort(mad: Any, status: RmppStatus) -> bytes:
 
 
 class _Table:
-    """Records as whole MADs, each made when it is sent.
+    """Records as whole MADs, each built when it is sent.
 
-    The first says how much there is in all, the last how much it has (13.6.2.2).
+    The first MAD gives the length of all data, the last one the length of its own (13.6.2.2).
     """
 
     __slots__ = ("_data", "_head", "count")
 
     def __init__(self, head: bytes, data: bytes) -> None:
-        """``head`` is the MAD that all of them are like."""
+        """``head`` is the MAD whose headers all of them have."""
         self._head, self._data = head, data
         self.count = -(-len(data) // DATA_BYTES) or 1
 
     def segment(self, number: int) -> bytes:
-        """One MAD; they count from 1."""
+        """One MAD; segments count from 1."""
         at = (number - 1) * DATA_BYTES
         part = self._data[at : at + DATA_BYTES]
         flags, length = RmppFlags.ACTIVE, 0

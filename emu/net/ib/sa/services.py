@@ -1,4 +1,4 @@
-"""ServiceRecord: services that ports announce, for as long as they say (IBTA 15.2.5.14)."""
+"""ServiceRecord: services that ports announce, with a lease (IBTA 15.2.5.14)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _Key = tuple[int, bytes, int]
 
 
 class Services:
-    """The announced services; one whose lease has run out is gone."""
+    """The announced services whose lease has not expired."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._services: dict[_Key, tuple[bytes, int | None]] = {}
-        """Records, and when they end (nanoseconds), None for never."""
+        """Records, and when they expire (nanoseconds), None for never."""
 
     def __len__(self) -> int:
         return len(self._services)
 
     def announce(self, query: Query) -> list[Any]:
-        """SubnAdmSet: a new service, or new data and lease of one whose key is known."""
+        """SubnAdmSet: a new service, or new data and lease for an announced one."""
         query.need("service_id", "service_gid", "service_pkey")
         self._forget_old()
         record = _copy(query.wanted)
@@ -66,7 +66,7 @@ class Services:
         return [service_rec.view(record)]
 
     def records(self, query: Query) -> Iterator[Any]:
-        """SubnAdmGet and GetTable, with what is left of each lease; keys are for the trusted."""
+        """SubnAdmGet and GetTable with remaining leases; only trusted requesters see keys."""
         self._forget_old()
         for data, end in list(self._services.values()):
             record = service_rec.view(bytearray(data))

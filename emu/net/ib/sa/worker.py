@@ -1,6 +1,6 @@
-"""The administrator's work, cut into steps: so many in a round of the loop, whoever asks for more.
+"""The administrator's work, cut into steps: a bounded number in each round of the loop.
 
-A job is an iterator. Each of its steps says what it has cost, a record that is looked at being 1.
+A job is an iterator. Each of its steps yields its cost; looking at one record costs 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Worker:
         return len(self._jobs)
 
     def begin(self, job: Job) -> None:
-        """Do a job: at once as far as possible, the rest in the rounds that follow."""
+        """Start a job: do as much as possible at once, and the rest in later rounds."""
         self._jobs.append(job)
         if not self._is_running and self._left > 0:
             self._run()
@@ -46,7 +46,7 @@ class Worker:
                 self._clock.call_later(0, self._next_round)
 
     def _step(self) -> int:
-        """One step of the first job, which is gone when it ends, or fails."""
+        """Do one step of the first job and return its cost; remove a job that ends or fails."""
         job = self._jobs[0]
         try:
             cost = next(job)
