@@ -61,7 +61,11 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # They reach physical addresses, keys of all domains, or the subnet's management.
-        raise CmdError(Status.BAD_PARAM_ERR, "such a queue pair is the driver's", f"st {ctx.st:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "only the driver may create a queue pair of this type",
+            f"st {ctx.st:#x}",
+        )
 
 
 def _parts(hca: Hca, ctx: Any) -> QpParts:
