@@ -321,6 +321,13 @@ class EventType(IntEnum):
     GENERAL_EVENT = 0x22
 
 
+class PortType(IntEnum):
+    """Link layer of the port, cmd_hca_cap.port_type (MLX5_CAP_PORT_TYPE_*)."""
+
+    IB = 0
+    ETH = 1
+
+
 class PortChange(IntEnum):
     """Sub-types of a PORT_CHANGE event (MLX5_PORT_CHANGE_SUBTYPE_*)."""
 

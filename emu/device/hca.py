@@ -20,6 +20,7 @@ from emu.device.fwpages import FirmwarePages
 from emu.device.held import HeldRoom
 from emu.device.points import FaultPoints
 from emu.device.unhandled import Missing
+from emu.errors import CmdError
 from emu.objects import (
     Cq,
     Eq,
@@ -40,10 +41,12 @@ from emu.objects import (
 from emu.objects.ledger import Ledger
 from emu.objects.page_fault import FaultTable
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
+from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
+from emu.port.eth.wire import EthWire, NoWire
 from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
-from layouts.enums import EventType
+from layouts.enums import EventType, PortType, Status
 
 if TYPE_CHECKING:
     from emu.device.tracer import DeviceTracer
@@ -87,6 +90,8 @@ class HcaOptions:
     """Pages requested before INIT_HCA, and as many after it; 0 skips MANAGE_PAGES."""
     windows_2a: bool = False
     """Type 2 memory windows are of type 2A: access through one checks the QPN, not the PD."""
+    mac: int = 0
+    """MAC address of an Ethernet port; 0 derives it from the GUID."""
 
 
 class Hca:
@@ -104,10 +109,12 @@ class Hca:
         missing: Missing | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
+        eth_wire: EthWire[Hca] | None = None,
     ) -> None:
         """``on_failure`` is called when the function fails because of a bug in the emulator.
 
-        ``remains`` receives the objects that are dropped; they may outlive this Hca.
+        ``remains`` receives the objects that are dropped; they may outlive this Hca. ``eth_wire``
+        is what an Ethernet port is plugged into.
         """
         self.model = model
         self.options = options
@@ -127,6 +134,8 @@ class Hca:
             lid=options.lid,
             node_description=_described(model),
         )
+        self._eth = _eth_port(options) if model.port_type is PortType.ETH else None
+        self.eth_wire: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
         self.remains = remains if remains is not None else Remains()
         self.ledger = Ledger(model.host_bytes)
         """Host memory in use on behalf of the guest."""
@@ -157,7 +166,17 @@ class Hca:
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()
-        wire.attach(self)
+        if self._eth is None:
+            wire.attach(self)
+        else:
+            self.eth_wire.attach(self)
+
+    @property
+    def eth(self) -> EthPort:
+        """The Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        if self._eth is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
+        return self._eth
 
     def _make_tables(self) -> None:
         """Create empty tables with the limits that the driver has been told."""
@@ -251,6 +270,11 @@ class Hca:
         if not queue.is_ready:
             queue.is_ready = True
             self.ready.append(queue)
+
+
+def _eth_port(options: HcaOptions) -> EthPort:
+    mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
+    return EthPort(options.guid, mac)
 
 
 def _described(model: Model) -> bytes:

@@ -18,6 +18,7 @@ from emu.engine import lifecycle
 from emu.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.objects.table import Remains
 from emu.pci import ConfigSpace
+from emu.port.eth.wire import EthWire
 from emu.port.ib.wire import IbWire
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts
 
@@ -52,6 +53,7 @@ class Function:
         clock: Clock,
         wire: IbWire[Hca],
         tracer: Tracer | None = None,
+        eth_wire: EthWire[Hca] | None = None,
     ) -> None:
         self.model = model
         self.tracer = tracer
@@ -66,7 +68,7 @@ class Function:
         self._commands = commands
         self._make_hca = partial(
             Hca, model, options, memory, interrupts, clock, wire, tracer, self.missing,
-            self._on_failure, self.remains,
+            self._on_failure, self.remains, eth_wire,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)
         self.config = ConfigSpace(

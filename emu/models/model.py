@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from emu.pci import PciIdentity
-from layouts.enums import CapType
+from layouts.enums import CapType, PortType
 
 BOARD_ID_BYTES = 16
 """Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
@@ -69,6 +69,11 @@ class Model:
             CapType.ODP: self.odp,
             CapType.GENERAL_2: self.general_2,
         }
+
+    @property
+    def port_type(self) -> PortType:
+        """The link layer of the function's port."""
+        return PortType(self.general["port_type"])
 
     @property
     def firmware(self) -> str:

@@ -1,0 +1,24 @@
+"""A frame on its way between Ethernet ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame, or a TCP or UDP super-frame that stands for several.
+
+    Whoever hands a frame to a peer that cannot take ``gso_size`` or ``checked`` cuts the frame or
+    fills in the checksums first (``emu.port.eth.segment``, ``emu.port.eth.checksum``).
+    """
+
+    data: bytes
+    """From the destination MAC address on, without frame check sequence, 60 bytes or more."""
+    gso_size: int = 0
+    """When not 0, the payload of the TCP or UDP packet is to be cut into frames of this many bytes
+    each, the last of the rest. ``data`` then has the headers once, in front of the whole payload;
+    the IP length covers all of it, or is 0 when that is more than 16 bits can hold."""
+    checked: bool = False
+    """The sender vouches for the IPv4 header's and the transport's checksum, whatever the fields
+    say: they may not have been computed."""

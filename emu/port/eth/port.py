@@ -1,0 +1,152 @@
+"""The function's Ethernet port and its virtual port: link, addresses, MTU, counters.
+
+A function without an embedded switch has one virtual port (vPort), which is plugged straight into
+the physical one. The driver configures the vPort by NIC vPort context commands and the physical
+port by registers (PAOS, PMTU, PTYS).
+
+Sources: PRM "NIC vPort Context", "Port registers"; mlx5_ifc.h: nic_vport_context, paos_reg,
+pmtu_reg; IEEE 802.3 5.2, RFC 2819, RFC 2863 (counters).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+MAC_BYTES = 6
+BROADCAST = b"\xff" * MAC_BYTES
+FCS_BYTES = 4
+"""The frame check sequence, which counters of the physical port include and frames here lack."""
+
+MAX_MTU = 16384
+"""Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""
+DEFAULT_MTU = 1522
+
+SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
+"""Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Frames and their octets, without frame check sequence."""
+
+    packets: int = 0
+    octets: int = 0
+
+
+def _sizes() -> list[int]:
+    return [0] * (len(SIZE_LIMITS) + 1)
+
+
+@dataclass(slots=True)
+class Direction:
+    """What has passed the port one way since power-on."""
+
+    unicast: Traffic = field(default_factory=Traffic)
+    multicast: Traffic = field(default_factory=Traffic)
+    broadcast: Traffic = field(default_factory=Traffic)
+    sizes: list[int] = field(default_factory=_sizes)
+    """Frames by size with frame check sequence; the last entry is for the longest."""
+    discards: int = 0
+    """Frames without an error that were dropped: no receive request, no flow entry, no link."""
+    errors: int = 0
+    """Frames dropped because something is wrong with them; includes ``too_long``."""
+    too_long: int = 0
+
+    def add(self, data: bytes, packets: int = 1, octets: int = 0) -> None:
+        """Count a frame, or a super-frame that stands for ``packets`` of ``octets`` in all."""
+        octets = octets or len(data)
+        if not data[0] & 1:
+            kind = self.unicast
+        elif data[:MAC_BYTES] == BROADCAST:
+            kind = self.broadcast
+        else:
+            kind = self.multicast
+        kind.packets += packets
+        kind.octets += octets
+        self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
+
+    @property
+    def packets(self) -> int:
+        """All frames."""
+        return self.unicast.packets + self.multicast.packets + self.broadcast.packets
+
+    @property
+    def octets(self) -> int:
+        """All octets, without frame check sequences."""
+        return self.unicast.octets + self.multicast.octets + self.broadcast.octets
+
+
+@dataclass(slots=True)
+class Vport:
+    """The NIC vPort context: what the driver has asked for (mlx5_ifc.h: nic_vport_context)."""
+
+    mtu: int = 0
+    """Hardware MTU; 0 until the driver sets one."""
+    promisc_uc: bool = False
+    promisc_mc: bool = False
+    promisc_all: bool = False
+    uc_list: tuple[bytes, ...] = ()
+    """Unicast MAC addresses that the driver wants."""
+    mc_list: tuple[bytes, ...] = ()
+    vlan_list: tuple[int, ...] = ()
+    roce_en: bool = False
+    qkey_violations: int = 0
+
+
+@dataclass(slots=True)
+class EthPort:
+    """Port 1 of an Ethernet function. ``guid`` is port and node GUID."""
+
+    guid: int
+    permanent_address: bytes
+    """MAC address of the vPort, 6 bytes. What is received is decided by flow tables."""
+    speed: int = 100_000
+    """Mb/s of the link."""
+    max_mtu: int = MAX_MTU
+    admin_mtu: int = DEFAULT_MTU
+    """Hardware MTU that the driver has set; longer frames are dropped in both directions."""
+    admin_up: bool = True
+    """What the driver wants (PAOS)."""
+    has_cable: bool = True
+    """Whether something is plugged in."""
+    vport: Vport = field(default_factory=Vport)
+    sent: Direction = field(default_factory=Direction)
+    received: Direction = field(default_factory=Direction)
+    link_downed: int = 0
+    """How often the link has failed: phys_layer_cntrs.link_down_events."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether frames can pass."""
+        return self.admin_up and self.has_cable
+
+    def set_link(self, *, up: bool) -> None:
+        """Plug the cable in, or pull it."""
+        was_up = self.is_up
+        self.has_cable = up
+        self._count_down(was_up)
+
+    def set_admin(self, *, up: bool) -> None:
+        """Enable or disable the port as the driver asks."""
+        was_up = self.is_up
+        self.admin_up = up
+        self._count_down(was_up)
+
+    def _count_down(self, was_up: bool) -> None:
+        if was_up and not self.is_up:
+            self.link_downed += 1
+
+    @property
+    def mtu(self) -> int:
+        """Hardware MTU in force: the longest frame with its frame check sequence."""
+        return self.admin_mtu
+
+
+def mac_of(guid: int) -> bytes:
+    """The MAC address that belongs to a GUID: its vendor and its serial number, 3 bytes each.
+
+    As on a real board. The group bit of a GUID that the user has chosen is cleared.
+    """
+    octets = guid.to_bytes(8, "big")
+    return bytes((octets[0] & 0xFE,)) + octets[1:3] + octets[5:]
