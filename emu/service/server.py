@@ -17,8 +17,8 @@ from pathlib import Path
 from emu.control.server import ControlServer
 from emu.function.function import Function, Tracer
 from emu.host.listening import OWNER_ONLY
+from emu.net.fabric.protocol import Identity
 from emu.net.ib.local import LocalFabric
-from emu.net.ib.protocol import Identity
 from emu.net.ib.sockets import SocketFabric
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec

@@ -25,7 +25,7 @@ from rig import MODEL, MTU_4096, MappedMemory
 
 from emu.device.hca import HcaOptions
 from emu.function.function import Function
-from emu.net.ib.protocol import Identity
+from emu.net.fabric.protocol import Identity
 from emu.net.ib.sockets import SocketFabric
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE

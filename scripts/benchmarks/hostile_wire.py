@@ -13,8 +13,8 @@ from rig import MODEL
 
 from emu.device.hca import HcaOptions
 from emu.function.function import Function
-from emu.net.ib import protocol
-from emu.net.ib.protocol import HEADER, Identity, Kind
+from emu.net.fabric import protocol
+from emu.net.fabric.protocol import HEADER, Identity, Kind
 from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.port.ib.datagram_packets import frame_of
 from emu.port.ib.endport import EndPort

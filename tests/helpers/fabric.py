@@ -10,8 +10,8 @@ from emu.device.hca import HcaOptions
 from emu.engine import lifecycle
 from emu.function.function import Function
 from emu.models import MODELS
-from emu.net.ib import protocol
-from emu.net.ib.protocol import HEADER, Kind
+from emu.net.fabric import protocol
+from emu.net.fabric.protocol import HEADER, Kind
 from emu.net.ib.sockets import SocketFabric
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.net.ib import protocol
+from emu.net.fabric import protocol
 from emu.port.ib.endport import end_port
 from emu.port.ib.framing import Route, build
 from emu.port.packet import OPS, Packet

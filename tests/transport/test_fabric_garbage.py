@@ -11,11 +11,11 @@ from helpers.strangers import packet_frame, port_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.net.ib import protocol
-from emu.net.ib.address import FabricError
-from emu.net.ib.connection import HARD_BYTES, LIFETIME_NS
-from emu.net.ib.hub import GREETING_NS, MAX_STRANGERS
-from emu.net.ib.protocol import HEADER, MAX_BODY, Identity, Kind
+from emu.net.fabric import protocol
+from emu.net.fabric.address import FabricError
+from emu.net.fabric.connection import HARD_BYTES, LIFETIME_NS
+from emu.net.fabric.hub import GREETING_NS, MAX_STRANGERS
+from emu.net.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
 from emu.port.ib.framing import Route, build
 from emu.port.packet import OPS, Packet
 from layouts.bth import Kind as PacketKind
@@ -122,7 +122,7 @@ def test_member_without_functions(fabric, hub):
 
 
 def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
-    monkeypatch.setattr("emu.net.ib.hub.MAX_MEMBERS", 2)
+    monkeypatch.setattr("emu.net.fabric.hub.MAX_MEMBERS", 2)
     members = [Stranger.member(fabric) for _ in range(2)]
     stranger = Stranger.connected(fabric)
     stranger.say(Kind.HELLO, protocol.hello([Identity()]))

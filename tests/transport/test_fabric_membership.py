@@ -8,9 +8,9 @@ from helpers.fabric import Fabric, port_events
 from helpers.verbs import connect
 
 from emu.engine import lifecycle
-from emu.net.ib.address import FabricError, parse
-from emu.net.ib.election import JOIN_TIMEOUT_NS, PATIENCE_NS
-from emu.net.ib.protocol import Identity
+from emu.net.fabric.address import FabricError, parse
+from emu.net.fabric.election import JOIN_TIMEOUT_NS, PATIENCE_NS
+from emu.net.fabric.protocol import Identity
 from layouts.enums import CqeSyndrome, PortChange
 
 GUID = 0x1234_5678_9ABC_DEF0

@@ -1,1 +1,1 @@
-"""What lies between functions: makers of :class:`emu.ports.Wire`."""
+"""What lies between InfiniBand functions: their wire, and the subnet's administrator."""

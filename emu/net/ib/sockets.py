@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from emu.engine import lifecycle
 from emu.engine.packets import intake
 from emu.host.listening import OWNER_ONLY
-from emu.net.ib.address import parse as parse_address
-from emu.net.ib.connection import Connection
-from emu.net.ib.election import Seat
-from emu.net.ib.hub import Hub
+from emu.net.fabric.address import parse as parse_address
+from emu.net.fabric.connection import Connection
+from emu.net.fabric.election import Seat
+from emu.net.fabric.hub import Hub
+from emu.net.fabric.member import Membership
+from emu.net.fabric.poller import Poller, Reactor
+from emu.net.fabric.protocol import Identity, Kind, ProtocolError
 from emu.net.ib.local import LocalFabric
-from emu.net.ib.member import Membership
-from emu.net.ib.poller import Poller, Reactor
-from emu.net.ib.protocol import Identity, Kind, ProtocolError
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.endport import EndPort, end_port

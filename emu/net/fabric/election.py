@@ -11,12 +11,12 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from emu.net.ib.address import Address, FabricError, Listener
-from emu.net.ib.directory import TakenError
-from emu.net.ib.hub import Hub, Site
-from emu.net.ib.member import Membership
-from emu.net.ib.poller import Poller, Reactor
-from emu.net.ib.protocol import Identity
+from emu.net.fabric.address import Address, FabricError, Listener
+from emu.net.fabric.directory import TakenError
+from emu.net.fabric.hub import Hub, Site
+from emu.net.fabric.member import Membership
+from emu.net.fabric.poller import Poller, Reactor
+from emu.net.fabric.protocol import Identity
 from emu.ports import Timer
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from emu.net.ib.protocol import HEADER, MAX_BODY, Kind, ProtocolError, frames
+from emu.net.fabric.protocol import HEADER, MAX_BODY, Kind, ProtocolError, frames
 from emu.ports import Buffer, Clock, Timer
 
 log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from emu.net.ib import protocol
-from emu.net.ib.address import Listener
-from emu.net.ib.connection import READ, Connection
-from emu.net.ib.directory import TakenError, assign
-from emu.net.ib.protocol import MAX_PORTS, Identity, Kind, ProtocolError
+from emu.net.fabric import protocol
+from emu.net.fabric.address import Listener
+from emu.net.fabric.connection import READ, Connection
+from emu.net.fabric.directory import TakenError, assign
+from emu.net.fabric.protocol import MAX_PORTS, Identity, Kind, ProtocolError
 from emu.port.ib.endport import EndPort
 from emu.port.packet import Packet
 from emu.ports import Clock, Timer

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from emu.net.ib.connection import Connection
+from emu.net.fabric.connection import Connection
 from emu.ports import Clock, Timer
 
 log = logging.getLogger(__name__)

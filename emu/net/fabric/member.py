@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from socket import socket
 from typing import Protocol
 
-from emu.net.ib import protocol
-from emu.net.ib.connection import READ, Connection
-from emu.net.ib.hub import Site
-from emu.net.ib.protocol import Identity, Kind, ProtocolError
+from emu.net.fabric import protocol
+from emu.net.fabric.connection import READ, Connection
+from emu.net.fabric.hub import Site
+from emu.net.fabric.protocol import Identity, Kind, ProtocolError
 from emu.port.ib.endport import EndPort
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from emu.net.ib.protocol import Identity
+from emu.net.fabric.protocol import Identity
 from emu.port.ib.port import BASE_GUID, SM_LID
 
 _GUID_STEP = 16
