@@ -12,6 +12,7 @@ from typing import Any
 
 from emu.errors import CmdError
 from layouts import caps as layout
+from layouts import eth_caps
 from layouts.enums import CapMode, CapType, Status
 from layouts.prm import Prm
 
@@ -22,6 +23,8 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.ODP: layout.odp_cap,
     CapType.ATOMIC: layout.atomic_caps,
     CapType.GENERAL_2: layout.cmd_hca_cap_2,
+    CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
+    CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -47,7 +50,13 @@ _WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
 For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_*).
 """
 
-_GATES = {CapType.ODP: "pg", CapType.ATOMIC: "atomic", CapType.GENERAL_2: "hca_cap_2"}
+_GATES = {
+    CapType.ODP: "pg",
+    CapType.ATOMIC: "atomic",
+    CapType.GENERAL_2: "hca_cap_2",
+    CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
+    CapType.FLOW_TABLE: "nic_flow_table",
+}
 
 
 class Caps:
@@ -65,6 +74,8 @@ class Caps:
         self.general = self._view(CapType.GENERAL, CapMode.CUR)
         self.atomic = self._view(CapType.ATOMIC, CapMode.CUR)
         self.odp = self._view(CapType.ODP, CapMode.CUR)
+        self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
+        self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
         for group, fields in _OFF_AT_RESET.items():
             self._view(group, CapMode.CUR).assign(fields)
 

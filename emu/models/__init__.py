@@ -5,13 +5,14 @@ builds. Device ids are those of core/main.c: mlx5_core_pci_table, capability nam
 mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firmware builds are not.
 """
 
-from emu.models.adapters import DEFAULT_MODEL, MODELS
+from emu.models.adapters import DEFAULT_MODEL, LINKS, MODELS
 from emu.models.capabilities import BASE_GENERAL, MEMORY_ODP, TRANSPORT_ODP
 from emu.models.model import Capabilities, Model
 
 __all__ = [
     "BASE_GENERAL",
     "DEFAULT_MODEL",
+    "LINKS",
     "MEMORY_ODP",
     "MODELS",
     "TRANSPORT_ODP",

@@ -13,8 +13,10 @@ from emu.models.capabilities import (
     TRANSPORT_ODP,
     VF_LIMITS,
 )
+from emu.models.ethernet import ETHERNET_GENERAL, ETHERNET_OFFLOADS, NIC_FLOW_TABLES
 from emu.models.model import Capabilities, IbSpeed, Model
-from emu.pci import LinkSpeed, PciIdentity
+from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
+from layouts.enums import PortType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,29 @@ class _Product:
     firmware: tuple[int, int, int]
     hw_id: int
     pcie: LinkSpeed
-    ib: IbSpeed
+    ib: IbSpeed | None = None
+    """Speed of the InfiniBand port; None for an adapter that has only Ethernet."""
+    eth: int
+    """Speed of the Ethernet port, Mb/s."""
     odp: Capabilities = field(default_factory=lambda: TRANSPORT_ODP)
     limits: Capabilities = field(default_factory=dict)
 
 
 _PRODUCTS = (
+    _Product(
+        name="connectx4lx",
+        title="ConnectX-4 Lx",
+        pf_id=0x1015,
+        vf_id=0x1016,
+        subsystem_id=0xE041,
+        part_number="MLX5EMU-CX4LX",
+        psid="EMU0000000041",
+        firmware=(14, 32, 1010),
+        hw_id=0x20B,
+        pcie=LinkSpeed.GT_8,
+        eth=25_000,
+        limits={"log_max_qp": 17, "log_max_cq": 17},
+    ),
     _Product(
         name="connectx5",
         title="ConnectX-5",
@@ -49,6 +68,7 @@ _PRODUCTS = (
         hw_id=0x20D,
         pcie=LinkSpeed.GT_8,
         ib=IbSpeed.EDR,
+        eth=100_000,
         limits={"log_max_qp": 17, "log_max_cq": 17},
     ),
     _Product(
@@ -63,6 +83,7 @@ _PRODUCTS = (
         hw_id=0x20F,
         pcie=LinkSpeed.GT_16,
         ib=IbSpeed.HDR,
+        eth=200_000,
     ),
     _Product(
         name="connectx6dx",
@@ -75,7 +96,7 @@ _PRODUCTS = (
         firmware=(22, 43, 2000),
         hw_id=0x212,
         pcie=LinkSpeed.GT_16,
-        ib=IbSpeed.HDR,
+        eth=100_000,
     ),
     _Product(
         name="connectx7",
@@ -89,18 +110,21 @@ _PRODUCTS = (
         hw_id=0x218,
         pcie=LinkSpeed.GT_32,
         ib=IbSpeed.NDR,
+        eth=400_000,
         odp=MEMORY_ODP,
         limits={"log_max_cq": 19, "log_max_mkey": 22},
     ),
 )
 
 
-def _model(product: _Product, *, is_vf: bool) -> Model:
+def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
     title = f"{product.title} VF" if is_vf else product.title
     limits = {**product.limits, **VF_LIMITS} if is_vf else product.limits
+    is_eth = link is PortType.ETH
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,
         subsystem_id=product.subsystem_id,
+        class_code=CLASS_ETHERNET if is_eth else CLASS_INFINIBAND,
         is_vf=is_vf,
         link_speed=product.pcie,
         product_name=f"{title}, emulated by mlx5emu",
@@ -111,25 +135,40 @@ def _model(product: _Product, *, is_vf: bool) -> Model:
         name=f"{product.name}-vf" if is_vf else product.name,
         title=title,
         identity=identity,
-        general=MappingProxyType({**BASE_GENERAL, **limits}),
+        general=MappingProxyType({**(ETHERNET_GENERAL if is_eth else BASE_GENERAL), **limits}),
         atomic=BASE_ATOMIC,
         odp=product.odp,
+        ethernet=ETHERNET_OFFLOADS if is_eth else {},
+        flow_table=NIC_FLOW_TABLES if is_eth else {},
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,
         psid=product.psid,
         hw_id=product.hw_id,
-        ib_proto_oper=product.ib,
+        ib_proto_oper=product.ib or IbSpeed.EDR,
+        eth_speed=product.eth,
     )
 
 
-MODELS: Mapping[str, Model] = MappingProxyType(
+def _links(product: _Product) -> tuple[PortType, ...]:
+    """The link layers that its port can be set to, the default first."""
+    return (PortType.ETH,) if product.ib is None else (PortType.IB, PortType.ETH)
+
+
+LINKS: Mapping[str, Mapping[PortType, Model]] = MappingProxyType(
     {
-        model.name: model
+        f"{product.name}-vf" if is_vf else product.name: MappingProxyType(
+            {link: _model(product, link, is_vf=is_vf) for link in _links(product)}
+        )
         for product in _PRODUCTS
-        for model in (_model(product, is_vf=False), _model(product, is_vf=True))
+        for is_vf in (False, True)
     }
 )
-"""Every model by name."""
+"""Every model by name and link layer (an adapter with both is a VPI adapter)."""
+
+MODELS: Mapping[str, Model] = MappingProxyType(
+    {name: next(iter(links.values())) for name, links in LINKS.items()}
+)
+"""Every model by name, with its default link layer: InfiniBand where it has it."""
 
 DEFAULT_MODEL = "connectx6"

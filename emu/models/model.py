@@ -30,7 +30,7 @@ class Model:
     """One adapter, as a physical or a virtual function.
 
     The capability groups hold MAX values; a field that is not named is 0. A group with a gate in
-    the general one (``atomic``, ``pg``, ``hca_cap_2``) is empty while its gate is 0.
+    the general one (``emu.device.caps``) is empty while its gate is 0.
     """
 
     name: str
@@ -41,6 +41,8 @@ class Model:
     atomic: Capabilities = field(default_factory=dict)
     odp: Capabilities = field(default_factory=dict)
     general_2: Capabilities = field(default_factory=dict)
+    ethernet: Capabilities = field(default_factory=dict)
+    flow_table: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -48,9 +50,12 @@ class Model:
     """Board id, ASCII, at most 16 characters."""
     hw_id: int
     """The health buffer's hw_id."""
-    ib_proto_oper: IbSpeed
+    ib_proto_oper: IbSpeed = IbSpeed.EDR
+    """Speed of an InfiniBand port."""
     ib_link_width_oper: int = 4
     """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
+    eth_speed: int = 100_000
+    """Speed of an Ethernet port, Mb/s."""
     host_bytes: int = 4 << 30
     """How much the host holds for a function's guest at most; see :mod:`emu.objects.ledger`."""
     bar0_size: int = 32 << 20
@@ -68,6 +73,8 @@ class Model:
             CapType.ATOMIC: self.atomic,
             CapType.ODP: self.odp,
             CapType.GENERAL_2: self.general_2,
+            CapType.ETHERNET_OFFLOADS: self.ethernet,
+            CapType.FLOW_TABLE: self.flow_table,
         }
 
     @property
@@ -82,5 +89,7 @@ class Model:
 
     @property
     def link(self) -> str:
-        """Speed and width of the InfiniBand link."""
+        """Speed and width of the link."""
+        if self.port_type is PortType.ETH:
+            return f"{self.eth_speed // 1000} GbE"
         return f"{self.ib_proto_oper.name} {self.ib_link_width_oper}X"

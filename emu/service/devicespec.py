@@ -1,18 +1,23 @@
 """How the command line names a device: ``MODEL[,KEY=VALUE]...``.
 
-``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,pages=16``: a model of ``emu.models`` and options
-of the function. With ``ib_virt=0`` the driver queries the port by MAD_IFC, as with old firmware;
+``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``: a model of ``emu.models`` and options
+of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Ethernet port, which
+otherwise follows from the GUID. With ``ib_virt=0`` the driver queries an InfiniBand port by
+MAD_IFC, as with old firmware;
 with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
 paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from emu.device.hca import HcaOptions
-from emu.models import DEFAULT_MODEL, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
+from emu.models import DEFAULT_MODEL, LINKS, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
 from emu.port.ib.port import BASE_GUID, SM_LID
+from layouts.enums import PortType
 
 MAX_LID = SM_LID - 1
 MAX_BOOT_PAGES = 512
@@ -39,26 +44,28 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     Raises :class:`DeviceSpecError`.
     """
     name, *settings = text.split(",")
-    model = MODELS.get(name or DEFAULT_MODEL)
-    if model is None:
+    name = name or DEFAULT_MODEL
+    if name not in MODELS:
         raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
-    chosen: set[str] = set()
+    chosen: dict[str, int] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key not in _KEYS:
+            raise DeviceSpecError(f"{setting!r} is none of {', '.join(_KEYS.values())}")
+        chosen[key] = _READERS.get(key, _number)(key, value)
+    model = _linked(name, chosen)
     values = {
         "guid": BASE_GUID + 16 * index,
         "lid": 1 + index,
         "pages": 0,
+        "mac": 0,
         "ib_virt": 1,
         "mw_2a": 0,
         "odp": _ODP.index(model.odp),
+        **chosen,
     }
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or key not in values:
-            raise DeviceSpecError(f"{setting!r} is none of {', '.join(f'{k}=N' for k in values)}")
-        values[key] = _number(key, value)
-        chosen.add(key)
     windows_2a = bool(values["mw_2a"])
-    options = HcaOptions(values["guid"], values["lid"], values["pages"], windows_2a)
+    options = HcaOptions(values["guid"], values["lid"], values["pages"], windows_2a, values["mac"])
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
     if "odp" in chosen:
@@ -67,7 +74,32 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     return DeviceSpec(model, options, frozenset(chosen))
 
 
+def _linked(name: str, chosen: Mapping[str, int]) -> Model:
+    """The model with the chosen link layer, to which the other settings must fit."""
+    links = LINKS[name]
+    link = PortType(chosen.get("link", next(iter(links))))
+    if link not in links:
+        raise DeviceSpecError(f"link={link.name.lower()}: {name} has no such port")
+    for key, needed in _OF_LINK.items():
+        if key in chosen and link is not needed:
+            raise DeviceSpecError(f"{key} needs link={needed.name.lower()}")
+    return links[link]
+
+
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
+
+_KEYS = {
+    "guid": "guid=N",
+    "lid": "lid=N",
+    "pages": "pages=N",
+    "ib_virt": "ib_virt=N",
+    "mw_2a": "mw_2a=N",
+    "odp": "odp=N",
+    "link": "link=ib|eth",
+    "mac": "mac=XX:XX:XX:XX:XX:XX",
+}
+_OF_LINK = {"lid": PortType.IB, "ib_virt": PortType.IB, "mac": PortType.ETH}
+"""Settings that only one link layer has."""
 
 _LIMITS = {
     "guid": (1, (1 << 64) - 1),
@@ -88,3 +120,23 @@ def _number(key: str, text: str) -> int:
     if not low <= value <= high:
         raise DeviceSpecError(f"{key}={value:#x} is not between {low:#x} and {high:#x}")
     return value
+
+
+def _link(key: str, text: str) -> int:
+    try:
+        return PortType[text.upper()] if text.islower() else PortType[""]
+    except KeyError:
+        raise DeviceSpecError(f"{key}={text!r} is neither ib nor eth") from None
+
+
+def _mac(key: str, text: str) -> int:
+    """A unicast MAC address."""
+    if not re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text, re.ASCII):
+        raise DeviceSpecError(f"{key}={text!r} is not a MAC address")
+    mac = int(text.replace(":", ""), 16)
+    if not mac or mac >> 40 & 1:
+        raise DeviceSpecError(f"{key}={text} is not the address of one port")
+    return mac
+
+
+_READERS = {"link": _link, "mac": _mac}

@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from emu.models import DEFAULT_MODEL, MODELS, Model
+from emu.models import DEFAULT_MODEL, LINKS, MODELS, Model
 
 
 @click.command("models")
@@ -29,5 +29,5 @@ def _row(model: Model) -> tuple[str, ...]:
         "VF" if identity.is_vf else "PF",
         model.title,
         model.firmware,
-        model.link,
+        " or ".join(linked.link for linked in LINKS[model.name].values()),
     )

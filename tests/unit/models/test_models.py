@@ -8,12 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.commands.models import command
-from emu.models import BASE_GENERAL, DEFAULT_MODEL, MODELS
-from emu.pci import CLASS_INFINIBAND
+from emu.models import BASE_GENERAL, DEFAULT_MODEL, LINKS, MODELS
+from emu.models.ethernet import ETHERNET_GENERAL
+from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
-from layouts.enums import CapType
+from layouts.enums import CapType, PortType
+from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
 
 IDS = {
+    "connectx4lx": 0x1015,
+    "connectx4lx-vf": 0x1016,
     "connectx5": 0x1017,
     "connectx5-vf": 0x1018,
     "connectx6": 0x101B,
@@ -28,13 +32,24 @@ LAYOUTS = {
     CapType.ATOMIC: atomic_caps,
     CapType.ODP: odp_cap,
     CapType.GENERAL_2: cmd_hca_cap_2,
+    CapType.ETHERNET_OFFLOADS: per_protocol_networking_offload_caps,
+    CapType.FLOW_TABLE: flow_table_nic_cap,
 }
-GATES = {CapType.ATOMIC: "atomic", CapType.ODP: "pg", CapType.GENERAL_2: "hca_cap_2"}
+GATES = {
+    CapType.ATOMIC: "atomic",
+    CapType.ODP: "pg",
+    CapType.GENERAL_2: "hca_cap_2",
+    CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
+    CapType.FLOW_TABLE: "nic_flow_table",
+}
+EVERY = {
+    f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
+}
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=EVERY)
 def model(request):
-    return MODELS[request.param]
+    return EVERY[request.param]
 
 
 def test_ids():
@@ -46,7 +61,30 @@ def test_ids():
 def test_name_identity_and_title_agree_on_pf_and_vf(model):
     assert model.identity.is_vf == model.name.endswith("-vf")
     assert model.identity.is_vf == model.title.endswith(" VF")
-    assert model.identity.class_code == CLASS_INFINIBAND
+    is_eth = model.port_type is PortType.ETH
+    assert model.identity.class_code == (CLASS_ETHERNET if is_eth else CLASS_INFINIBAND)
+
+
+def test_link_layers():
+    assert {name: [link.name for link in links] for name, links in LINKS.items()} == {
+        name: ["ETH"] if name.startswith(("connectx4lx", "connectx6dx")) else ["IB", "ETH"]
+        for name in IDS
+    }
+    assert all(model.port_type is link for of in LINKS.values() for link, model in of.items())
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name.endswith("ETH")])
+def test_what_mlx5e_insists_on(name):
+    """core/dev.c: mlx5_eth_supported, core/fs_core.c: create_anchor_flow_table on Linux 7.2."""
+    model = EVERY[name]
+    receive = model.flow_table["flow_table_properties_nic_receive"]
+    assert model.general["max_wqe_sz_sq"] >= 1024
+    assert all(
+        model.ethernet[field]
+        for field in ("csum_cap", "max_lso_cap", "vlan_cap", "rss_ind_tbl_cap")
+    )
+    assert receive["ft_support"]
+    assert receive["max_ft_level"] >= 59
 
 
 def test_capabilities_fit_their_layouts(model):
@@ -84,10 +122,11 @@ def test_what_the_drivers_insist_on(model):
 
 
 def test_a_vf_gets_no_more_than_its_pf():
-    for name, vf in MODELS.items():
+    known = {PortType.IB: BASE_GENERAL, PortType.ETH: ETHERNET_GENERAL}
+    for vf in EVERY.values():
         if vf.identity.is_vf:
-            pf = MODELS[name.removesuffix("-vf")]
-            assert vf.general.keys() == pf.general.keys() == BASE_GENERAL.keys()
+            pf = LINKS[vf.name.removesuffix("-vf")][vf.port_type]
+            assert vf.general.keys() == pf.general.keys() == known[vf.port_type].keys()
             sizes = [field for field in vf.general if field.startswith(("log_", "max_"))]
             assert all(vf.general[field] <= pf.general[field] for field in sizes)
 
@@ -101,17 +140,27 @@ def test_board_ids_are_ours(model):
 
 def test_firmware_versions():
     majors = {name: model.fw_major for name, model in MODELS.items() if not model.identity.is_vf}
-    assert majors == {"connectx5": 16, "connectx6": 20, "connectx6dx": 22, "connectx7": 28}
+    assert majors == {
+        "connectx4lx": 14,
+        "connectx5": 16,
+        "connectx6": 20,
+        "connectx6dx": 22,
+        "connectx7": 28,
+    }
     assert replace(MODELS["connectx6"], fw_minor=3, fw_subminor=12).firmware == "20.03.0012"
 
 
 def test_links():
-    links = {name: model.link for name, model in MODELS.items() if not model.identity.is_vf}
+    links = {name: model.link for name, model in EVERY.items() if not model.identity.is_vf}
     assert links == {
-        "connectx5": "EDR 4X",
-        "connectx6": "HDR 4X",
-        "connectx6dx": "HDR 4X",
-        "connectx7": "NDR 4X",
+        "connectx4lx-ETH": "25 GbE",
+        "connectx5-IB": "EDR 4X",
+        "connectx5-ETH": "100 GbE",
+        "connectx6-IB": "HDR 4X",
+        "connectx6-ETH": "200 GbE",
+        "connectx6dx-ETH": "100 GbE",
+        "connectx7-IB": "NDR 4X",
+        "connectx7-ETH": "400 GbE",
     }
 
 
@@ -135,6 +184,6 @@ def test_the_command_shows_each_model_on_one_line():
             kind,
             *model.title.split(),
             model.firmware,
-            *model.link.split(),
+            *" or ".join(each.link for each in LINKS[name].values()).split(),
         ]
     assert f"default: {DEFAULT_MODEL}" in result.output

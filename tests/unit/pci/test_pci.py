@@ -44,7 +44,7 @@ def test_header_shows_the_identity(model):
     bus = Bus(model)
     identity = MODELS[model].identity
     assert bus.get(0x00, 4) == identity.device_id << 16 | 0x15B3
-    assert bus.get(0x08, 4) == 0x020700 << 8
+    assert bus.get(0x08, 4) == identity.class_code << 8
     assert bus.get(0x2C, 4) == identity.subsystem_id << 16 | 0x15B3
     assert bus.get(0x0E, 1) == 0, "header type 0, one function"
     assert bus.get(0x30, 4) == 0, "no expansion ROM"

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.models import DEFAULT_MODEL, MODELS
+from emu.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.port.ib.port import BASE_GUID
 from emu.service.devicespec import MAX_LID, DeviceSpecError, parse
+from layouts.enums import PortType
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -55,6 +56,14 @@ def test_on_demand_paging():
     assert parse("connectx6,odp=2").model.odp["mem_page_fault"] == 1
 
 
+def test_link_of_a_vpi_adapter():
+    assert parse("connectx7").model.port_type is PortType.IB
+    assert parse("connectx7,link=ib").model is MODELS["connectx7"]
+    ethernet = parse("connectx7,mac=02:00:00:00:00:0a,link=eth")
+    assert ethernet.model is LINKS["connectx7"][PortType.ETH]
+    assert ethernet.options.mac == 0x0200_0000_000A
+
+
 @pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
 def test_limits_are_inside(text):
     parse(f",{text}")
@@ -63,10 +72,17 @@ def test_limits_are_inside(text):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("connectx4", "unknown model 'connectx4'; known are connectx5, "),
+        ("connectx4", "unknown model 'connectx4'; known are connectx4lx, "),
         (",lid", "'lid' is none of guid=N, lid=N, pages=N"),
         (",", "'' is none of"),
         (",speed=9", "'speed=9' is none of"),
+        (",link=IB", "link='IB' is neither ib nor eth"),
+        ("connectx6dx,link=ib", "link=ib: connectx6dx has no such port"),
+        ("connectx6dx,lid=1", "lid needs link=ib"),
+        (",mac=02:00:00:00:00:01", "mac needs link=eth"),
+        (",link=eth,mac=2:0:0:0:0:1", "mac='2:0:0:0:0:1' is not a MAC address"),
+        (",link=eth,mac=01:00:00:00:00:01", "is not the address of one port"),
+        (",link=eth,mac=00:00:00:00:00:00", "is not the address of one port"),
         (",LID=9", "'LID=9' is none of"),
         (",lid=", "lid='' is not a number"),
         (",lid=ten", "lid='ten' is not a number"),

@@ -1,0 +1,91 @@
+"""Capabilities of an Ethernet port, by their names in mlx5_ifc.h.
+
+Which of them the driver cannot do without: core/dev.c: mlx5_eth_supported.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from emu.models.capabilities import BASE_GENERAL
+from emu.models.model import Capabilities
+from layouts.eth_enums import InlineModeCap
+
+ETHERNET_GENERAL: Capabilities = MappingProxyType(
+    {
+        **BASE_GENERAL,
+        "port_type": 1,
+        "ib_virt": 0,
+        "eth_net_offloads": 1,
+        "nic_flow_table": 1,
+        # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
+        # has twice as many while it changes their parameters (core/en_main.c:
+        # mlx5e_safe_switch_params).
+        "log_max_rq": 14,
+        "log_max_sq": 14,
+        "log_max_tir": 14,
+        "log_max_tis": 12,
+        "log_max_tis_per_sq": 0,
+        "log_max_rqt": 12,
+        "log_max_rqt_size": 11,
+        "log_max_transport_domain": 12,
+        "log_max_wq_sz": 15,
+        # What the vPort context can list.
+        "log_max_current_uc_list": 7,
+        "log_max_current_mc_list": 11,
+        "log_max_vlan_list": 12,
+    }
+)
+"""General capabilities of an Ethernet function, before a model's own limits."""
+
+ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
+    {
+        "csum_cap": 1,
+        "cqe_checksum_full": 1,
+        "vlan_cap": 1,
+        "wqe_vlan_insert": 1,
+        "wqe_inline_mode": InlineModeCap.NOT_REQUIRED,
+        "max_lso_cap": 18,
+        "rss_ind_tbl_cap": 8,
+        "self_lb_en_modifiable": 1,
+    }
+)
+"""Group ETHERNET_OFFLOADS. ``max_lso_cap`` is the log of the longest large send, in bytes."""
+
+_FIELDS: Capabilities = MappingProxyType(
+    dict.fromkeys(
+        (
+            "outer_dmac", "outer_smac", "outer_ether_type", "outer_ip_version", "outer_first_prio",
+            "outer_first_cfi", "outer_first_vid", "outer_ipv4_ttl", "outer_second_prio",
+            "outer_second_cfi", "outer_second_vid", "outer_sip", "outer_dip", "outer_frag",
+            "outer_ip_protocol", "outer_ip_ecn", "outer_ip_dscp", "outer_udp_sport",
+            "outer_udp_dport", "outer_tcp_sport", "outer_tcp_dport", "outer_tcp_flags",
+            "outer_gre_protocol", "outer_gre_key", "outer_vxlan_vni", "outer_esp_spi",
+            "bth_dst_qp",
+        ),
+        1,
+    )
+)  # fmt: skip
+"""What a flow group can match (``emu.engine.eth.steering.fields``)."""
+
+NIC_FLOW_TABLES: Capabilities = MappingProxyType(
+    {
+        "flow_table_properties_nic_receive": {
+            "ft_support": 1,
+            "flow_modify_en": 1,
+            "modify_root": 1,
+            "identified_miss_table_mode": 1,
+            "flow_table_modify": 1,
+            "log_max_ft_size": 22,
+            # Linux leaves out every priority that needs more levels, and does not load without
+            # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
+            "max_ft_level": 64,
+            "log_max_ft_num": 10,
+            "log_max_destination": 6,
+            "log_max_flow": 16,
+            "ft_field_support": _FIELDS,
+            "ft_field_bitmask_support": _FIELDS,
+        },
+    }
+)
+"""Group FLOW_TABLE: tables for received packets only."""
