@@ -31,7 +31,10 @@ from emu.objects import (
     QCounter,
     Qp,
     Queue,
+    Rqt,
     Srq,
+    Tir,
+    Tis,
     TransportDomain,
     Uar,
     Uctx,
@@ -197,6 +200,10 @@ class Hca:
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
         flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
         self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
+        self.rqs = Table[Object]("rq", 1, 1 << caps.log_max_rq, *on)
+        self.tises = Table[Tis]("tis", 1, 1 << caps.log_max_tis, *on)
+        self.rqts = Table[Rqt]("rqt", 1, 1 << caps.log_max_rqt, *on)
+        self.tirs = Table[Tir]("tir", 1, 1 << caps.log_max_tir, *on)
         self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
         self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
         self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
@@ -211,6 +218,7 @@ class Hca:
         return (
             self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
             self.srqs, self.counters, self.flow_counters, self.psvs, self.uctxs, self.umems,
+            self.rqs, self.tises, self.rqts, self.tirs,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

@@ -11,6 +11,7 @@ from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
 from emu.objects.srq import RqGeometry, Srq, SrqForm
+from emu.objects.tir import Rqt, Tir, Tis
 from emu.objects.translations import CHUNK, DENSE_BYTES, MTT_READ, MTT_WRITE, PageEntries
 from emu.objects.users import Uctx, Umem
 
@@ -35,8 +36,11 @@ __all__ = [
     "QpParts",
     "Queue",
     "RqGeometry",
+    "Rqt",
     "Srq",
     "SrqForm",
+    "Tir",
+    "Tis",
     "TransportDomain",
     "Uar",
     "Uctx",

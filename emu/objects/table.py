@@ -7,7 +7,7 @@ the end of the queue, so that a stale one stays invalid for as long as possible.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -26,6 +26,8 @@ class Object:
     kind = "object"
     BASE_BYTES = 256
     """What one object costs the host by itself."""
+    BUSY = Status.RES_BUSY
+    """What DESTROY answers while others refer to it."""
 
     def __init__(self) -> None:
         self.handle = 0
@@ -219,13 +221,13 @@ class Table(Generic[T]):
         return handle
 
     def remove(self, handle: int) -> T:
-        """Remove the object. Raises BAD_RES_ERR for none, RES_BUSY while others refer to it."""
+        """Remove the object. Raises BAD_RES_ERR for none, its ``BUSY`` while others refer to it."""
         item = self.need(handle)
         if not self._caller.owns(item):
             raise CmdError(Status.BAD_RES_ERR, f"{self.kind} is the driver's own", f"{item}")
         if item.refs:
             raise CmdError(
-                Status.RES_BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
+                item.BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
             )
         del self._objects[handle]
         self._numbers.give_back(handle)
@@ -240,6 +242,20 @@ class Table(Generic[T]):
         charge = item.host_bytes
         self._ledger.hold(self.kind, charge - item.charge)
         item.charge = charge
+
+    def change(self, item: T, apply: Callable[[], None], cost: int = 0) -> None:
+        """Apply a change after which the object may refer to others, and cost ``cost`` bytes more.
+
+        Raises LIM_ERR when the ledger has no such room; then nothing changes.
+        """
+        self._ledger.check(self.kind, cost)
+        before = item.holds()
+        apply()
+        for held in item.holds():
+            held.refs += 1
+        for held in before:
+            held.refs -= 1
+        self.recharge(item)
 
     def clear(self) -> dict[int, T]:
         """Remove all objects, referenced or not; the caller takes care of counts and ledger."""

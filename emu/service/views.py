@@ -7,12 +7,13 @@ from itertools import islice
 from typing import Any
 
 from emu.function.function import Function
-from emu.objects import Cq, Eq, Mkey, Qp, Srq
+from emu.objects import Cq, Eq, Mkey, Qp, Rqt, Srq, Tir, Tis
 from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
+from layouts.eth_enums import RxHashFn
 
 MOST_CHILDREN = 64
-"""Maximum number of entries reported of an indirect key."""
+"""Maximum number of entries reported of an indirect key, or of a table of receive queues."""
 
 
 def status(function: Function, index: int) -> dict[str, Any]:
@@ -130,6 +131,26 @@ def _srq(_function: Function, srq: Srq) -> dict[str, Any]:
     return {"form": srq.form.value, "pd": srq.pd.handle, "in_error": srq.is_in_error}
 
 
+def _tis(_function: Function, tis: Tis) -> dict[str, Any]:
+    return {"td": tis.td.handle, "prio": tis.prio}
+
+
+def _rqt(_function: Function, rqt: Rqt) -> dict[str, Any]:
+    return {
+        "size": len(rqt.rqs), "max_size": rqt.ctx.rqt_max_size,
+        "rqs": [rq.handle for rq in rqt.rqs[:MOST_CHILDREN]],
+    }  # fmt: skip
+
+
+def _tir(_function: Function, tir: Tir) -> dict[str, Any]:
+    return {
+        "td": tir.td.handle, "rqn": tir.rq.handle if tir.rq else None,
+        "rqtn": tir.rqt.handle if tir.rqt else None,
+        "hash": RxHashFn(tir.ctx.rx_hash_fn).name if tir.hasher else None,
+        "self_lb": int(tir.ctx.self_lb_block),
+    }  # fmt: skip
+
+
 def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
     about = {
         "key": mkey.key, "mode": AccessMode(mkey.mode).name, "pd": mkey.pd.handle,
@@ -160,4 +181,7 @@ _DESCRIBE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
     Eq: _eq,
     Srq: _srq,
     Mkey: _mkey,
+    Tis: _tis,
+    Rqt: _rqt,
+    Tir: _tir,
 }

@@ -23,6 +23,7 @@ from emu.engine.events import eq as eq_engine
 from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.ib.local import LocalFabric
+from emu.objects.table import Object
 from emu.pci.capabilities import D0
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
@@ -81,6 +82,7 @@ class AnyDriver(RuleBasedStateMachine):
         parts = Parts(self.driver)
         self.driver.must(Op.ALLOC_XRCD)
         self.driver.must(Op.ALLOC_Q_COUNTER)
+        self.hca.rqs.add(Object())
         parts.make(QpState.RTS)
         parts.make(QpState.INIT, st=QpType.UD)
         self.driver.create_rmp(parts.pdn)

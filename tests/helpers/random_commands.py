@@ -17,7 +17,8 @@ from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType
 LIMITS = {
     "log_max_pd": 2, "log_max_xrcd": 1, "log_max_transport_domain": 1, "log_max_cq": 2,
     "log_max_srq": 2, "log_max_mkey": 9, "log_max_qp": 7, "max_num_eqs": 3, "max_qp_cnt": 2,
-    "log_max_mcg": 1, "max_qp_mcg": 2, "log_max_uctx": 2, "log_max_umem": 2,
+    "log_max_mcg": 1, "max_qp_mcg": 2, "log_max_uctx": 2, "log_max_umem": 2, "log_max_rq": 2,
+    "log_max_tis": 2, "log_max_rqt": 2, "log_max_rqt_size": 2, "log_max_tir": 2,
 }  # fmt: skip
 """Tables so small that a short run fills them."""
 
@@ -37,11 +38,11 @@ class Names:
     table: str
 
 
-PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV, UCTX, UMEM = map(
+PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV, UCTX, UMEM, RQ, TIS, RQT, TIR = map(
     Names,
     (
         "pds", "xrcds", "tds", "uars", "eqs", "cqs", "mkeys", "qps", "srqs", "counters", "psvs",
-        "uctxs", "umems",
+        "uctxs", "umems", "rqs", "tises", "rqts", "tirs",
     ),
 )  # fmt: skip
 
@@ -61,6 +62,9 @@ CREATES = {
     Op.CREATE_SRQ: (SRQ, "srqn"),
     Op.CREATE_UCTX: (UCTX, "uid"),
     Op.CREATE_UMEM: (UMEM, "umem_id"),
+    Op.CREATE_TIS: (TIS, "tisn"),
+    Op.CREATE_RQT: (RQT, "rqtn"),
+    Op.CREATE_TIR: (TIR, "tirn"),
 }
 """What makes an object, and the field of the answer that names it."""
 
@@ -80,6 +84,9 @@ DESTROYS = {
     Op.DESTROY_SRQ: (SRQ, "srqn"),
     Op.DESTROY_UCTX: (UCTX, "uid"),
     Op.DESTROY_UMEM: (UMEM, "umem_id"),
+    Op.DESTROY_TIS: (TIS, "tisn"),
+    Op.DESTROY_RQT: (RQT, "rqtn"),
+    Op.DESTROY_TIR: (TIR, "tirn"),
 }
 """What ends one, and the field of the command that names it."""
 
@@ -91,6 +98,9 @@ _PLAIN = {
     Op.QUERY_RMP: {"rmpn": SRQ},
     Op.QUERY_XRC_SRQ: {"xrc_srqn": SRQ},
     Op.QUERY_SRQ: {"srqn": SRQ},
+    Op.QUERY_TIS: {"tisn": TIS},
+    Op.QUERY_RQT: {"rqtn": RQT, "out_extra": st.sampled_from([0, 4, 16])},
+    Op.QUERY_TIR: {"tirn": TIR},
     Op._2ERR_QP: {"qpn": QP},
     Op._2RST_QP: {"qpn": QP},
     Op.ARM_XRC_SRQ: {"xrc_srqn": SRQ, "lwm": st.integers(0, 9)},
@@ -259,6 +269,49 @@ def _modify_rmp(draw):
     return {"rmpn": draw(SRQ), "bitmask": {"lwm": draw(st.integers(0, 1))}, "ctx": lwm}
 
 
+def _create_tis(draw):
+    return {"ctx": {"transport_domain": draw(TD), "tls_en": draw(SELDOM)}}
+
+
+def _modify_tis(draw):
+    return {"tisn": draw(TIS), "bitmask": {"prio": draw(SELDOM)}, "ctx": {"prio": 6}}
+
+
+def _rqtc(draw):
+    rqns = [draw(RQ) for _ in range(draw(st.integers(1, 4)))]
+    sizes = {"rqt_max_size": 4, "rqt_actual_size": len(rqns) + draw(SELDOM)}
+    return sizes, b"".join(rqn.to_bytes(4, "big") for rqn in rqns)
+
+
+def _create_rqt(draw):
+    fields, extra = _rqtc(draw)
+    return {"rqt_context": fields, "extra": extra}
+
+
+def _modify_rqt(draw):
+    fields, extra = _rqtc(draw)
+    bitmask = {"rqn_list": draw(st.sampled_from([0, 1, 1]))}
+    return {"rqtn": draw(RQT), "bitmask": bitmask, "ctx": fields, "extra": extra}
+
+
+def _tirc(draw):
+    return {
+        "disp_type": draw(st.sampled_from([0, 1, 1, 2])), "inline_rqn": draw(RQ),
+        "indirect_table": draw(RQT), "transport_domain": draw(TD),
+        "rx_hash_fn": draw(st.integers(0, 3)), "self_lb_block": draw(st.integers(0, 3)),
+        "rx_hash_field_selector_outer": {"selected_fields": draw(st.sampled_from([0, 3, 15, 64]))},
+    }  # fmt: skip
+
+
+def _create_tir(draw):
+    return {"ctx": _tirc(draw)}
+
+
+def _modify_tir(draw):
+    bitmask = {"hash": draw(SELDOM), "self_lb_en": draw(SELDOM)}
+    return {"tirn": draw(TIR), "bitmask": bitmask, "ctx": _tirc(draw)}
+
+
 def _access_reg(draw):
     size = draw(st.sampled_from([0, 4, 16, 64, 128]))
     data = bytes(1) + draw(st.sampled_from([b"\0", b"\1", b"\2"])) + bytes(max(size - 2, 0))
@@ -297,6 +350,12 @@ _BUILT = {
     Op.CREATE_SRQ: lambda draw: draw.driver.srq_fields(draw(PD), **draw.spoiled({})),
     Op.CREATE_XRC_SRQ: lambda draw: draw.driver.xrc_srq_fields(draw(PD), draw(XRCD), draw(CQ)),
     Op.MODIFY_RMP: _modify_rmp,
+    Op.CREATE_TIS: _create_tis,
+    Op.MODIFY_TIS: _modify_tis,
+    Op.CREATE_RQT: _create_rqt,
+    Op.MODIFY_RQT: _modify_rqt,
+    Op.CREATE_TIR: _create_tir,
+    Op.MODIFY_TIR: _modify_tir,
     Op.ACCESS_REG: _access_reg,
     Op.MODIFY_HCA_VPORT_CONTEXT: _modify_vport,
     Op.MANAGE_PAGES: _manage_pages,

@@ -72,7 +72,7 @@ class Hasher:
     is not KEY_BYTES.
     """
 
-    CACHED = 4096
+    CACHED = 1024
 
     def __init__(
         self,

@@ -1,0 +1,80 @@
+"""Receive queue tables (PRM "Receive queue table"; core/en/rqt.c, qp.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.errors import CmdError
+from emu.objects import Rqt
+from emu.objects.table import Object
+from layouts import rqt as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_RQS = 0
+"""list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
+
+
+def _listed(hca: Hca, given: Any, most: int) -> tuple[Object, ...]:
+    """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
+    size = given.rqt_actual_size
+    if given.list_q_type != _RQS or given.rq_vhca_id_format:
+        raise CmdError(Status.BAD_PARAM_ERR, "RQT of this function's RQs only")
+    if not 1 <= size <= most:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "rqt_actual_size does not fit rqt_max_size", f"{size} of {most}"
+        )
+    if len(given.rq_num) < size:
+        raise CmdError(Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{size} RQs")
+    numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
+    found = {number: hca.rqs.need(number) for number in dict.fromkeys(numbers)}
+    return tuple(found[number] for number in numbers)
+
+
+@command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
+def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """A list of RQs for indirect TIRs, as long as rqt_actual_size says."""
+    given = cmd.rqt_context
+    if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
+        raise CmdError(
+            Status.LIM_ERR, "rqt_max_size above log_max_rqt_size", f"{given.rqt_max_size}"
+        )
+    rqs = _listed(hca, given, given.rqt_max_size)
+    out.rqtn = hca.rqts.add(Rqt(layout.rqtc.view(bytearray(bytes(given))), rqs))
+
+
+@command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
+def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """Other RQs, for the next packet on; also another number of them, up to rqt_max_size."""
+    rqt = hca.rqts.need(cmd.rqtn)
+    if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "RQT field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    if not cmd.bitmask.rqn_list:
+        return
+    rqs = _listed(hca, cmd.ctx, rqt.ctx.rqt_max_size)
+
+    def apply() -> None:
+        rqt.rqs = rqs
+        rqt.ctx.rqt_actual_size = len(rqs)
+
+    hca.rqts.change(rqt, apply, Rqt.ENTRY_BYTES * (len(rqs) - len(rqt.rqs)))
+
+
+@command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
+def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context of now, and as many RQs as the output has room for."""
+    rqt = hca.rqts.need(cmd.rqtn)
+    out.rqt_context = bytes(rqt.ctx)
+    for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):
+        place.rq_num = rq.handle
+
+
+@command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
+def destroy_rqt(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with BAD_RES_STATE_ERR while a TIR names it."""
+    hca.rqts.remove(cmd.rqtn)

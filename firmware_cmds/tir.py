@@ -1,0 +1,111 @@
+"""Transport interface receive (PRM "Transport interface receive"; core/en/tir.c, qp.c of mlx5_ib).
+
+A TIR leads to one RQ or, by a hash of header fields, to one of an RQT's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.errors import CmdError
+from emu.objects import Tir
+from emu.port.eth.toeplitz import Hasher
+from layouts import tir as layout
+from layouts.enums import Op, Status
+from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_NOT_BUILT = ("tls_en", "packet_merge_mask", "tunneled_offload_en")
+"""Fields of tirc whose features have capability bits, none of which is set."""
+_HASH = (
+    "rx_hash_symmetric", "rx_hash_fn", "rx_hash_toeplitz_key", "rx_hash_field_selector_outer",
+    "rx_hash_field_selector_inner",
+)  # fmt: skip
+"""What the bit ``hash`` of MODIFY_TIR brings."""
+_MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1)
+
+
+def _check_options(ctx: Any) -> None:
+    for name in _NOT_BUILT:
+        if getattr(ctx, name):
+            raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+    if ctx.rx_hash_fn not in RxHashFn._value2member_map_:
+        raise CmdError(Status.BAD_PARAM_ERR, "rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
+    for selector in (ctx.rx_hash_field_selector_outer, ctx.rx_hash_field_selector_inner):
+        if unknown := selector.selected_fields & ~sum(HashField):
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown fields to hash", f"{unknown:#x}")
+
+
+def _hasher(ctx: Any) -> Hasher | None:
+    """How the TIR hashes; None when it does not."""
+    outer = ctx.rx_hash_field_selector_outer
+    if ctx.rx_hash_fn == RxHashFn.NONE or not outer.selected_fields:
+        return None
+    return Hasher(
+        RxHashFn(ctx.rx_hash_fn),
+        ctx.rx_hash_toeplitz_key,
+        L3ProtType(outer.l3_prot_type),
+        L4ProtType(outer.l4_prot_type),
+        HashField(outer.selected_fields),
+        bool(ctx.rx_hash_symmetric),
+    )
+
+
+@command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
+def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """A destination of flow table entries, for the RQ or RQT that it names."""
+    ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
+    _check_options(ctx)
+    td = hca.tds.need(ctx.transport_domain)
+    if ctx.disp_type == DispType.DIRECT:
+        tir = Tir(ctx, td, rq=hca.rqs.need(ctx.inline_rqn))
+    elif ctx.disp_type == DispType.INDIRECT:
+        tir = Tir(ctx, td, rqt=hca.rqts.need(ctx.indirect_table), hasher=_hasher(ctx))
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "disp_type not supported", f"{ctx.disp_type}")
+    out.tirn = hca.tirs.add(tir)
+
+
+@command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
+def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Hash and loopback, for the next packet on (core/en/rss.c, core/en_common.c).
+
+    Packet merging can only be turned off, as it is.
+    """
+    tir = hca.tirs.need(cmd.tirn)
+    if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "TIR field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    changed = layout.tirc.view(bytearray(bytes(tir.ctx)))
+    if cmd.bitmask.hash:
+        changed.assign({name: getattr(cmd.ctx, name) for name in _HASH})
+    if cmd.bitmask.packet_merge:
+        changed.packet_merge_mask = cmd.ctx.packet_merge_mask
+    if cmd.bitmask.self_lb_en:
+        changed.self_lb_block = cmd.ctx.self_lb_block
+    _check_options(changed)
+    hasher = tir.hasher
+    if cmd.bitmask.hash:
+        hasher = _hasher(changed) if tir.rqt is not None else None
+    more = Tir.HASHER_BYTES * ((hasher is not None) - (tir.hasher is not None))
+
+    def apply() -> None:
+        tir.ctx, tir.hasher = changed, hasher
+
+    hca.tirs.change(tir, apply, more)
+
+
+@command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
+def query_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context of now."""
+    out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
+
+
+@command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
+def destroy_tir(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with BAD_RES_STATE_ERR while a flow table entry leads to it."""
+    hca.tirs.remove(cmd.tirn)

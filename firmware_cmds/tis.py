@@ -1,0 +1,51 @@
+"""Transport interface send (PRM "Transport interface send"; core/en_common.c, qp.c of mlx5_ib)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.errors import CmdError
+from emu.objects import Tis
+from layouts import tis as layout
+from layouts.enums import Op, Status
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "underlay_qpn")
+"""Fields of tisc whose features have capability bits, none of which is set."""
+
+
+@command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
+def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Priority and transport domain for send queues."""
+    ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
+    for name in _NOT_BUILT:
+        if getattr(ctx, name):
+            raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
+    out.tisn = hca.tises.add(Tis(ctx, hca.tds.need(ctx.transport_domain)))
+
+
+@command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
+def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Another priority (qp.c: modify_raw_packet_eth_prio)."""
+    tis = hca.tises.need(cmd.tisn)
+    if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
+        )
+    if cmd.bitmask.prio:
+        tis.ctx.prio = cmd.ctx.prio
+
+
+@command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
+def query_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context of now."""
+    out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
+
+
+@command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
+def destroy_tis(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with BAD_RES_STATE_ERR while a send queue names it."""
+    hca.tises.remove(cmd.tisn)

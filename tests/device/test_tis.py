@@ -1,0 +1,79 @@
+"""Transport domains and the interfaces that send queues name (TIS)."""
+
+import pytest
+from helpers import interfaces
+from helpers.interfaces import alloc_td, create_tis
+
+from layouts.enums import Op, Status
+
+
+@pytest.fixture
+def limits():
+    return interfaces.LIMITS
+
+
+def query(driver, tisn):
+    return driver.must(Op.QUERY_TIS, tisn=tisn).tis_context
+
+
+def test_one_for_each_traffic_class(driver):
+    """mlx5e makes eight; a TIS is in its transport domain from then on."""
+    td = alloc_td(driver)
+    made = [create_tis(driver, td, prio=2 * tc) for tc in range(8)]
+    assert len(set(made)) == 8
+    for tc, tisn in enumerate(made):
+        context = query(driver, tisn)
+        assert (context.prio, context.transport_domain) == (2 * tc, td)
+
+
+def test_another_priority(driver, refused):
+    tisn = create_tis(driver, alloc_td(driver), prio=2)
+    driver.must(Op.MODIFY_TIS, tisn=tisn, bitmask={"prio": 1}, ctx={"prio": 6})
+    assert query(driver, tisn).prio == 6
+    driver.must(Op.MODIFY_TIS, tisn=tisn, ctx={"prio": 4})
+    assert query(driver, tisn).prio == 6
+    for name in ("lag_tx_port_affinity", "strict_lag_tx_port_affinity"):
+        refused(Status.BAD_PARAM_ERR, Op.MODIFY_TIS, tisn=tisn, bitmask={name: 1})
+
+
+def test_domain_is_needed_as_long_as_it_is_used(driver, refused):
+    td = alloc_td(driver)
+    tisn = create_tis(driver, td)
+    refused(Status.RES_BUSY, Op.DEALLOC_TRANSPORT_DOMAIN, transport_domain=td)
+    driver.must(Op.DESTROY_TIS, tisn=tisn)
+    driver.must(Op.DEALLOC_TRANSPORT_DOMAIN, transport_domain=td)
+    refused(Status.BAD_RES_ERR, Op.CREATE_TIS, ctx={"transport_domain": td})
+    for op in (Op.QUERY_TIS, Op.MODIFY_TIS, Op.DESTROY_TIS):
+        refused(Status.BAD_RES_ERR, op, tisn=tisn)
+
+
+@pytest.mark.parametrize("option", ["tls_en", "underlay_qpn", "lag_tx_port_affinity"])
+def test_options_without_their_capability(driver, refused, option):
+    td = alloc_td(driver)
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, ctx={"transport_domain": td, option: 1})
+
+
+def test_as_many_as_advertised(driver, refused):
+    td = alloc_td(driver)
+    for _ in range((1 << interfaces.LIMITS["log_max_tis"]) - 1):
+        create_tis(driver, td)
+    refused(Status.NO_RES_ERR, Op.CREATE_TIS, ctx={"transport_domain": td})
+
+
+def test_domain_of_another_user(driver, refused):
+    mine, other = (driver.must(Op.CREATE_UCTX).uid for _ in range(2))
+    td = driver.must(Op.ALLOC_TRANSPORT_DOMAIN, uid=mine).transport_domain
+    refused(Status.BAD_RES_ERR, Op.CREATE_TIS, uid=other, ctx={"transport_domain": td})
+    tisn = driver.must(Op.CREATE_TIS, uid=mine, ctx={"transport_domain": td}).tisn
+    refused(Status.BAD_RES_ERR, Op.DESTROY_TIS, uid=other, tisn=tisn)
+    driver.must(Op.DESTROY_TIS, uid=mine, tisn=tisn)
+
+
+class TestOnInfiniBand:
+    @pytest.fixture
+    def limits(self):
+        return {}
+
+    def test_there_are_none(self, driver, refused):
+        assert driver.caps.log_max_transport_domain == 0
+        refused(Status.NO_RES_ERR, Op.ALLOC_TRANSPORT_DOMAIN)
