@@ -229,9 +229,9 @@ class Function:
         try:
             if self.cmdif.busy:
                 self.cmdif.run()
-            if self.remains:
+            if self.remains.tables:
                 self.remains.free_some()
-            return lifecycle.run(hca) or self.cmdif.busy or bool(self.remains)
+            return lifecycle.run(hca) or self.cmdif.busy or bool(self.remains.tables)
         except Exception:
             hca.fail()
             return False

@@ -70,26 +70,24 @@ class Remains:
     """
 
     def __init__(self) -> None:
-        self._left: deque[dict[int, Object]] = deque()
+        self.tables: deque[dict[int, Object]] = deque()
+        """Contents of tables, none of them empty."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._left))
-
-    def __bool__(self) -> bool:
-        return bool(self._left)
+        return sum(map(len, self.tables))
 
     def add(self, objects: dict[int, Object]) -> None:
         """Take over the contents of a table."""
         if objects:
-            self._left.append(objects)
+            self.tables.append(objects)
 
     def free_some(self) -> None:
         """Free as many as one round allows."""
-        objects = self._left[0]
+        objects = self.tables[0]
         for _ in range(min(len(objects), FREED_PER_ROUND)):
             objects.popitem()
         if not objects:
-            self._left.popleft()
+            self.tables.popleft()
 
 
 class Caller:
@@ -174,7 +172,7 @@ class Table(Generic[T]):
         self._caller = caller or Caller()
         self.first = first
         self.limit = limit
-        self._objects: dict[int, T] = {}
+        self._hold({})
         self.added = 0
         """How many objects were ever added. Handles are reused, this number is not."""
         self._numbers = numbers or Numbers(first, limit)
@@ -185,9 +183,13 @@ class Table(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())
 
-    def get(self, handle: int) -> T | None:
-        """The object, or None if no existing object has this handle."""
-        return self._objects.get(handle)
+    def _hold(self, objects: dict[int, T]) -> None:
+        self._objects = objects
+        self.get: Callable[[int], T | None] = objects.get
+        """``get(handle)`` is the object, or None if no existing object has this handle.
+
+        The dictionary's own method: every message looks up four objects.
+        """
 
     def need(self, handle: int) -> T:
         """The object. Raises BAD_RES_ERR if the caller has no object with this handle."""
@@ -259,5 +261,6 @@ class Table(Generic[T]):
 
     def clear(self) -> dict[int, T]:
         """Remove all objects, referenced or not; the caller takes care of counts and ledger."""
-        objects, self._objects = self._objects, {}
+        objects = self._objects
+        self._hold({})
         return objects

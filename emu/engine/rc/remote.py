@@ -33,6 +33,8 @@ def need_right(hca: Hca, qp: Qp, allowed: int) -> None:
         raise access_violation(hca, qp, "queue pair does not allow it")
 
 
+_XRC = QpType.XRC
+
 LOOK_AHEAD = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
@@ -88,7 +90,8 @@ def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: in
     Raises Nak or Dropped when the request may not access them, Held when a page is absent,
     InPieces when they are too much for one call.
     """
-    pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
+    pd = domain_of(hca, qp, message) if qp.st is _XRC else qp.pd
+    va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
         return access(hca, pd, qp.handle, message.rkey, va, length, need)
     except PageFault as page:

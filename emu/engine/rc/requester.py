@@ -105,6 +105,10 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     return None
 
 
+_RESPONSES = (Nak, RnrNak, Dropped, Held)
+"""What a responder raises instead of acknowledging a message."""
+
+
 class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
     """Only part of a message has been moved."""
 
@@ -120,7 +124,16 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
         if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
             message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
         if not message.most:
-            _hand_over(hca, node, peer, message)
+            try:
+                responder.respond(node, peer, message, hca.port.lid)
+            except _RESPONSES:
+                raise
+            except Exception:  # a bug in the peer stops only the peer: no response
+                node.fail()
+                raise Dropped("the peer has failed") from None
+            if node is not hca and node.steps:
+                hca.steps += node.steps
+                node.steps = 0
         if message.most:
             qp.moving, message.wqe = message, wqe
             if not shares.move(hca, qp, node, peer, message):
@@ -129,20 +142,6 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
     _count(hca, node, message, packets)
-
-
-def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
-    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
-    try:
-        responder.respond(node, peer, message, hca.port.lid)
-    except (Nak, RnrNak, Dropped, Held):
-        raise
-    except Exception:  # a bug in the peer stops only the peer: no response
-        node.fail()
-        raise Dropped("the peer has failed") from None
-    if node is not hca and node.steps:
-        hca.steps += node.steps
-        node.steps = 0
 
 
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:

@@ -66,7 +66,8 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     set, and the caller has to pass it by ``take_share``. Raises Nak or RnrNak, Dropped when there
     is no response, and Held when a page is absent: the caller has to pass the message again.
     """
-    _check_ready(qp)
+    if qp.state not in RECEIVING or qp.faults:
+        _check_ready(qp)
     op = message.op
     if op is _READ:
         data = read(hca, qp, message)
@@ -79,7 +80,8 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         if message.most:
             _keep(hca, qp, message, arrival)
             return
-        claim(hca, qp, message, arrival)
+        if message.immediate is not None:
+            claim(hca, qp, message, arrival)
         try:
             place(hca, qp, message, arrival, 0, message.data, message.length)
         except InPieces as more:
@@ -98,7 +100,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 def _check_ready(qp: Qp) -> None:
     if qp.state not in RECEIVING:
         raise Dropped(f"{qp!r} is in {qp.state.name}")
-    if qp.faults and Side.RESPONDER in qp.faults:
+    if Side.RESPONDER in qp.faults:
         raise Held(qp.faults[Side.RESPONDER])
 
 

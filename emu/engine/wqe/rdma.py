@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from emu.device.hca import Hca
-from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE
+from emu.engine.mr.rights import LOCAL_WRITE
 from emu.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
-from emu.engine.wqe.segments import SOLICITED, after_xrc, listed, remote_address
+from emu.engine.wqe.segments import after_xrc, listed, outgoing, remote_address
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import Wqe
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DS
-
-
-def _outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
-    """Fill in what SEND and WRITE have in common."""
-    message.data = listed(hca, qp, wqe, message, at, LOCAL_READ)
-    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
-    return message
 
 
 @wqe_op(Opcode.NOP, CONNECTED | DATAGRAM | {QpType.REG_UMR})
@@ -30,7 +23,7 @@ def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], data."""
     message = Message(MsgOp.SEND, 0)
-    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
@@ -38,7 +31,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the immediate is in the control segment."""
     message = Message(MsgOp.SEND, 0)
     message.immediate = wqe.imm
-    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
 
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
@@ -46,7 +39,7 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the rkey to invalidate is in the control segment."""
     message = Message(MsgOp.SEND, 0)
     message.inv_rkey = wqe.imm
-    return _outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
 
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
@@ -54,7 +47,7 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], raddr, data."""
     message = Message(MsgOp.WRITE, 0)
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
-    return _outgoing(hca, qp, wqe, message, at)
+    return outgoing(hca, qp, wqe, message, at)
 
 
 @wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
@@ -63,7 +56,7 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     message = Message(MsgOp.WRITE, 0)
     message.immediate = wqe.imm
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
-    return _outgoing(hca, qp, wqe, message, at)
+    return outgoing(hca, qp, wqe, message, at)
 
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)

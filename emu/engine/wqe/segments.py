@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.hca import Hca
-from emu.engine.mr.rights import InPieces
+from emu.engine.mr.rights import LOCAL_READ, InPieces
 from emu.engine.wqe.registry import gather, listed_length
 from emu.objects import Qp
 from emu.objects.message import Message
@@ -36,6 +36,18 @@ def remote_address(wqe: Wqe, message: Message, at: int) -> int:
     return at + DS
 
 
+def outgoing(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int) -> Message:
+    """Fill in what SEND and WRITE have in common: their data, from byte ``at`` of the WQE on."""
+    message.data_at = at
+    message.solicited = bool(wqe.fm_ce_se & SOLICITED)
+    try:
+        message.data = views = gather(hca, qp, wqe, at, LOCAL_READ)
+        message.length = length_of(views)
+    except InPieces as more:
+        _divide(hca, wqe, message, LOCAL_READ, more)
+    return message
+
+
 def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> Views:
     """The views behind a message's data segments; sets the message's length to theirs.
 
@@ -45,8 +57,13 @@ def listed(hca: Hca, qp: Qp, wqe: Wqe, message: Message, at: int, need: int) -> 
     try:
         views = gather(hca, qp, wqe, at, need)
     except InPieces as more:
-        message.most = more.most
-        message.length = listed_length(hca, wqe, at, need)
+        _divide(hca, wqe, message, need, more)
         return ()
     message.length = length_of(views)
     return views
+
+
+def _divide(hca: Hca, wqe: Wqe, message: Message, need: int, more: InPieces) -> None:
+    """The message's segments are too much for one call: only their length is needed now."""
+    message.most = more.most
+    message.length = listed_length(hca, wqe, message.data_at, need)
