@@ -17,6 +17,8 @@ from pathlib import Path
 from emu.control.server import ControlServer
 from emu.function.function import Function, Tracer
 from emu.host.listening import OWNER_ONLY
+from emu.net.eth.function_port import FunctionPort
+from emu.net.eth.switch import Switch
 from emu.net.fabric.protocol import Identity
 from emu.net.ib.local import LocalFabric
 from emu.net.ib.sockets import SocketFabric
@@ -27,6 +29,7 @@ from emu.service.methods import methods
 from emu.vfio.kinds import DEFAULT_KIND, make_transport
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
+from layouts.enums import PortType
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,7 @@ class Server:
             self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)], socket_mode)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
+        segment = Switch(self.loop)
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
@@ -78,6 +82,7 @@ class Server:
                 self.loop,
                 wire,
                 tracer(index, self.loop) if tracer else None,
+                self._cable(index, spec, segment),
             )
             served.listen(function)
             self.loop.add_transport(served)
@@ -87,6 +92,12 @@ class Server:
         if control is not None:
             answered = methods(self.functions, self.loop, self._faults)
             self._control = ControlServer(control, self.loop, answered)
+
+    def _cable(self, index: int, spec: DeviceSpec, segment: Switch) -> FunctionPort | None:
+        """What an Ethernet function is plugged into."""
+        if spec.model.port_type is not PortType.ETH:
+            return None
+        return FunctionPort(f"function {index}", segment)
 
     def run(self) -> None:
         """Serve until a signal ends it."""

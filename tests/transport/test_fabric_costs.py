@@ -6,7 +6,8 @@ import pytest
 from helpers.fabric import Fabric, Stranger
 from helpers.strangers import packet_frame, port_of
 
-from emu.net.fabric import address, hub, poller, protocol
+from emu.net import poller
+from emu.net.fabric import address, hub, protocol
 from emu.net.fabric.protocol import Identity, Kind
 
 pytestmark = pytest.mark.hostile

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import select
 import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from emu.net.fabric.protocol import HEADER, MAX_BODY, Kind, ProtocolError, frames
+from emu.net.poller import READ, WRITE
 from emu.ports import Buffer, Clock, Timer
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ LIFETIME_NS = 2_000_000_000
 _FLUSH_BYTES = 1 << 18
 _BUFFERS_PER_CALL = 256
 _READ_BYTES = 1 << 18
-READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
 
 class Owner(Protocol):

@@ -15,8 +15,8 @@ from emu.net.fabric.address import Address, FabricError, Listener
 from emu.net.fabric.directory import TakenError
 from emu.net.fabric.hub import Hub, Site
 from emu.net.fabric.member import Membership
-from emu.net.fabric.poller import Poller, Reactor
 from emu.net.fabric.protocol import Identity
+from emu.net.poller import Poller, Reactor
 from emu.ports import Timer
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from emu.net.fabric import protocol
 from emu.net.fabric.address import Listener
-from emu.net.fabric.connection import READ, Connection
+from emu.net.fabric.connection import Connection
 from emu.net.fabric.directory import TakenError, assign
 from emu.net.fabric.protocol import MAX_PORTS, Identity, Kind, ProtocolError
+from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 from emu.port.packet import Packet
 from emu.ports import Clock, Timer

@@ -8,9 +8,10 @@ from socket import socket
 from typing import Protocol
 
 from emu.net.fabric import protocol
-from emu.net.fabric.connection import READ, Connection
+from emu.net.fabric.connection import Connection
 from emu.net.fabric.hub import Site
 from emu.net.fabric.protocol import Identity, Kind, ProtocolError
+from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from emu.net.fabric.connection import Connection
 from emu.net.fabric.election import Seat
 from emu.net.fabric.hub import Hub
 from emu.net.fabric.member import Membership
-from emu.net.fabric.poller import Poller, Reactor
 from emu.net.fabric.protocol import Identity, Kind, ProtocolError
 from emu.net.ib.local import LocalFabric
+from emu.net.poller import Poller, Reactor
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.endport import EndPort, end_port

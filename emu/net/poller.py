@@ -1,4 +1,4 @@
-"""The sockets of a fabric behind one epoll descriptor, so that the loop need not know each of them.
+"""The sockets to other processes behind one epoll descriptor: the loop need not know each of them.
 
 In one round of the loop a bounded number of packets is taken from each connection, and from all of
 them together. Connections with more packets are served in the next rounds; functions run in
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from emu.net.fabric.connection import Connection
 from emu.ports import Clock, Timer
 
 log = logging.getLogger(__name__)
 
+READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 PACKETS_PER_TURN = 128
 """Limit for one connection."""
 PACKETS_PER_ROUND = 512
@@ -37,34 +37,63 @@ class Reactor(Clock, Protocol):
         """One round, which waits at most ``timeout_ns``."""
 
 
+class Pollable(Protocol):
+    """A connection to another process; it never blocks."""
+
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether packets that it has already read wait for the next :meth:`take`."""
+
+    def fileno(self) -> int:
+        """The descriptor to watch; -1 when closed."""
+
+    def room(self) -> None:
+        """The descriptor accepts data again."""
+
+    def take(self, most: int) -> int:
+        """Act on what has arrived, about as much work as ``most`` packets; returns how much."""
+
+    def close(self, why: str) -> None:
+        """Close it for this reason."""
+
+
 class Poller:
-    """Calls the connections whose sockets are ready, and the callback that accepts new ones."""
+    """Calls the connections that are ready, and the callbacks that accept new ones."""
 
     def __init__(self, loop: Reactor) -> None:
         self._loop = loop
         self._epoll = select.epoll()
-        self._connections: dict[int, Connection] = {}
-        self._listener = -1
-        self._accept: Callable[[], None] | None = None
-        self._waiting: dict[Connection, None] = {}
+        self._connections: dict[int, Pollable] = {}
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._waiting: dict[Pollable, None] = {}
         """Connections with data for us, in the order in which they are served."""
         self._next_round: Timer | None = None
         loop.add_reader(self._epoll.fileno(), self._ready)
 
-    def watch(self, connection: Connection, events: int) -> None:
+    def watch(self, connection: Pollable, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
         fd = connection.fileno()
         if self._connections.get(fd) is connection:
             self._epoll.modify(fd, events)
         else:
             # A closed socket has left the epoll set by itself; its number may be used again.
+            self._listeners.pop(fd, None)
             self._connections[fd] = connection
             self._epoll.register(fd, events)
 
     def listen(self, fd: int, accept: Callable[[], None]) -> None:
         """Call ``accept`` when a connection waits at the listening socket ``fd``."""
-        self._listener, self._accept = fd, accept
+        self._listeners[fd] = accept
         self._epoll.register(fd, select.EPOLLIN)
+
+    def ignore(self, fd: int) -> None:
+        """No longer call ``accept`` for this listening socket; to be called before it is closed."""
+        if self._listeners.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
 
     def close(self) -> None:
         """Stop watching everything."""
@@ -75,10 +104,10 @@ class Poller:
         self._epoll.close()
 
     def _ready(self) -> None:
-        has_visitors = False
+        visited = []
         for fd, events in self._epoll.poll(0):
-            if fd == self._listener:
-                has_visitors = True
+            if fd in self._listeners:
+                visited.append(self._listeners[fd])
             elif (connection := self._connections.get(fd)) is not None:
                 if events & select.EPOLLOUT:
                     self._guarded(connection, connection.room)
@@ -87,8 +116,8 @@ class Poller:
         if self._next_round is None:
             self._serve()
         # Last: a HELLO received above takes its connection off the list of strangers first.
-        if has_visitors and self._accept is not None:
-            self._accept()
+        for accept in visited:
+            accept()
 
     def _serve(self) -> None:
         """Take packets from the waiting connections, up to the limits of a round."""
@@ -108,7 +137,7 @@ class Poller:
         self._serve()
 
     @staticmethod
-    def _guarded(connection: Connection, call: Callable[[], int | None]) -> int:
+    def _guarded(connection: Pollable, call: Callable[[], int | None]) -> int:
         """Call it; a bug of ours with the data of one connection must not affect the others."""
         try:
             return call() or 0

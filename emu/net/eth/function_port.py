@@ -1,0 +1,70 @@
+"""The port of a segment that a function's cable is plugged into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emu.engine.eth.receive import arrive
+from emu.net.eth.port import SegmentPort
+from emu.net.eth.switch import Switch
+from emu.port.eth.frame import Frame
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+Watcher = Callable[[bool, Frame], None]
+"""Sees a frame that passes the port: whether the function has sent it, and the frame."""
+
+
+class FunctionPort(SegmentPort):
+    """Implements :class:`emu.port.eth.wire.EthWire` for one function."""
+
+    def __init__(self, name: str, switch: Switch) -> None:
+        super().__init__(name)
+        self._switch = switch
+        self._hca: Hca | None = None
+        self.watcher: Watcher | None = None
+        switch.add(self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the function's link is up."""
+        return self._hca is not None and self._hca.eth.is_up
+
+    # -- the function's side
+
+    def attach(self, node: Hca) -> None:
+        """The function is on the wire; after a reset, its new state replaces the old one."""
+        self._hca = node
+        self._switch.forget(self)
+
+    def port_changed(self, node: Hca) -> None:
+        """The function's port has come up or gone down, or has other addresses."""
+        if node is self._hca:
+            self._switch.forget(self)
+
+    def transmit(self, source: Hca, frame: Frame) -> None:
+        """Carry a frame; it may be lost, which is counted."""
+        if source is not self._hca or not source.eth.is_up:
+            self.dropped["down"] += 1
+            return
+        if self.watcher is not None:
+            self.watcher(True, frame)
+        self._switch.forward(self, frame)
+
+    # -- the segment's side
+
+    def deliver(self, frame: Frame) -> None:
+        """Hand a frame to the function. An exception there stops that function only."""
+        hca = self._hca
+        if hca is None or hca.has_failed:
+            self.dropped["down"] += 1
+            return
+        self.sent += 1
+        if self.watcher is not None:
+            self.watcher(False, frame)
+        try:
+            arrive(hca, frame)
+        except Exception:
+            hca.fail()

@@ -1,0 +1,42 @@
+"""Whole frames, for peers that take neither super-frames nor unfinished checksums."""
+
+from __future__ import annotations
+
+from emu.port.eth.checksum import insert
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import TCP, FrameError, Headers, parse
+from emu.port.eth.segment import MAX_IP_BYTES, segment
+
+_UDP_BYTES = 8
+
+
+def plain(frame: Frame) -> list[bytes]:
+    """The frames that this one stands for, with all their checksums.
+
+    Raises :class:`FrameError` for a super-frame that cannot be cut.
+    """
+    if frame.gso_size:
+        return cut(frame.data, frame.gso_size)
+    if frame.checked:
+        return [insert(parse(frame.data), l3=True, l4=True)]
+    return [frame.data]
+
+
+def fits_ip(frame: Frame) -> bool:
+    """Whether a super-frame is one whole IP packet with TCP in it, as far as its length goes."""
+    headers = parse(frame.data, whole=False)
+    return headers.protocol == TCP and len(frame.data) - headers.l3 <= MAX_IP_BYTES
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    """A super-frame as frames with ``size`` bytes of payload each. Raises :class:`FrameError`."""
+    headers = parse(data, whole=False)
+    if not headers.l4:
+        raise FrameError("super-frame of a packet that is neither TCP nor UDP")
+    at = headers.l4 + transport_bytes(headers)
+    return segment(data[:at], data[at:], size)
+
+
+def transport_bytes(headers: Headers) -> int:
+    """How long the TCP or UDP header is."""
+    return (headers.frame[headers.l4 + 12] >> 4) * 4 if headers.protocol == TCP else _UDP_BYTES

@@ -1,0 +1,65 @@
+"""A port of a segment: what is plugged in there, and what has passed or been dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Protocol
+
+from emu.net.eth.loops import Guard
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import ETHERNET_BYTES
+
+MIN_FRAME = 60
+"""Bytes of the shortest frame without frame check sequence (IEEE 802.3 3.2.8)."""
+MAX_FRAME = 0xFFFF + ETHERNET_BYTES + 8
+"""Bytes of the longest one: the longest IP packet behind two VLAN tags."""
+
+
+class Segment(Protocol):
+    """What a port is plugged into."""
+
+    def forward(self, source: SegmentPort, frame: Frame) -> None:
+        """A frame that came in at a port."""
+
+
+class SegmentPort:
+    """One port; the subclasses know what is plugged in."""
+
+    is_link = False
+    """Whether the segment continues behind the port, perhaps in a loop back to another one."""
+    is_fabric = False
+    """Whether the port leads to segments of other processes of the fabric."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.received = 0
+        """Frames that have come into the segment here; a super-frame counts as one."""
+        self.sent = 0
+        """Frames that have left the segment here."""
+        self.dropped: Counter[str] = Counter()
+        """Frames that were lost here on the way in or out, by reason."""
+        self.guard = Guard() if self.is_link else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether frames can leave the segment here."""
+        return True
+
+    def deliver(self, frame: Frame) -> None:
+        """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""
+        raise NotImplementedError
+
+    def about(self) -> dict[str, Any]:
+        """The port's counts, as values."""
+        return {
+            "port": self.name,
+            "up": self.is_up,
+            "received": self.received,
+            "sent": self.sent,
+            "dropped": dict(sorted(self.dropped.items())),
+        }
+
+
+def padded(data: bytes) -> bytes:
+    """The frame with zeros up to the shortest length, which peers without a wire leave out."""
+    return data if len(data) >= MIN_FRAME else data.ljust(MIN_FRAME, b"\0")

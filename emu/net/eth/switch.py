@@ -1,0 +1,136 @@
+"""An Ethernet segment inside one process: a switch that learns addresses from what passes it.
+
+Its ports are functions and links: sockets, a passt, a TAP device, the other processes of a fabric.
+A frame to a known address goes to one port, any other to all but its own. VLAN tags are carried,
+and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
+makes of them what its peer can take.
+
+Source: IEEE 802.1Q 8.6 to 8.8 (forwarding, learning, ageing).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from emu.net.eth.addresses import Addresses, Place
+from emu.net.eth.loops import BLOCKED_NS, RECENT_NS
+from emu.net.eth.port import MAX_FRAME, SegmentPort
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import ETHERNET_BYTES
+from emu.ports import Clock
+
+log = logging.getLogger(__name__)
+
+MOST_SHOWN = 256
+"""Addresses of a port that a status shows."""
+_NO_ADDRESS = bytes(6)
+_PAUSE = bytes.fromhex("0180c2000001")
+"""MAC control frames end at the next port (IEEE 802.3 31A, 802.1Q table 8-1)."""
+_NS_PER_S = 1_000_000_000
+
+
+class Switch:
+    """A segment; implements :class:`emu.net.eth.port.Segment`."""
+
+    def __init__(self, clock: Clock, name: str = "segment 0") -> None:
+        self.name = name
+        self._now_ns = clock.now_ns
+        self._ports: dict[SegmentPort, None] = {}
+        self._addresses = Addresses()
+
+    @property
+    def ports(self) -> Sequence[SegmentPort]:
+        """What is plugged in."""
+        return tuple(self._ports)
+
+    def add(self, port: SegmentPort) -> None:
+        """Plug something in."""
+        self._ports[port] = None
+
+    def remove(self, port: SegmentPort) -> None:
+        """Pull something out, and forget the addresses behind it."""
+        self._ports.pop(port, None)
+        self._addresses.forget(port)
+
+    def forget(self, port: SegmentPort) -> None:
+        """A port has gone down or has new addresses: learn anew what is behind it."""
+        self._addresses.forget(port)
+
+    def forward(self, source: SegmentPort, frame: Frame) -> None:
+        """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
+        data, now, guard = frame.data, self._now_ns(), source.guard
+        if not ETHERNET_BYTES <= len(data) <= MAX_FRAME:
+            source.dropped["bad length"] += 1
+            return
+        if guard is not None and guard.is_blocked(now):
+            source.dropped["loop"] += 1
+            return
+        place = self._addresses.place(data[6:12])
+        if place is not None and place.port is source:
+            place.heard_ns = now
+        elif not self._learn(data[6:12], place, source, now):
+            return
+        source.received += 1
+        if not data[0] & 1:
+            port = self._addresses.find(data[:6], now)
+            if port is not None:
+                if port is not source:
+                    self._let_out(port, frame, now)
+                return
+        self._flood(source, frame, now)
+
+    def _flood(self, source: SegmentPort, frame: Frame, now: int) -> None:
+        if frame.data[:6] == _PAUSE:
+            source.dropped["pause"] += 1
+        elif source.guard is not None and not source.guard.may_flood(now):
+            source.dropped["flood"] += 1
+        else:
+            for port in tuple(self._ports):
+                if port is not source:
+                    self._let_out(port, frame, now)
+
+    @staticmethod
+    def _let_out(port: SegmentPort, frame: Frame, now: int) -> None:
+        if not port.is_up:
+            port.dropped["down"] += 1
+        elif port.guard is not None and port.guard.is_blocked(now):
+            port.dropped["loop"] += 1
+        else:
+            port.deliver(frame)
+
+    def _learn(self, address: bytes, place: Place | None, source: SegmentPort, now: int) -> bool:
+        """An address is new behind a port; False when its frame must go no further."""
+        if address[0] & 1 or address == _NO_ADDRESS:
+            source.dropped["bad source"] += 1
+            return False
+        if place is not None and source.is_link and now - place.heard_ns < RECENT_NS:
+            source.dropped["moved"] += 1
+            self._suspect(source if not source.is_fabric else place.port, now)
+            return False
+        self._addresses.learn(address, source, now)
+        return True
+
+    def _suspect(self, link: SegmentPort, now: int) -> None:
+        """A frame has come back by this link, or by the fabric from it."""
+        if link.guard is not None and not link.is_fabric and link.guard.moved(now):
+            log.warning(
+                "%s: %s leads back to another port: it is left alone for %d s",
+                self.name, link.name, BLOCKED_NS // _NS_PER_S,
+            )  # fmt: skip
+
+    def about(self) -> dict[str, Any]:
+        """Ports, counts and addresses, as values."""
+        return {
+            "segment": self.name,
+            "addresses": len(self._addresses),
+            "ports": [
+                port.about() | {"addresses": [
+                    address.hex(":")
+                    for address in islice(self._addresses.behind(port), MOST_SHOWN)
+                ]}
+                for port in self._ports
+            ],
+        }  # fmt: skip

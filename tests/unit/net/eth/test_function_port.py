@@ -1,0 +1,92 @@
+"""The cable of one function: what it carries, and what a function that fails costs the others."""
+
+from types import SimpleNamespace
+
+import pytest
+from helpers.world import HandClock
+
+from emu.net.eth import function_port
+from emu.net.eth.function_port import FunctionPort
+from emu.net.eth.switch import Switch
+from emu.port.eth.frame import Frame
+
+A, B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
+
+
+class Hca:
+    """As much of a function as its cable knows."""
+
+    def __init__(self):
+        self.eth = SimpleNamespace(is_up=True)
+        self.has_failed = False
+        self.got = []
+
+    def fail(self):
+        self.has_failed = True
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    monkeypatch.setattr(function_port, "arrive", lambda hca, frame: hca.got.append(frame))
+    switch = Switch(HandClock())
+    nodes = []
+    for number in range(2):
+        hca = Hca()
+        hca.port = FunctionPort(f"function {number}", switch)
+        hca.port.attach(hca)
+        nodes.append(hca)
+    return nodes
+
+
+FRAME = Frame((B + A + b"\x88\xb5").ljust(60, b"\0"))
+
+
+def test_a_frame_reaches_the_other_function(nodes):
+    one, two = nodes
+    one.port.transmit(one, FRAME)
+    assert (one.got, two.got) == ([], [FRAME])
+    assert (one.port.received, two.port.sent) == (1, 1)
+
+
+def test_a_link_that_is_down_carries_nothing(nodes):
+    one, two = nodes
+    two.eth.is_up = False
+    one.port.transmit(one, FRAME)
+    one.eth.is_up, two.eth.is_up = False, True
+    one.port.transmit(one, FRAME)
+    assert two.got == []
+    assert (one.port.dropped["down"], two.port.dropped["down"]) == (1, 1)
+
+
+def test_after_a_reset_the_new_state_has_the_cable(nodes):
+    one, two = nodes
+    new = Hca()
+    two.port.attach(new)
+    one.port.transmit(one, FRAME)
+    two.port.transmit(two, FRAME)
+    assert (len(two.got), len(new.got), len(one.got)) == (0, 1, 0)
+
+
+@pytest.mark.hostile
+def test_a_receiver_that_fails_does_not_stop_the_sender(nodes, monkeypatch):
+    one, two = nodes
+
+    def fail(hca, frame):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(function_port, "arrive", fail)
+    one.port.transmit(one, FRAME)
+    assert two.has_failed
+    assert not one.has_failed
+    one.port.transmit(one, FRAME)
+    assert two.port.dropped["down"] == 1
+
+
+def test_both_directions_can_be_watched(nodes):
+    one, two = nodes
+    seen = []
+    one.port.watcher = lambda is_sent, frame: seen.append((is_sent, frame))
+    one.port.transmit(one, FRAME)
+    answer = Frame((A + B + b"\x88\xb5").ljust(60, b"\0"))
+    two.port.transmit(two, answer)
+    assert seen == [(True, FRAME), (False, answer)]
