@@ -30,8 +30,8 @@ def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
 def _answer(hca: Hca, mad: bytes) -> bytes:
     mgmt_class = pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
-        return sma.answer(hca.port, mad)
-    answer = pma.answer(hca.port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
+        return sma.answer(hca.ib, mad)
+    answer = pma.answer(hca.ib, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
     return answer or _unsupported(mad)
 
 

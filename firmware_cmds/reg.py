@@ -49,7 +49,7 @@ class Register:
 
 def _pcap(hca: Hca, reg: Any) -> None:
     """InfiniBand PortInfo capability mask, in the last of four words."""
-    reg.port_capability_mask[3] = hca.port.cap_mask1
+    reg.port_capability_mask[3] = hca.ib.cap_mask1
 
 
 def _set_pcap(hca: Hca, reg: Any) -> None:
@@ -58,19 +58,19 @@ def _set_pcap(hca: Hca, reg: Any) -> None:
     The driver puts the mask into the first word (core/port.c:mlx5_set_port_caps), with the bits in
     it that are not its own to set.
     """
-    port, given = hca.port, reg.port_capability_mask[0]
+    port, given = hca.ib, reg.port_capability_mask[0]
     port.cap_mask1 = port.cap_mask1 & ~SETTABLE_CAPS | given & SETTABLE_CAPS
 
 
 def _pmtu(hca: Hca, reg: Any) -> None:
-    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.port.mtu
+    reg.max_mtu = reg.admin_mtu = reg.oper_mtu = hca.ib.mtu
 
 
 def _ptys(hca: Hca, reg: Any) -> None:
     """Width and speed of the InfiniBand link (mlx5 encoding, one bit each)."""
     if reg.proto_mask != IB_PROTO_MASK:
         return
-    port, model = hca.port, hca.model
+    port, model = hca.ib, hca.model
     reg.ib_link_width_capability = reg.ib_link_width_admin = model.ib_link_width_oper
     reg.ib_proto_capability = reg.ib_proto_admin = model.ib_proto_oper
     if port.is_up:
@@ -80,7 +80,7 @@ def _ptys(hca: Hca, reg: Any) -> None:
 def _paos(hca: Hca, reg: Any) -> None:
     """Administrative and operational status: 1 up, 2 down."""
     reg.admin_status = 1
-    reg.oper_status = 1 if hca.port.is_up else 2
+    reg.oper_status = 1 if hca.ib.is_up else 2
 
 
 def _pvlc(hca: Hca, reg: Any) -> None:
@@ -92,19 +92,19 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
     """Error counters of the link; the only error there is, is that somebody pulls the cable."""
     if reg.grp != IB_PORT_COUNTERS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
-    downed = hca.port.link_downed - hca.port.ppcnt_base
+    downed = hca.ib.link_downed - hca.ib.ppcnt_base
     counters = layout.ib_port_cntrs_grp_data_layout.new(link_downed_counter=min(downed, 0xFF))
     reg.counter_set = bytes(counters).ljust(len(reg.counter_set), b"\0")
     if reg.clr:
-        hca.port.ppcnt_base = hca.port.link_downed
+        hca.ib.ppcnt_base = hca.ib.link_downed
 
 
 def _read_node_description(hca: Hca, reg: Any) -> None:
-    reg.desc = hca.port.node_description
+    reg.desc = hca.ib.node_description
 
 
 def _write_node_description(hca: Hca, reg: Any) -> None:
-    hca.port.node_description = reg.desc
+    hca.ib.node_description = reg.desc
 
 
 def _host_endianness(hca: Hca, reg: Any) -> None:

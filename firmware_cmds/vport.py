@@ -30,7 +30,7 @@ def _check_own(cmd: Any) -> None:
 def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """State, GUIDs, LIDs and the capability mask of the port."""
     _check_own(cmd)
-    port = hca.port
+    port = hca.ib
     out.hca_vport_context.assign(
         {
             "port_physical_state": port.phys_state,
@@ -65,7 +65,7 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     selected = context.cap_mask1_field_select
     if selected & ~SETTABLE_CAPS:
         raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
-    hca.port.cap_mask1 = hca.port.cap_mask1 & ~selected | context.cap_mask1 & selected
+    hca.ib.cap_mask1 = hca.ib.cap_mask1 & ~selected | context.cap_mask1 & selected
 
 
 @command(
@@ -79,7 +79,7 @@ def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     _check_own(cmd)
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
-        out.gid[at] = hca.port.gid(index)
+        out.gid[at] = hca.ib.gid(index)
     out.gids_num = len(indices)
 
 
@@ -93,7 +93,7 @@ def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
     """One P_Key, or as many from index 0 on as the output has room for."""
     _check_own(cmd)
     for at, index in enumerate(_indices(cmd.pkey_index, PKEY_TABLE_ENTRIES, len(out.pkey))):
-        out.pkey[at].pkey = hca.port.pkey(index)
+        out.pkey[at].pkey = hca.ib.pkey(index)
 
 
 def _indices(index: int, entries: int, room: int) -> range:
@@ -112,14 +112,14 @@ def _indices(index: int, entries: int, room: int) -> range:
 def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Up while the port has a physical link."""
     _check_own(cmd)
-    out.admin_state = out.state = int(hca.port.is_up)
+    out.admin_state = out.state = int(hca.ib.is_up)
 
 
 @command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Packets and octets since the last clear."""
     _check_own(cmd)
-    for name, traffic in hca.port.since_cleared().items():
+    for name, traffic in hca.ib.since_cleared().items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:
-        hca.port.clear_counters()
+        hca.ib.clear_counters()

@@ -44,9 +44,11 @@ from emu.objects import (
 from emu.objects.ledger import Ledger
 from emu.objects.page_fault import FaultTable
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
+from emu.port.base import Link, Port
+from emu.port.eth.no_rdma import NoFabric, NoLink
 from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
 from emu.port.eth.wire import EthWire, NoWire
-from emu.port.ib.port import NODE_DESCRIPTION_BYTES, Port
+from emu.port.ib.port import NODE_DESCRIPTION_BYTES, IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
 from layouts.enums import EventType, PortType, Status
@@ -124,21 +126,18 @@ class Hca:
         self.memory = memory
         self.interrupts = interrupts
         self.clock: Clock = ContainedClock(clock, self)
-        self.wire = wire
         self.tracer = tracer
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
         self.caps = Caps(model.capabilities)
-        self.port = Port(
-            options.guid,
-            model.ib_link_width_oper,
-            model.ib_proto_oper,
-            device_id=model.identity.device_id,
-            lid=options.lid,
-            node_description=_described(model),
-        )
-        self._eth = _eth_port(options) if model.port_type is PortType.ETH else None
-        self.eth_wire: EthWire[Hca] = eth_wire if eth_wire is not None else NoWire()
+        self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
+        self._eth = _eth_port(model, options) if model.port_type is PortType.ETH else None
+        self.link: Link = self._ib or NoLink()
+        """By which transport services reach their peers."""
+        self.wire: IbWire[Hca] = wire if self._ib else NoFabric()
+        """What carries transport packets."""
+        self.eth_wire: EthWire[Hca] = eth_wire or NoWire()
+        """What carries the frames of an Ethernet port."""
         self.remains = remains if remains is not None else Remains()
         self.ledger = Ledger(model.host_bytes)
         """Host memory in use on behalf of the guest."""
@@ -169,10 +168,21 @@ class Hca:
         self.page_faults = FaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()
-        if self._eth is None:
-            wire.attach(self)
-        else:
+        self.wire.attach(self)
+        if self._eth is not None:
             self.eth_wire.attach(self)
+
+    @property
+    def port(self) -> Port:
+        """The port, whatever its link layer."""
+        return self._ib or self.eth
+
+    @property
+    def ib(self) -> IbPort:
+        """The InfiniBand port. Raises BAD_OP_ERR when the function has none."""
+        if self._ib is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an InfiniBand port")
+        return self._ib
 
     @property
     def eth(self) -> EthPort:
@@ -280,9 +290,20 @@ class Hca:
             self.ready.append(queue)
 
 
-def _eth_port(options: HcaOptions) -> EthPort:
+def _ib_port(model: Model, options: HcaOptions) -> IbPort:
+    return IbPort(
+        options.guid,
+        model.ib_link_width_oper,
+        model.ib_proto_oper,
+        device_id=model.identity.device_id,
+        lid=options.lid,
+        node_description=_described(model),
+    )
+
+
+def _eth_port(model: Model, options: HcaOptions) -> EthPort:
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
-    return EthPort(options.guid, mac)
+    return EthPort(options.guid, mac, model.eth_speed)
 
 
 def _described(model: Model) -> bytes:

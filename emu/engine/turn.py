@@ -64,7 +64,7 @@ def _queue_pair(hca: Hca, qp: Qp) -> bool:
         qp_life.drained(hca, qp)
         return more
     try:
-        if qp.link is not None or hca.wire.reaches(qp.rlid):
+        if qp.link is not None or hca.wire.reaches(qp.destination):
             return link_of(hca, qp).requester.turn() or more
         return qp.timer is None and not _waits_for_page(qp) and requester.turn(hca, qp)
     except (BadWqeError, DmaError) as error:

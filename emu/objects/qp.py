@@ -81,10 +81,10 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "counter", "ctx", "epsn", "faults", "held_by", "is_draining",
-        "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
+        "ack_timeout", "buffer", "counter", "ctx", "destination", "epsn", "faults", "held_by",
+        "is_draining", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
         "moving", "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq",
-        "refaults", "remote_qpn", "retries", "retry_count", "rlid", "rnr_retries", "rnr_retry",
+        "refaults", "remote_qpn", "retries", "retry_count", "rnr_retries", "rnr_retry",
         "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
@@ -134,6 +134,8 @@ class Qp(Queue):
         self.moving: Message | None = None
         """A message that takes several turns, and has had some of them."""
         self.state = QpState.RST
+        self.destination = 0
+        """The address that the link layer finds in the context's path (``emu.port.base.Link``)."""
         self.decode()
 
     @property
@@ -146,7 +148,7 @@ class Qp(Queue):
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
         self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
-        self.remote_qpn, self.rlid = int(ctx.remote_qpn), int(path.rlid)
+        self.remote_qpn = int(ctx.remote_qpn)
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
         self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
         self.log_msg_max = int(ctx.log_msg_max)

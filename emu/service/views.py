@@ -20,13 +20,14 @@ def status(function: Function, index: int) -> dict[str, Any]:
     """State, port and counts of one function."""
     hca = function.hca
     port, faults = hca.port, hca.faults
+    sent, received = port.totals()
     return {
         "function": index,
         "model": function.model.name,
         "state": hca.state.name,
         "guid": f"{port.guid:#018x}",
-        "lid": port.lid,
-        "link": port.state.name,
+        "address": port.address,
+        "link": port.link_state,
         "internal_errors": hca.internal_errors,
         "faults": len(faults.listing()) if faults is not None else 0,
         "held": faults.held if faults is not None else 0,
@@ -36,10 +37,10 @@ def status(function: Function, index: int) -> dict[str, Any]:
             "commands": function.cmdif.executed,
             "completions": sum(cq.pi for cq in hca.cqs),
             "events": sum(eq.pi for eq in hca.eqs),
-            "sent_packets": sum(cast.packets for cast in port.transmitted),
-            "sent_bytes": sum(cast.octets for cast in port.transmitted),
-            "received_packets": sum(cast.packets for cast in port.received),
-            "received_bytes": sum(cast.octets for cast in port.received),
+            "sent_packets": sent.packets,
+            "sent_bytes": sent.octets,
+            "received_packets": received.packets,
+            "received_bytes": received.octets,
         },
         "objects": {table.kind: len(table) for table in hca.tables},
         "ledger": {
@@ -106,7 +107,7 @@ def _item(function: Function, item: Object) -> dict[str, Any]:
 def _qp(_function: Function, qp: Qp) -> dict[str, Any]:
     return {
         "service": QpType(qp.st).name, "state": qp.state.name, "remote_qpn": qp.remote_qpn,
-        "remote_lid": qp.rlid, "scq": qp.scq.handle if qp.scq else None,
+        "remote_address": qp.destination, "scq": qp.scq.handle if qp.scq else None,
         "rcq": qp.rcq.handle if qp.rcq else None, "srq": qp.srq.handle if qp.srq else None,
         "psn": qp.psn, "epsn": qp.epsn, "retries": qp.retries, "rnr_retries": qp.rnr_retries,
         "packets": qp.link is not None,

@@ -13,7 +13,7 @@ from helpers.verbs import FENCE, SIGNALED, SOLICITED
 from emu.engine import lifecycle
 from emu.engine.packets.requester import WINDOW_PACKETS
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
-from emu.port.ib.framing import Route, build, parse
+from emu.port.ib.framing import Route, parse
 from emu.port.ib.port import Traffic
 from emu.port.packet import OPS, Packet
 from layouts import bth
@@ -588,7 +588,7 @@ def forged(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **va
     for name, value in values.items():
         setattr(packet, name, value)
     route = Route(channel.left.lid, channel.right.lid, 0, 0xFFFF, None)
-    return build(packet, route, [memoryview(payload)], len(payload))
+    return route.frame(packet, [memoryview(payload)], len(payload))
 
 
 @pytest.fixture
@@ -681,7 +681,7 @@ def request(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **v
     for name, value in values.items():
         setattr(packet, name, value)
     route = Route(channel.right.lid, channel.left.lid, 0, 0xFFFF, None)
-    return build(packet, route, [memoryview(payload)], len(payload))
+    return route.frame(packet, [memoryview(payload)], len(payload))
 
 
 FULL = bytes(256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emu.net.fabric import protocol
 from emu.port.ib.endport import end_port
-from emu.port.ib.framing import Route, build
+from emu.port.ib.framing import Route
 from emu.port.packet import OPS, Packet
 from layouts.bth import MULTICAST_LID, Service
 from layouts.bth import Kind as PacketKind
@@ -15,7 +15,7 @@ def packet_frame(slid, dlid=1, kind=PacketKind.SEND, qpn=0x40, *, multicast=Fals
     service = Service.UD if multicast else Service.RC
     packet = Packet(OPS[service, kind, True, True, None], qpn, 0)
     packet.syndrome = packet.msn = packet.qkey = packet.src_qpn = 0
-    return build(packet, Route(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None))
+    return Route(MULTICAST_LID if multicast else dlid, slid, 0, 0xFFFF, None).frame(packet)
 
 
 def port_of(member, **changes):

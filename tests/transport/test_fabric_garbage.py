@@ -16,7 +16,7 @@ from emu.net.fabric.address import FabricError
 from emu.net.fabric.connection import HARD_BYTES, LIFETIME_NS
 from emu.net.fabric.hub import GREETING_NS, MAX_STRANGERS
 from emu.net.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
-from emu.port.ib.framing import Route, build
+from emu.port.ib.framing import Route
 from emu.port.packet import OPS, Packet
 from layouts.bth import Kind as PacketKind
 from layouts.bth import Service
@@ -327,7 +327,7 @@ def _packet_of(kind, slid):
     for name in ("va", "rkey", "length", "swap_add", "compare", "original", "syndrome", "msn",
                  "qkey", "src_qpn", "immediate", "inv_rkey"):  # fmt: skip
         setattr(packet, name, 0)
-    return build(packet, Route(1, slid, 0, 0xFFFF, None))
+    return Route(1, slid, 0, 0xFFFF, None).frame(packet)
 
 
 # A hub that lies.

@@ -15,7 +15,17 @@ from emu.cli.commands._control import connect, console, control_option
 from emu.host.printable import one_line
 
 _SECOND_NS = 1e9
-_ABOUT = ("function", "model", "state", "lid", "link", "faults", "held", "in_force", "page_faults")
+_ABOUT = (
+    "function",
+    "model",
+    "state",
+    "address",
+    "link",
+    "faults",
+    "held",
+    "in_force",
+    "page_faults",
+)
 _COUNTS = (
     "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
     "received_bytes",

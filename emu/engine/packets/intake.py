@@ -39,9 +39,9 @@ def receive(hca: Hca, packet: Packet, length: int) -> None:
 
 def take(hca: Hca, packet: Packet, length: int) -> None:
     """As ``receive``, without the planned faults."""
-    if not hca.port.is_up:
+    if not hca.link.is_up:
         return
-    hca.port.count_received(1, length)
+    hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = _objection(hca, qp, packet)
     if why or qp is None:
@@ -63,8 +63,8 @@ def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
         return "not its transport service"
     if qp.state not in RECEIVING:
         return f"in state {qp.state.name}"
-    if packet.slid != qp.rlid:
-        return f"from LID {packet.slid:#x}, which is not its peer's"
-    if not partitions.match(hca.port.pkey(qp.pkey_index), packet.pkey):
+    if objection := hca.link.objection(packet, qp.destination):
+        return objection
+    if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):
         return f"P_Key {packet.pkey:#x}"
     return ""

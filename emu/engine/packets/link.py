@@ -15,7 +15,7 @@ from emu.engine.packets.window import SendWindow
 from emu.engine.qp.transitions import RECEIVING
 from emu.objects.receive_queue import Arrival
 from emu.objects.views import Views
-from emu.port.ib.framing import Route, build
+from emu.port.base import Route
 from emu.port.packet import Packet
 from layouts.enums import QpState
 
@@ -43,12 +43,12 @@ class Link:
         """Put a packet on the wire, where it may be lost."""
         hca = self.hca
         if self._route is None:
-            self._route = Route.of(hca.port, self.qp.ctx.primary_address_path)
-        frame = build(packet, self._route, payload, length)
-        hca.port.count_sent(1, len(frame))
-        if hca.port.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:
+            self._route = hca.link.route(self.qp.ctx.primary_address_path)
+        frame = self._route.frame(packet, payload, length)
+        hca.link.count_sent(1, len(frame))
+        if hca.link.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:
             self.is_waiting = True
-            hca.wire.when_room(self._route.dlid, self._go_on)
+            hca.wire.when_room(self._route.address, self._go_on)
 
     def _go_on(self) -> None:
         self.is_waiting = False

@@ -85,6 +85,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
 def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     """A command has changed the context: decode it and act on the new state."""
     qp.decode()
+    qp.destination = hca.link.destination(qp.ctx.primary_address_path)
     if qp.state is source:
         return
     qp.stop_waiting()

@@ -115,7 +115,7 @@ class Unfinished(Exception):  # noqa: N818  # not an error: the message takes an
 
 def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     """Hand a message to the responder and take its response. Raises Unfinished."""
-    node = hca.wire.node(qp.rlid)
+    node = hca.wire.node(qp.destination)
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
     if node is None or peer is None or not _are_partners(hca, node, qp, peer):
         raise Dropped("no such peer")
@@ -125,7 +125,7 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
             message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
         if not message.most:
             try:
-                responder.respond(node, peer, message, hca.port.lid)
+                responder.respond(node, peer, message, hca.link.lid)
             except _RESPONSES:
                 raise
             except Exception:  # a bug in the peer stops only the peer: no response
@@ -150,9 +150,9 @@ def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
         peer.state in RECEIVING
         and peer.st is qp.st
         and peer.remote_qpn == qp.handle
-        and peer.rlid == hca.port.lid
-        and node.port.is_up
-        and hca.port.is_up
+        and hca.link.is_own(peer.destination)
+        and node.link.is_up
+        and hca.link.is_up
     )
 
 
@@ -180,11 +180,11 @@ def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
     """Count the packets that a wire would have carried, without acknowledgements and padding."""
     sent, octets = packets, packets * _FRAME_BYTES + message.length
     if message.op in ANSWERED:
-        node.port.count_sent(sent, octets)
-        hca.port.count_received(sent, octets)
+        node.link.count_sent(sent, octets)
+        hca.link.count_received(sent, octets)
         sent, octets = 1, _FRAME_BYTES + bth.reth.size
-    hca.port.count_sent(sent, octets)
-    node.port.count_received(sent, octets)
+    hca.link.count_sent(sent, octets)
+    node.link.count_received(sent, octets)
 
 
 def _post(hca: Hca, qp: Qp, work: Datagram) -> None:

@@ -55,7 +55,7 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     assert wqe is not None
     local = send_work.piece(hca, qp, wqe, message, length)
     try:
-        responder.take_share(node, peer, message, local, length, hca.port.lid)
+        responder.take_share(node, peer, message, local, length, hca.link.lid)
     except (Nak, RnrNak, Dropped, Held, InPieces):
         raise
     except Exception:  # a bug in the peer stops only the peer: no response

@@ -47,9 +47,9 @@ WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
     """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
     qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
-    pkey = hca.port.pkey(qp.pkey_index)
+    pkey = hca.link.pkey(qp.pkey_index)
     qpn = WELL_KNOWN.get(qp.st, qp.handle)
-    return Origin(hca.port.lid, qpn, pkey, qkey, hca.port.gid(to.sgid_index))
+    return Origin(hca.link.lid, qpn, pkey, qkey, hca.link.gid(to.sgid_index))
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
@@ -80,7 +80,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
-    if not partitions.match(hca.port.pkey(qp.pkey_index), origin.pkey):
+    if not partitions.match(hca.link.pkey(qp.pkey_index), origin.pkey):
         return False
     if qp.st is QpType.UD:
         return qp.q_key == origin.qkey

@@ -32,7 +32,7 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
     It counts as received even if no queue pair takes it, except for a multicast group that no queue
     pair here is attached to. Nothing raises here.
     """
-    if hca.port.is_up:
+    if hca.link.is_up:
         contain(hca, partial(_take, hca, packet, origin))
 
 
@@ -40,12 +40,12 @@ def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
     if packet.is_multicast:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:
-            hca.port.count_received(1, packet.octets, multicast=True)
+            hca.link.count_received(1, packet.octets, multicast=True)
         for member in members:
             if not _is_own(hca, member, origin):
                 ud.receive(hca, member, packet, origin)
         return
-    hca.port.count_received(1, packet.octets)
+    hca.link.count_received(1, packet.octets)
     if packet.to.qpn == QP1 and _is_answered(hca, packet, origin):
         return
     qp = _receiver(hca, packet.to.qpn)
@@ -55,8 +55,8 @@ def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
     """Put a datagram on the wire, unless the link is down."""
-    if hca.port.is_up:
-        hca.port.count_sent(1, packet.octets, multicast=packet.is_multicast)
+    if hca.link.is_up:
+        hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
         hca.wire.datagram(hca, packet, origin)
 
 
@@ -69,20 +69,20 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
 
 def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
-    return bool(qp.ctx.block_lb_mc) and (origin.lid, origin.qpn) == (hca.port.lid, qp.handle)
+    return bool(qp.ctx.block_lb_mc) and (origin.lid, origin.qpn) == (hca.link.lid, qp.handle)
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     """Let the performance management agent respond; False when the datagram is not for it."""
-    if packet.length != MAD_BYTES or not may_manage(hca.port, origin):
+    if packet.length != MAD_BYTES or not may_manage(hca.ib, origin):
         return False
     mad = b"".join(packet.data)
     if pma_mad.view(mad).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
         return False
-    answer = pma.answer(hca.port, mad)
+    answer = pma.answer(hca.ib, mad)
     if answer is None:
         return False
     to = answer_to(packet.to, origin)
-    source = Origin(hca.port.lid, QP1, origin.pkey, GSI_QKEY, hca.port.gid(0))
+    source = Origin(hca.link.lid, QP1, origin.pkey, GSI_QKEY, hca.link.gid(0))
     send(hca, Datagram(to, [memoryview(answer)], MAD_BYTES, None, False), source)
     return True

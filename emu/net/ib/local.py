@@ -42,9 +42,9 @@ class LocalFabric:
 
     def attach(self, hca: Hca) -> None:
         """Make the function reachable at its port's LID; after a reset it replaces the old one."""
-        if self._nodes.pop(hca.port.lid, None) is not None:
+        if self._nodes.pop(hca.ib.lid, None) is not None:
             self.sa.sweep()
-        self._nodes[hca.port.lid] = hca
+        self._nodes[hca.ib.lid] = hca
         self.sa.sweep()
 
     def port_changed(self, hca: Hca) -> None:
@@ -70,7 +70,7 @@ class LocalFabric:
 
     def end_ports(self) -> Iterator[EndPort]:
         """The ports that are up, as the administrator sees them."""
-        return (end_port(hca.port) for hca in self._nodes.values() if hca.port.is_up)
+        return (end_port(hca.ib) for hca in self._nodes.values() if hca.link.is_up)
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram to its receivers; it is silently lost when there are none."""

@@ -110,16 +110,16 @@ class SocketFabric(LocalFabric):
             self._unplug(hca)
 
     def _unplug(self, hca: Hca) -> None:
-        if hca.port.is_up:
-            self._unplugged.add(hca.port.lid)
+        if hca.link.is_up:
+            self._unplugged.add(hca.ib.lid)
             lifecycle.set_link(hca, up=False)
 
     # -- the subnet
 
     def attach(self, hca: Hca) -> None:
         """Make the function reachable at its port's LID; after a reset it replaces the old one."""
-        if self.node(hca.port.lid) is not None and self._role is not None:
-            gone = replace(end_port(hca.port), state=PortState.DOWN, phys_state=PhysState.POLLING)
+        if self.node(hca.ib.lid) is not None and self._role is not None:
+            gone = replace(end_port(hca.ib), state=PortState.DOWN, phys_state=PhysState.POLLING)
             self._role.announce(gone)
         super().attach(hca)
         self._announce(hca)
@@ -133,11 +133,11 @@ class SocketFabric(LocalFabric):
 
     def _announce(self, hca: Hca) -> None:
         if self._role is not None:
-            self._role.announce(end_port(hca.port))
+            self._role.announce(end_port(hca.ib))
 
     def local_ports(self) -> Iterator[EndPort]:
         """The ports of our own functions, up or down."""
-        return (end_port(hca.port) for hca in self._nodes.values())
+        return (end_port(hca.ib) for hca in self._nodes.values())
 
     def ports_changed(self) -> None:
         """The ports of other processes have changed."""

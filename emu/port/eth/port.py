@@ -11,14 +11,14 @@ pmtu_reg; IEEE 802.3 5.2, RFC 2819, RFC 2863 (counters).
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAC_BYTES = 6
 BROADCAST = b"\xff" * MAC_BYTES
 FCS_BYTES = 4
 """The frame check sequence, which counters of the physical port include and frames here lack."""
 
-MAX_MTU = 16384
+MAX_MTU = 9978
 """Hardware MTU: the longest frame with Ethernet header, a VLAN tag and frame check sequence."""
 DEFAULT_MTU = 1522
 
@@ -113,6 +113,8 @@ class EthPort:
     vport: Vport = field(default_factory=Vport)
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)
+    cleared: dict[str, Traffic] = field(default_factory=dict)
+    """The traffic at the time when the driver last cleared the vPort's counters."""
     link_downed: int = 0
     """How often the link has failed: phys_layer_cntrs.link_down_events."""
 
@@ -136,6 +138,43 @@ class EthPort:
     def _count_down(self, was_up: bool) -> None:
         if was_up and not self.is_up:
             self.link_downed += 1
+
+    @property
+    def address(self) -> str:
+        """The vPort's MAC address."""
+        return self.permanent_address.hex(":")
+
+    @property
+    def link_state(self) -> str:
+        """Whether frames can pass, and if not, why."""
+        if not self.has_cable:
+            return "NO CABLE"
+        return "UP" if self.admin_up else "DISABLED"
+
+    def totals(self) -> tuple[Direction, Direction]:
+        """All frames sent and received, without frame check sequences."""
+        return self.sent, self.received
+
+    def counters(self) -> dict[str, Traffic]:
+        """The traffic since power-on, by the names in query_vport_counter_out."""
+        ways = {"transmitted": self.sent, "received": self.received}
+        return {
+            f"{way}_eth_{cast}": replace(getattr(direction, cast))
+            for way, direction in ways.items()
+            for cast in ("unicast", "multicast", "broadcast")
+        }
+
+    def since_cleared(self) -> dict[str, Traffic]:
+        """The traffic since the driver last cleared the vPort's counters."""
+        return {
+            name: Traffic(now.packets - before.packets, now.octets - before.octets)
+            for name, now in self.counters().items()
+            for before in (self.cleared.get(name, Traffic()),)
+        }
+
+    def clear_counters(self) -> None:
+        """From now on the driver reads only the traffic that follows."""
+        self.cleared = self.counters()
 
     @property
     def mtu(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emu.port.ib import partitions
-from emu.port.ib.port import Port
+from emu.port.ib.port import IbPort
 
 GRH_BYTES = 40
 _LRH_BYTES = 8
@@ -89,7 +89,7 @@ def answer_to(to: Destination, origin: Origin) -> Destination:
     )
 
 
-def may_manage(port: Port, origin: Origin) -> bool:
+def may_manage(port: IbPort, origin: Origin) -> bool:
     """Whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
     return origin.qkey == GSI_QKEY and any(
         partitions.match(mine, origin.pkey) for mine in port.pkeys

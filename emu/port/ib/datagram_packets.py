@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.port.ib.datagram import Datagram, Destination, Origin
-from emu.port.ib.framing import Route, build
+from emu.port.ib.framing import Route
 from emu.port.packet import OPS, GlobalHeader, Packet
 from layouts import bth
 from layouts.bth import Kind, Service
@@ -20,7 +20,7 @@ def frame_of(datagram: Datagram, origin: Origin, psn: int = 0) -> bytes:
     packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
     packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
     route = Route(to.lid, origin.lid, to.sl, origin.pkey, grh)
-    return build(packet, route, datagram.data, datagram.length)
+    return route.frame(packet, datagram.data, datagram.length)
 
 
 def datagram_of(packet: Packet) -> tuple[Datagram, Origin]:

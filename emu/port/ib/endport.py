@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.port.ib.port import GID_TABLE_ENTRIES, LINK_LOCAL_PREFIX, PKEY_TABLE_ENTRIES, SM_LID, Port
+from emu.port.ib.port import (
+    GID_TABLE_ENTRIES,
+    LINK_LOCAL_PREFIX,
+    PKEY_TABLE_ENTRIES,
+    SM_LID,
+    IbPort,
+)
 from layouts.enums import PhysState, PortState
 from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
 
@@ -119,7 +125,7 @@ class EndPort:
         return bytes(info)
 
 
-def end_port(port: Port) -> EndPort:
+def end_port(port: IbPort) -> EndPort:
     """The function's port, as its subnet sees it now."""
     return EndPort(
         lid=port.lid,

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from emu.port import packet as transport
-from emu.port.ib.port import Port
 from emu.port.packet import (
     BadPacketError,
     GlobalHeader,
@@ -38,14 +36,15 @@ class Route:
     pkey: int
     grh: GlobalHeader | None
 
-    @classmethod
-    def of(cls, port: Port, path: Any) -> Route:
-        """The route from a port along a queue pair's address path (a view of ads)."""
-        grh = None
-        if path.grh:
-            sgid = port.gid(path.src_addr_index)
-            grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
-        return cls(path.rlid, port.lid, path.sl, port.pkey(path.pkey_index), grh)
+    @property
+    def address(self) -> int:
+        """The wire knows the peer by its LID."""
+        return self.dlid
+
+    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
+        """The packet's bytes, with ``length`` bytes of ``payload``."""
+        size, parts = build_transport(packet, self.pkey, payload, length)
+        return b"".join((_front(self, size), *parts))
 
 
 def parse(frame: memoryview) -> Packet:
@@ -76,14 +75,6 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
     if pay_len != len(frame) - at - wire.grh.size:
         raise BadPacketError(f"global header says {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
-
-
-def build(
-    packet: Packet, route: Route, payload: Sequence[memoryview] = (), length: int = 0
-) -> bytes:
-    """The packet's bytes, with ``length`` bytes of ``payload``."""
-    size, parts = build_transport(packet, route.pkey, payload, length)
-    return b"".join((_front(route, size), *parts))
 
 
 def _front(route: Route, inner: int) -> bytes:

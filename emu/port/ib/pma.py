@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.port.ib.port import Port, Traffic
+from emu.port.ib.port import IbPort, Traffic
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,
@@ -31,15 +31,15 @@ _UNICAST, _MULTICAST = (False,), (True,)
 _ALL = (False, True)
 _OCTETS_PER_WORD = 4
 
-_Value = Callable[[Port], int]
-_Way = Callable[[Port], tuple[Traffic, Traffic]]
+_Value = Callable[[IbPort], int]
+_Way = Callable[[IbPort], tuple[Traffic, Traffic]]
 
 
-def _sent(port: Port) -> tuple[Traffic, Traffic]:
+def _sent(port: IbPort) -> tuple[Traffic, Traffic]:
     return port.transmitted
 
 
-def _received(port: Port) -> tuple[Traffic, Traffic]:
+def _received(port: IbPort) -> tuple[Traffic, Traffic]:
     return port.received
 
 
@@ -90,7 +90,7 @@ _LAYOUTS = {
 }
 
 
-def answer(port: Port, data: bytes) -> bytes | None:
+def answer(port: IbPort, data: bytes) -> bytes | None:
     """The response to a MAD of 256 bytes; None when it is no request."""
     mad = pma_mad.view(bytearray(data))
     if mad.mad_hdr.method not in (Method.GET, Method.SET):
@@ -100,7 +100,7 @@ def answer(port: Port, data: bytes) -> bytes | None:
     return bytes(mad)
 
 
-def _act(port: Port, mad: Any) -> MadStatus:
+def _act(port: IbPort, mad: Any) -> MadStatus:
     """Do what the MAD asks for, in place."""
     hdr = mad.mad_hdr
     if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
@@ -124,7 +124,7 @@ def _act(port: Port, mad: Any) -> MadStatus:
     return MadStatus.SUCCESS
 
 
-def _get(port: Port, attr: PmaAttr, given: Any) -> Any:
+def _get(port: IbPort, attr: PmaAttr, given: Any) -> Any:
     """The counters; a counter stops at its maximum (16.1.3.5)."""
     layout = _LAYOUTS[attr]
     counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
@@ -135,7 +135,7 @@ def _get(port: Port, attr: PmaAttr, given: Any) -> Any:
     return counters
 
 
-def _set(port: Port, attr: PmaAttr, given: Any) -> None:
+def _set(port: IbPort, attr: PmaAttr, given: Any) -> None:
     """Set counters: the counts themselves go on; only the base that they count from is changed."""
     for name, bit in _SELECT[attr].items():
         if given.counter_select & bit:

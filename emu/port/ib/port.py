@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from emu.port.ib.framing import Route
+from emu.port.packet import GlobalHeader, Packet
 from layouts.enums import CapMask1, PhysState, PortState
 
 LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
@@ -46,9 +49,16 @@ def _no_traffic() -> tuple[Traffic, Traffic]:
     return Traffic(), Traffic()
 
 
+def _sum(casts: tuple[Traffic, ...]) -> Traffic:
+    return Traffic(sum(cast.packets for cast in casts), sum(cast.octets for cast in casts))
+
+
 @dataclass(slots=True)
-class Port:
-    """Port 1. ``guid`` is port and node GUID; the fabric assigns the LID and other numbers."""
+class IbPort:
+    """Port 1: an ``emu.port.base.Port``, and the function's ``Link`` as well.
+
+    ``guid`` is port and node GUID; the fabric assigns the LID and other numbers.
+    """
 
     guid: int
     width_oper: int
@@ -127,6 +137,40 @@ class Port:
     def is_up(self) -> bool:
         """True while the physical link is there."""
         return self.phys_state is _LINK_UP
+
+    @property
+    def address(self) -> str:
+        """The LID."""
+        return f"LID {self.lid}"
+
+    @property
+    def link_state(self) -> str:
+        """The port's logical state."""
+        return self.state.name
+
+    def totals(self) -> tuple[Traffic, Traffic]:
+        """All packets sent and received."""
+        return _sum(self.transmitted), _sum(self.received)
+
+    def destination(self, path: Any) -> int:
+        """The LID that a path leads to."""
+        return int(path.rlid)
+
+    def is_own(self, address: int) -> bool:
+        """Whether it is this port's LID."""
+        return address == self.lid
+
+    def route(self, path: Any) -> Route:
+        """The headers of packets along a path (a view of ads)."""
+        grh = None
+        if path.grh:
+            sgid = self.gid(path.src_addr_index)
+            grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
+        return Route(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
+
+    def objection(self, packet: Packet, peer: int) -> str:
+        """A connection's packets come from its peer's LID (IBTA 9.6.1.5)."""
+        return "" if packet.slid == peer else f"from LID {packet.slid:#x}, which is not its peer's"
 
     def gid(self, index: int) -> bytes:
         """Entry of the GID table: the subnet's prefix, and our GUID at 0, none elsewhere.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.port.ib.framing import MAX_BYTES, Route, build, parse
+from emu.port.ib.framing import MAX_BYTES, Route, parse
 from emu.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
 from layouts import bth
 from layouts.bth import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Kind, Position, Service
@@ -81,7 +81,7 @@ def test_table_as_a_whole():
 
 @pytest.mark.parametrize("code", [0x15, 0x18, 0x2C, 0x30, 0x40, 0x60, 0x80, 0xB5, 0xFF])
 def test_opcode_that_nobody_here_speaks(code):
-    frame = bytearray(build(example(PACKET_OPS[0x04], Random(1)), LOCAL))
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
     frame[bth.lrh.size] = code
     with pytest.raises(BadPacketError, match="unknown"):
         parse(memoryview(frame))
@@ -93,7 +93,7 @@ def test_every_opcode_there_and_back(op, route):
     rng = Random(op.code)
     for length in (0, 1, 2, 3, 4, 4095, MAX_PAYLOAD) if op.kind in WITH_PAYLOAD else (0,):
         packet, payload = example(op, rng), rng.randbytes(length)
-        frame = build(packet, route, [memoryview(payload)], length)
+        frame = route.frame(packet, [memoryview(payload)], length)
         assert len(frame) % 4 == 0
         assert len(frame) <= MAX_BYTES
         found = parse(memoryview(frame))
@@ -105,7 +105,7 @@ def test_every_opcode_there_and_back(op, route):
 
 def test_payload_of_several_pieces():
     parts = [memoryview(b"abc"), memoryview(b""), memoryview(b"defgh")]
-    frame = build(example(PACKET_OPS[0x04], Random(1)), LOCAL, parts, 8)
+    frame = LOCAL.frame(example(PACKET_OPS[0x04], Random(1)), parts, 8)
     assert bytes(parse(memoryview(frame)).payload) == b"abcdefgh"
 
 
@@ -114,7 +114,7 @@ def test_bytes_of_a_packet():
     packet = Packet(PACKET_OPS[0x0A], 0x40, 0x123456)
     packet.va, packet.rkey, packet.length = 0x1122334455667788, 0x99AABBCC, 3
     packet.ack_request = packet.solicited = True
-    frame = build(packet, LOCAL, [memoryview(b"xyz")], 3)
+    frame = LOCAL.frame(packet, [memoryview(b"xyz")], 3)
     assert frame.hex(" ", 4) == (
         "00520012 000b0034 "  # VL 0, version 0; SL 5, BTH next; DLID; 11 words; SLID
         "0ad08001 00000040 80123456 "  # opcode; SE, migrated, 1 pad; P_Key; QP; ACK request, PSN
@@ -130,7 +130,7 @@ def changed(frame, at, value):
 
 
 def test_headers_that_contradict_the_length():
-    frame = build(example(PACKET_OPS[0x04], Random(1)), GLOBAL, [memoryview(bytes(64))], 64)
+    frame = GLOBAL.frame(example(PACKET_OPS[0x04], Random(1)), [memoryview(bytes(64))], 64)
     for wrong in (
         frame[:-4],
         frame + bytes(4),
@@ -149,14 +149,14 @@ def test_headers_that_contradict_the_length():
 
 
 def test_global_header_that_does_not_fit():
-    frame = bytearray(build(example(PACKET_OPS[0x04], Random(1)), LOCAL))
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
     frame[1] |= bth.LNH_GLOBAL
     with pytest.raises(BadPacketError, match="too short"):
         parse(memoryview(frame))
 
 
 def test_extension_header_that_is_cut_off():
-    frame = bytearray(build(example(PACKET_OPS[0x04], Random(1)), LOCAL, [memoryview(b"1234")], 4))
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1)), [memoryview(b"1234")], 4))
     frame[bth.lrh.size] = 0x0A
     with pytest.raises(BadPacketError, match="-12 bytes"):
         parse(memoryview(frame))
@@ -164,7 +164,7 @@ def test_extension_header_that_is_cut_off():
 
 @pytest.mark.parametrize("op", [op for op in PACKET_OPS.values() if op.kind not in WITH_PAYLOAD])
 def test_payload_where_there_must_be_none(op):
-    frame = build(example(op, Random(1)), LOCAL, [memoryview(b"1234")], 4)
+    frame = LOCAL.frame(example(op, Random(1)), [memoryview(b"1234")], 4)
     with pytest.raises(BadPacketError, match="4 bytes"):
         parse(memoryview(frame))
 
@@ -191,7 +191,7 @@ def test_damaged_packet_is_a_packet_or_an_error(code, data):
     op = PACKET_OPS[code]
     length = data.draw(st.integers(0, 64)) if op.kind in WITH_PAYLOAD else 0
     route = data.draw(st.sampled_from([LOCAL, GLOBAL]))
-    frame = bytearray(build(example(op, Random(1)), route, [memoryview(bytes(length))], length))
+    frame = bytearray(route.frame(example(op, Random(1)), [memoryview(bytes(length))], length))
     for _ in range(data.draw(st.integers(1, 4))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:

@@ -1,0 +1,109 @@
+"""A link layer, as the rest of the device sees it.
+
+A function has a :class:`Port`, whose state its driver asks for and whose cable can be pulled, and a
+:class:`Link`, by which its transport services address their peers and put headers in front of their
+packets. What carries the frames is a wire (``emu.ports.Wire``). InfiniBand is the first link layer
+(``emu.port.ib``): there one object is both. The link of an Ethernet port (``emu.port.eth``) without
+RoCE reaches nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from emu.port.packet import Packet
+
+
+class Count(Protocol):
+    """Traffic of one kind."""
+
+    @property
+    def packets(self) -> int:
+        """Number of packets or frames."""
+
+    @property
+    def octets(self) -> int:
+        """All their bytes, as far as the link layer counts them."""
+
+
+class Port(Protocol):
+    """What the ports of all link layers have."""
+
+    @property
+    def guid(self) -> int:
+        """Port and node GUID."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether anything can pass."""
+
+    def set_link(self, *, up: bool) -> None:
+        """Plug the cable in, or pull it."""
+
+    @property
+    def address(self) -> str:
+        """The port's address, for people."""
+
+    @property
+    def link_state(self) -> str:
+        """The link's state, for people."""
+
+    def totals(self) -> tuple[Count, Count]:
+        """What has been sent and received since power-on."""
+
+    def since_cleared(self) -> Mapping[str, Count]:
+        """Traffic since the driver last cleared it, by names in query_vport_counter_out."""
+
+    def clear_counters(self) -> None:
+        """The driver clears the counters of its virtual port."""
+
+
+class Route(Protocol):
+    """What the packets of a connection share: where they go, and their link layer headers."""
+
+    @property
+    def address(self) -> int:
+        """The peer, as the wire knows it."""
+
+    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
+        """The packet with its headers and ``length`` bytes of ``payload``."""
+
+
+class Link(Protocol):
+    """How transport services reach their peers. A path is a view of a QP context's ads.
+
+    An address is what ``emu.ports.Wire`` knows a node by: on InfiniBand its LID.
+    """
+
+    @property
+    def is_up(self) -> bool:
+        """Whether packets can pass."""
+
+    @property
+    def lid(self) -> int:
+        """The LID that receivers are told; 0 on a link layer that has none."""
+
+    def destination(self, path: Any) -> int:
+        """The address that a path leads to."""
+
+    def is_own(self, address: int) -> bool:
+        """Whether a path to ``address`` leads to this function."""
+
+    def route(self, path: Any) -> Route:
+        """The route along a path."""
+
+    def objection(self, packet: Packet, peer: int) -> str:
+        """Why a packet is not one from the address ``peer``; empty when it is."""
+
+    def gid(self, index: int) -> bytes:
+        """Entry of the GID table, 16 bytes."""
+
+    def pkey(self, index: int) -> int:
+        """Entry of the P_Key table, 0 where it is empty."""
+
+    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Count packets, and all their octets from the first header on."""
+
+    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Count received packets."""
