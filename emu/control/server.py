@@ -10,11 +10,13 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from emu.control import protocol
 from emu.control.protocol import MessageError
+from emu.device.containment import ContainedClock, contain
 from emu.host.listening import Acceptor, listen
 from emu.version import version
 from emu.vfio.loop import Loop
@@ -74,7 +76,7 @@ class ControlServer:
             return
         client = _Client(self, sock, self._loop)
         self._clients.add(client)
-        self._loop.add_quiet_reader(sock.fileno(), client.readable)
+        self._loop.add_quiet_reader(sock.fileno(), partial(contain, client, client.readable))
         hello = {"mlx5emu": version(), "protocol": protocol.VERSION}
         client.send(hello | {"methods": sorted(self._methods)})
 
@@ -111,13 +113,23 @@ class _Client:
         sock.setblocking(False)
         self.sock = sock
         self._server = server
-        self._loop = loop
+        self._clock = ContainedClock(loop, self)
         self._in = bytearray()
         self._out = bytearray()
         self._second_ns = 0
         self._requests = 0
         self._since_ns: int | None = None
         """Since when the client has read none of the output; None while none waits."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection has ended."""
+        return self.sock.fileno() < 0
+
+    def fail(self) -> None:
+        """End the connection because of the exception that is being handled."""
+        logger.exception("control: internal error")
+        self._server.drop(self, "internal error")
 
     def readable(self) -> None:
         """Read what has arrived and answer the complete requests."""
@@ -142,7 +154,7 @@ class _Client:
 
     def _take(self, line: bytes) -> bool:
         """Answer one line; False if the client is dropped because of it."""
-        now = self._loop.now_ns()
+        now = self._clock.now_ns()
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
         self._requests += 1
@@ -180,7 +192,7 @@ class _Client:
             self._server.drop(self)
             return
         del self._out[:sent]
-        now = self._loop.now_ns()
+        now = self._clock.now_ns()
         if not self._out:
             self._since_ns = None
             return
@@ -189,4 +201,4 @@ class _Client:
         if now - self._since_ns > _PATIENCE_NS:
             self._server.drop(self, "it does not read its answers")
         else:
-            self._loop.call_later(_FLUSH_NS, self._flush)
+            self._clock.call_later(_FLUSH_NS, self._flush)

@@ -1,6 +1,7 @@
 """Containment of unexpected exceptions: one stops only the function in which it was raised.
 
-It may be raised in the function's turn, in one of its timers, or for a packet that arrives for it.
+It may be raised in the function's turn, in one of its timers, by an access of the driver to its
+registers, or for a packet that arrives for it.
 The exception is logged once with its traceback, and the function goes down as it would after an
 assert in its firmware: the health buffer shows a fatal syndrome, and the driver recovers. The other
 functions of the process continue. In the tests such an exception is a failure.
@@ -16,10 +17,11 @@ from emu.ports import Clock, Timer
 
 
 class Owner(Protocol):
-    """The object that is responsible for a piece of work; here, a function."""
+    """The object that is responsible for a piece of work: a function, or a connection."""
 
-    has_failed: bool
-    """It has failed, and none of its work runs any more."""
+    @property
+    def has_failed(self) -> bool:
+        """It has failed, and none of its work runs any more."""
 
     def fail(self) -> None:
         """Fail because of the exception that is being handled."""

@@ -138,21 +138,45 @@ class Function:
 
     def config_read(self, offset: int, length: int) -> bytes:
         """Read configuration space."""
-        if self._is_gone:
+        try:
+            return b"\xff" * length if self._is_gone else self.config.read(offset, length)
+        except Exception:
+            self.hca.fail()
             return b"\xff" * length
-        return self.config.read(offset, length)
 
     def config_write(self, offset: int, data: Buffer) -> None:
         """Write configuration space; Initiate FLR resets the function."""
-        if self._is_gone:
-            return
-        self.config.write(offset, bytes(data))
-        self._follow_command_register()
+        try:
+            if not self._is_gone:
+                self.config.write(offset, bytes(data))
+                self._follow_command_register()
+        except Exception:
+            self.hca.fail()
 
     def bar_read(self, bar: int, offset: int, length: int) -> bytes:
-        """Read BAR 0; all-ones outside it and while Memory Space Enable is off."""
+        """Read BAR 0; all-ones outside it and while Memory Space Enable is off.
+
+        All-ones as well for a read that fails because of a bug in the emulator, which stops the
+        function.
+        """
         if bar or offset < 0 or offset + length > self._decoded:
             return b"\xff" * length
+        try:
+            return self._bar0_read(offset, length)
+        except Exception:
+            self.hca.fail()
+            return b"\xff" * length
+
+    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
+        """Write BAR 0; nothing happens outside it and while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + len(data) > self._decoded:
+            return
+        try:
+            self._bar0_write(offset, data)
+        except Exception:
+            self.hca.fail()
+
+    def _bar0_read(self, offset: int, length: int) -> bytes:
         if offset >= MSIX_TABLE and offset + length <= MSIX_TABLE + len(self._msix_table):
             at = offset - MSIX_TABLE
             data = bytes(self._msix_table[at : at + length])
@@ -172,10 +196,7 @@ class Function:
             self._recovery.seen()
         return data
 
-    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
-        """Write BAR 0; nothing happens outside it or while Memory Space Enable is off."""
-        if bar or offset < 0 or offset + len(data) > self._decoded:
-            return
+    def _bar0_write(self, offset: int, data: Buffer) -> None:
         if self.tracer:
             self.tracer.mmio("write", offset, data)
         if self.hca.faults is not None and (
@@ -199,8 +220,11 @@ class Function:
     def reset(self) -> None:
         """Power-on state: a new HCA, configuration space at its defaults."""
         log.info("%s: reset", self.model.name)
-        self.config.reset()
-        self.restart("reset")
+        try:
+            self.config.reset()
+            self.restart("reset")
+        except Exception:
+            self.hca.fail()
 
     def _on_flr(self) -> None:
         """Restart after configuration space has reset itself, except for its sticky bits."""

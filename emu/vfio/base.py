@@ -6,11 +6,15 @@ A transport does not decide when it runs. ``emu.vfio.loop`` waits and calls ``ac
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from emu.ports import PciFunction
 from emu.vfio.interrupts import MsixVectors
 from emu.vfio.memory import DmaMap
+
+logger = logging.getLogger(__name__)
 
 
 class TransportError(Exception):
@@ -80,3 +84,12 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Drop the client and stop listening; harmless when closed."""
+
+
+def clean_up(name: str, *steps: Callable[[], object]) -> None:
+    """Take every step after a client has gone, whichever of them fails: that is logged."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            logger.exception("%s: internal error after the client has gone", name)

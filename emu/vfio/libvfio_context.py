@@ -64,6 +64,8 @@ class Context:
         self._interrupts = interrupts
         self._callbacks: list[Any] = []  # kept alive for the library's pointers
         self._serving = False
+        self._error_in_callback: Exception | None = None
+        """ctypes cannot pass it on to the caller of the library, so :meth:`run` does."""
         self._directory = tempfile.mkdtemp(prefix="mlx5emu-")
         self._path = Path(self._directory, "socket")
         self._context = library.vfu_create_ctx(
@@ -103,9 +105,13 @@ class Context:
         """Handle one message that has arrived completely.
 
         Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot
-        continue with it.
+        continue with it, and what a callback has raised unexpectedly.
         """
-        if self._library.vfu_run_ctx(self._context) >= 0:
+        result = self._library.vfu_run_ctx(self._context)
+        if self._error_in_callback is not None:
+            error, self._error_in_callback = self._error_in_callback, None
+            raise error
+        if result >= 0:
             return
         if ctypes.get_errno() == errno.ENOTCONN:
             self._serving = False
@@ -168,6 +174,16 @@ class Context:
         self._callbacks.append(callback)
         return callback
 
+    def _failed(self, error: Exception) -> int:
+        """What a callback answers that could not do its work."""
+        if isinstance(error, RequestError):
+            logger.warning("%s: %s", self._name, error)
+            ctypes.set_errno(error.errno)
+        else:
+            self._error_in_callback = error
+            ctypes.set_errno(errno.EIO)
+        return -1
+
     def _log(self, _context: int, level: int, message: bytes) -> None:
         severity = logging.WARNING if level <= abi.LOG_ERR else logging.DEBUG
         logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
@@ -185,10 +201,8 @@ class Context:
                     function.config_write(offset, ctypes.string_at(buffer, count))
                 else:
                     function.bar_write(region, offset, ctypes.string_at(buffer, count))
-            except Exception:
-                logger.exception("%s: an access to region %d failed", self._name, region)
-                ctypes.set_errno(errno.EIO)
-                return -1
+            except Exception as error:
+                return self._failed(error)
             return count
 
         return access
@@ -206,8 +220,8 @@ class Context:
             self._memory.map(iova, size, offset, access, fd)
         except RequestError as error:
             logger.warning("%s: %#x+%#x stays unmapped: %s", self._name, iova, size, error)
-        except Exception:
-            logger.exception("%s: %#x+%#x stays unmapped", self._name, iova, size)
+        except Exception as error:
+            self._failed(error)
 
     def _dma_unregister(self, _context: int, pointer: Any) -> None:
         info = pointer.contents
@@ -215,6 +229,8 @@ class Context:
             self._memory.unmap(info.iova.iov_base or 0, info.iova.iov_len)
         except RequestError as error:
             logger.warning("%s: DMA_UNMAP: %s", self._name, error)
+        except Exception as error:
+            self._failed(error)
 
     def _reset(self, _context: int, kind: int) -> int:
         """DEVICE_RESET. For a lost client the transport itself resets, after its clean-up."""
@@ -222,10 +238,8 @@ class Context:
             self._interrupts.clear_pending()
             try:
                 self._function.reset()
-            except Exception:
-                logger.exception("%s: the function could not be reset", self._name)
-                ctypes.set_errno(errno.EIO)
-                return -1
+            except Exception as error:
+                return self._failed(error)
         return 0
 
 
@@ -235,5 +249,5 @@ def _read(function: PciFunction, region: int, offset: int, count: int) -> bytes:
     else:
         data = function.bar_read(region, offset, count)
     if len(data) != count:
-        raise ValueError(f"the function read {len(data)} bytes of {count}")
+        raise RequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
     return data

@@ -19,7 +19,7 @@ from typing import Final
 
 from emu.host.listening import OWNER_ONLY
 from emu.ports import PciFunction
-from emu.vfio.base import TransportError
+from emu.vfio.base import TransportError, clean_up
 from emu.vfio.libvfio_abi import load_library
 from emu.vfio.libvfio_context import Context, LibraryVectors
 from emu.vfio.listener import Listener
@@ -127,6 +127,9 @@ class LibvfioUserServer:
         except (ProtocolError, OSError) as error:
             logger.warning("%s: the client is dropped: %s", self._name, error)
             self._drop()
+        except Exception:
+            logger.exception("%s: internal error: the client is dropped", self._name)
+            self._drop()
 
     def wake(self) -> None:
         """End the wait in :meth:`serve`, or the next one."""
@@ -155,17 +158,17 @@ class LibvfioUserServer:
         that must not be closed.
         """
         client, self._client = self._client, None
-        # The library unmaps the client's ranges when it hangs up.
-        self.memory.clear()
-        if client is not None and self._context is not None:
-            self._context.hang_up()
-            client.sock.close()
-        self.interrupts.clear_pending()
-        try:
-            self.function.reset()
-        except Exception:
-            logger.exception("%s: the function could not be reset", self._name)
-        self.memory.collect()
+        if client is None or self._context is None:
+            return
+        clean_up(
+            self._name,
+            self.memory.clear,
+            self._context.hang_up,  # the library unmaps the client's ranges
+            client.sock.close,
+            self.interrupts.clear_pending,
+            self.function.reset,
+            self.memory.collect,
+        )
 
 
 class _Client:

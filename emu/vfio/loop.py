@@ -46,7 +46,8 @@ _Wanted = tuple[Transport | None, int]
 class Loop(TimerQueue):
     """Drives transports, timers and readers; also the functions' :class:`emu.ports.Clock`.
 
-    All callbacks run in the thread that calls :meth:`run`; an exception from one ends it.
+    All callbacks run in the thread that calls :meth:`run`. Functions, clients and connections each
+    contain their own unexpected exceptions; what gets here is logged, and the loop goes on.
     """
 
     def __init__(self) -> None:
@@ -134,7 +135,7 @@ class Loop(TimerQueue):
         if sole is not None and sole.may_wait:
             if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
                 timeout_ns = _QUIET_NS
-            sole.serve(timeout_ns)
+            _guarded(sole.serve, timeout_ns)
         else:
             self._poll_once(timeout_ns)
 
@@ -217,11 +218,11 @@ class Loop(TimerQueue):
             if transport_or_none is None:
                 self._read(fd, events)
             elif transport_or_none.connected:
-                transport_or_none.serve(0)
+                _guarded(transport_or_none.serve, 0)
             else:
-                transport_or_none.accept()
+                _guarded(transport_or_none.accept)
         for transport in behind:
-            transport.serve(0)
+            _guarded(transport.serve, 0)
 
     def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
         """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
@@ -241,8 +242,16 @@ class Loop(TimerQueue):
             logger.error("descriptor %d was closed while it was watched", fd)
             self.remove_reader(fd)
         else:
-            callback()
+            _guarded(callback)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken_fd, 4096)
+
+
+def _guarded(call: Callable[..., None], *arguments: object) -> None:
+    """Call it; an unexpected exception is logged, and concerns nobody else."""
+    try:
+        call(*arguments)
+    except Exception:
+        logger.exception("internal error in the loop")

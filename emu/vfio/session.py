@@ -44,8 +44,6 @@ _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
-_LOGGED_REFUSALS: Final = 10
-"""Limit of logged bad requests: a guest can make QEMU send them and must not fill the log."""
 
 _TURN: Final = 16 << 10
 """Bytes of requests that are handled in one turn: some 400 BAR accesses, about a millisecond."""
@@ -74,7 +72,6 @@ class Session:
         self._requests = requests
         self._hot_sizes: tuple[int, ...] = ()
         self._negotiated = False
-        self._refusals = 0
         self.behind = False
         """Received requests are still unhandled: :meth:`go_on` must be called before receive()."""
         self._unsent = bytearray()
@@ -111,8 +108,6 @@ class Session:
             _close_all(fds)
         self._fds.clear()
         self._sock.close()
-        if self._refusals > _LOGGED_REFUSALS:
-            logger.warning("%s: %d requests were refused in all", self._name, self._refusals)
 
     def receive(self, timeout_ns: int | None) -> bool:
         """Wait for data and receive all of them; False when none came in time.
@@ -163,27 +158,19 @@ class Session:
                 sizes = self._hot_sizes
                 last = -1 if self._unsent else last - _SLOW
             elif cmd == _WRITE and size == _ACCESS + count and flags in (0, _NO_REPLY):
-                try:
-                    function.bar_write(bar, offset, buffer[head + _ACCESS : end])
-                except Exception:
-                    self._crashed(msg_id, cmd, flags)
-                else:
-                    if not flags:
-                        reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)
-                        last = last if send(reply) else -1
+                function.bar_write(bar, offset, buffer[head + _ACCESS : end])
+                if not flags:
+                    reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)
+                    last = last if send(reply) else -1
             elif cmd == _READ and size == _ACCESS and flags == 0 and count <= _MAX_DATA:
-                try:
-                    data = function.bar_read(bar, offset, count)
-                except Exception:
-                    self._crashed(msg_id, cmd, flags)
+                data = function.bar_read(bar, offset, count)
+                if len(data) == count:
+                    size += count
+                    reply = _pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count)
+                    last = last - count if send(reply + data) else -1
                 else:
-                    if len(data) == count:
-                        size += count
-                        reply = _pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count)
-                        last = last - count if send(reply + data) else -1
-                    else:
-                        why = f"the function read {len(data)} bytes of {count}"
-                        self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
+                    why = f"the function read {len(data)} bytes of {count}"
+                    self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
             else:
                 self._slow(head, end)
                 last = -1 if self._unsent else last - _SLOW
@@ -209,10 +196,6 @@ class Session:
             self._refuse(msg_id, cmd, flags, error)
             if not self._negotiated:
                 raise ProtocolError("no version could be agreed on") from None
-        except ProtocolError:
-            raise
-        except Exception:
-            self._crashed(msg_id, cmd, flags)
         else:
             if not flags & Flag.NO_REPLY:
                 header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), Flag.REPLY, 0)
@@ -234,9 +217,7 @@ class Session:
 
     def _refuse(self, msg_id: int, cmd: int, flags: int, error: RequestError) -> None:
         """Log a bad request and send the error reply: header only."""
-        self._refusals += 1
-        level = logging.WARNING if self._refusals <= _LOGGED_REFUSALS else logging.DEBUG
-        logger.log(level, "%s: %s refused: %s", self._name, command_name(cmd), error)
+        logger.warning("%s: %s refused: %s", self._name, command_name(cmd), error)
         if not flags & Flag.NO_REPLY:
             reply = Flag.REPLY | Flag.ERROR
             self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
@@ -254,12 +235,6 @@ class Session:
                     return True
         self._unsent += data[sent:]
         return False
-
-    def _crashed(self, msg_id: int, cmd: int, flags: int) -> None:
-        """The function raised an exception, which is a bug: log it, tell the client, and go on."""
-        if self._refusals < _LOGGED_REFUSALS:
-            logger.exception("%s: %s failed in the function", self._name, command_name(cmd))
-        self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, "internal error"))
 
     def _discard(self, head: int) -> None:
         """Drop the messages before ``head`` and close the descriptors that no request used."""

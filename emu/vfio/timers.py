@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
+
+logger = logging.getLogger(__name__)
 
 _COMPACT_AT: Final = 64
 
@@ -46,7 +49,10 @@ class TimerQueue:
         return timer
 
     def run_due(self) -> None:
-        """Make the calls that are due now; those added by a callback wait for the next round."""
+        """Make the calls that are due now; those added by a callback wait for the next round.
+
+        An exception from one of them is logged, and the others are made.
+        """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return
         due = []
@@ -56,8 +62,11 @@ class TimerQueue:
             callback, timer.callback = timer.callback, None
             if callback is None:
                 self._cancelled -= 1
-            else:
+                continue
+            try:
                 callback()
+            except Exception:
+                logger.exception("internal error in a timer's call")
 
     def next_ns(self) -> int | None:
         """Nanoseconds until the next timer (0: due), or None when there is none."""

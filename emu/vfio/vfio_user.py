@@ -12,7 +12,7 @@ import select
 
 from emu.host.listening import OWNER_ONLY
 from emu.ports import PciFunction
-from emu.vfio.base import TransportError
+from emu.vfio.base import TransportError, clean_up
 from emu.vfio.interrupts import IrqTable
 from emu.vfio.listener import Listener
 from emu.vfio.memory import DmaMap
@@ -107,6 +107,9 @@ class VfioUserServer:
         except (ProtocolError, OSError) as error:
             logger.warning("%s: the client is dropped: %s", self._name, error)
             self._drop()
+        except Exception:
+            logger.exception("%s: internal error: the client is dropped", self._name)
+            self._drop()
 
     def wake(self) -> None:
         """End the wait in :meth:`serve`, or the next one."""
@@ -140,10 +143,7 @@ class VfioUserServer:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-        self.memory.clear()
-        self.interrupts.clear()
-        try:
-            self.function.reset()
-        except Exception:
-            logger.exception("%s: the function could not be reset", self._name)
-        self.memory.collect()
+        memory = self.memory
+        clean_up(
+            self._name, memory.clear, self.interrupts.clear, self.function.reset, memory.collect
+        )

@@ -12,6 +12,7 @@ from emu.engine.ud import datagram
 from emu.faults.injector import Injector
 from emu.faults.text import load
 from emu.function.bar0 import HEALTH_SYNDROME
+from emu.function.function import MSIX_PBA
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
 
 SECOND = 1_000_000_000
@@ -90,6 +91,51 @@ def test_turn(pair, blunder, told, clock):
     qp.post(0)
     left.settle()
     told()
+    assert_down(left)
+    assert traffic(right, right)
+    assert_recovers(left, clock)
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "access"),
+    [
+        ("bar0", "read", lambda function: function.bar_read(0, 0, 4)),
+        ("bar0", "write", lambda function: function.bar_write(0, 0x18, bytes(4))),
+        ("interrupts", "pending", lambda function: function.bar_read(0, MSIX_PBA, 8)),
+        ("config", "read", lambda function: function.config_read(0, 4)),
+        ("config", "write", lambda function: function.config_write(4, bytes(2))),
+    ],
+    ids=["BAR read", "BAR write", "PBA read", "config read", "config write"],
+)
+def test_access(pair, told, clock, monkeypatch, part, method, access):
+    """What goes wrong while the driver accesses the function; a read is answered all the same."""
+    left, right = pair
+
+    def mistaken(*_args):
+        monkeypatch.undo()
+        raise Mistake(method)
+
+    monkeypatch.setattr(getattr(left.function, part), method, mistaken)
+    answer = access(left.function)
+    assert not answer or set(answer) == {0xFF}
+    told()
+    assert_down(left)
+    assert not syndrome(right)
+    assert traffic(right, right)
+    assert_recovers(left, clock)
+
+
+def test_device_reset(pair, told, clock, monkeypatch):
+    left, right = pair
+
+    def mistaken(*_args):
+        monkeypatch.undo()
+        raise Mistake
+
+    monkeypatch.setattr(lifecycle, "quiesce", mistaken)
+    left.function.reset()
+    told()
+    left.function.config_write(4, b"\x06\0")
     assert_down(left)
     assert traffic(right, right)
     assert_recovers(left, clock)

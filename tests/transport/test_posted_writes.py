@@ -25,13 +25,6 @@ def test_a_bad_posted_write_gets_no_reply_either(served, client):
     assert client.read(0, 0, 4) == b"good"
 
 
-def test_a_posted_write_may_crash_the_function(served, client, caplog):
-    served.function.crash = True
-    client.post(0, 0, b"1234")
-    assert client.read(0, 0, 4) == bytes(4)
-    caplog.clear()
-
-
 def test_any_command_can_go_without_a_reply(served, client):
     client.send(Command.DEVICE_RESET, flags=Flag.NO_REPLY)
     client.device_info()

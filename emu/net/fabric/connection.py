@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from emu.device.containment import ContainedClock
 from emu.net.fabric.protocol import HEADER, MAX_BODY, Kind, ProtocolError, frames
 from emu.net.poller import READ, WRITE
 from emu.ports import Buffer, Clock, Timer
@@ -57,7 +58,7 @@ class Connection:
         self.name = name
         self._sock: socket.socket | None = sock
         self._owner = owner
-        self._clock = clock
+        self._clock = ContainedClock(clock, self)
         self._queue: deque[tuple[bool, Buffer]] = deque()
         """For each frame: whether it is a packet, and the bytes still to be written."""
         self._packet_bytes = self._other_bytes = 0
@@ -78,6 +79,16 @@ class Connection:
     def fileno(self) -> int:
         """The socket's descriptor; -1 when closed."""
         return self._sock.fileno() if self._sock is not None else -1
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._sock is None
+
+    def fail(self) -> None:
+        """Close because of the exception that is being handled, a bug of ours."""
+        log.exception("%s: internal error", self.name)
+        self.close("internal error")
 
     # -- out
 

@@ -68,6 +68,9 @@ class PacketQueue:
         except BadPacketError as error:
             log.warning("a bad packet is dropped: %s", error)
             return
+        except Exception:
+            log.exception("internal error: a packet is dropped")
+            return
         node = self._node(packet.dlid)
         if node is not None:
             receive(node, packet, len(frame))
