@@ -1,6 +1,6 @@
 """Flow counters: what entries of flow tables count in (PRM "Flow counters"; core/fs_counters.c).
 
-Without flow tables nothing counts in them yet, but DEVX programs make them without asking.
+A function without flow tables has them, too, because DEVX programs make them without asking.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """The counter goes."""
+    """Refused with BAD_RES_STATE_ERR while a flow table entry counts there."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 

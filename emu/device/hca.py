@@ -25,6 +25,10 @@ from emu.objects import (
     Cq,
     Eq,
     FlowCounter,
+    FlowDomain,
+    FlowEntry,
+    FlowGroup,
+    FlowTable,
     Mkey,
     Pd,
     Psv,
@@ -52,6 +56,7 @@ from emu.port.ib.port import NODE_DESCRIPTION_BYTES, IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
 from layouts.enums import EventType, PortType, Status
+from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.tracer import DeviceTracer
@@ -214,6 +219,7 @@ class Hca:
         self.tises = Table[Tis]("tis", 1, 1 << caps.log_max_tis, *on)
         self.rqts = Table[Rqt]("rqt", 1, 1 << caps.log_max_rqt, *on)
         self.tirs = Table[Tir]("tir", 1, 1 << caps.log_max_tir, *on)
+        self._make_flow_tables()
         self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
         self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
         self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
@@ -222,13 +228,28 @@ class Hca:
         self.mcgs: dict[bytes, list[Qp]] = {}
         """Datagram queue pairs by the multicast GID that they are attached to."""
 
+    def _make_flow_tables(self) -> None:
+        """Nothing steers packets yet. Only received packets are steered at all."""
+        props, on = (
+            self.caps.flow_table.flow_table_properties_nic_receive,
+            (self.ledger, self.caller),
+        )
+        self.flow_tables = Table[FlowTable]("flow table", 1, 1 << props.log_max_ft_num, *on)
+        self.flow_groups = Table[FlowGroup]("flow group", 1, 1 << props.log_max_flow, *on)
+        self.flow_entries = Table[FlowEntry]("flow table entry", 1, 1 << props.log_max_flow, *on)
+        self.flow_domains: dict[int, FlowDomain] = {}
+        """By flow_table_type; the types with ``ft_support``."""
+        if props.ft_support:
+            self.flow_domains[FlowTableType.NIC_RX] = FlowDomain()
+
     @property
     def tables(self) -> tuple[Table[Object], ...]:
         """Every table, for summaries and leak checks."""
         return (
             self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
             self.srqs, self.counters, self.flow_counters, self.psvs, self.uctxs, self.umems,
-            self.rqs, self.tises, self.rqts, self.tirs,
+            self.rqs, self.tises, self.rqts, self.tirs, self.flow_tables, self.flow_groups,
+            self.flow_entries,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:
@@ -248,6 +269,10 @@ class Hca:
         """Forget all objects at once. The caller must have stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
+        for flow_table in self.flow_tables:
+            flow_table.groups.clear()
+        for group in self.flow_groups:
+            group.forget()
         for table in self.tables:
             self.remains.add(table.clear())
             self.ledger.close(table.kind)

@@ -83,6 +83,8 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
             "log_max_ft_num": 10,
             "log_max_destination": 6,
             "log_max_flow": 16,
+            "flow_counter": 1,
+            "log_max_flow_counter": 2,
             "ft_field_support": _FIELDS,
             "ft_field_bitmask_support": _FIELDS,
         },

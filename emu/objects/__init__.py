@@ -7,6 +7,7 @@ next to it the few values that the engine needs on every access.
 from emu.objects.cq import Cq, Moderation
 from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
 from emu.objects.eq import Eq
+from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
@@ -25,6 +26,10 @@ __all__ = [
     "Cq",
     "Eq",
     "FlowCounter",
+    "FlowDomain",
+    "FlowEntry",
+    "FlowGroup",
+    "FlowTable",
     "KeySignature",
     "Mkey",
     "Moderation",

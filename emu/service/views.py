@@ -7,7 +7,20 @@ from itertools import islice
 from typing import Any
 
 from emu.function.function import Function
-from emu.objects import Cq, Eq, Mkey, Qp, Rqt, Srq, Tir, Tis
+from emu.objects import (
+    Cq,
+    Eq,
+    FlowCounter,
+    FlowEntry,
+    FlowGroup,
+    FlowTable,
+    Mkey,
+    Qp,
+    Rqt,
+    Srq,
+    Tir,
+    Tis,
+)
 from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
 from layouts.eth_enums import RxHashFn
@@ -152,6 +165,38 @@ def _tir(_function: Function, tir: Tir) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _flow_table(function: Function, table: FlowTable) -> dict[str, Any]:
+    domain = function.hca.flow_domains.get(table.table_type)
+    miss = table.miss
+    return {
+        "type": table.table_type.name, "level": table.level, "size": table.size,
+        "groups": len(table.groups), "root": domain is not None and domain.root is table,
+        "miss": miss.handle if isinstance(miss, FlowTable) else miss.value,
+    }  # fmt: skip
+
+
+def _flow_group(_function: Function, group: FlowGroup) -> dict[str, Any]:
+    return {
+        "table": group.table.handle, "first": group.first, "last": group.last,
+        "entries": len(group.entries), "masks": group.criteria.masks,
+    }  # fmt: skip
+
+
+def _flow_entry(_function: Function, entry: FlowEntry) -> dict[str, Any]:
+    action = entry.action
+    return {
+        "table": entry.group.table.handle, "index": entry.index,
+        "values": dict(zip(entry.group.criteria.masks, entry.key)),
+        "action": action.verdict.value, "tag": action.tag,
+        "destinations": [repr(target) for target in action.destinations],
+        "counters": [counter.handle for counter in action.counters],
+    }  # fmt: skip
+
+
+def _flow_counter(_function: Function, counter: FlowCounter) -> dict[str, Any]:
+    return {"packets": counter.packets, "octets": counter.octets}
+
+
 def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
     about = {
         "key": mkey.key, "mode": AccessMode(mkey.mode).name, "pd": mkey.pd.handle,
@@ -185,4 +230,8 @@ _DESCRIBE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
     Tis: _tis,
     Rqt: _rqt,
     Tir: _tir,
+    FlowTable: _flow_table,
+    FlowGroup: _flow_group,
+    FlowEntry: _flow_entry,
+    FlowCounter: _flow_counter,
 }

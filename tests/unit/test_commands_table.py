@@ -17,6 +17,9 @@ OTHER_NAMES = {
     Op.SQD_RTS_QP: "sqd2rts_qp",
     Op._2ERR_QP: "qp_2err",
     Op._2RST_QP: "qp_2rst",
+    Op.SET_FLOW_TABLE_ENTRY: "set_fte",
+    Op.QUERY_FLOW_TABLE_ENTRY: "query_fte",
+    Op.DELETE_FLOW_TABLE_ENTRY: "delete_fte",
 }
 """Where mlx5_ifc.h calls the structures otherwise than the opcode."""
 

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from helpers.flow_model import Entry, Table, fields_of, outcome
 from helpers.frames import MACS, TCP, UDP, Packet, packets
+from helpers.steering import Name, Steering, target_of, to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,19 +22,16 @@ from hypothesis.stateful import (
 
 from emu.engine.eth.steering.criteria import Criteria
 from emu.engine.eth.steering.criteria import fields_of as fields_of_param
-from emu.engine.eth.steering.domain import MAX_VISITS, Steering
-from emu.engine.eth.steering.errors import SteeringBusyError, SteeringError
+from emu.engine.eth.steering.domain import CACHED, CACHED_ITEMS, MAX_DELIVERIES, MAX_GROUPS
 from emu.engine.eth.steering.fields import FIELDS
-from emu.engine.eth.steering.table import Action, FlowCounter, FlowTable, Miss, Verdict
+from emu.errors import CmdError
+from emu.objects import FlowCounter, FlowTable
+from emu.objects.flow import Action, Miss, Verdict
 from emu.port.eth.headers import parse
 from layouts.flow_match import fte_match_param
 
 DROP = Action(Verdict.DROP)
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
-
-
-def to(*destinations, tag=0, counters=()):
-    return Action(Verdict.FORWARD, destinations, tag, counters)
 
 
 def outer(**masks):
@@ -47,7 +45,7 @@ def decide(steering, packet):
 
 @pytest.fixture
 def steering():
-    return Steering(max_destinations=4)
+    return Steering()
 
 
 class TestFields:
@@ -134,19 +132,19 @@ class TestCriteria:
         assert fields_of_param(param, 0) == {}
 
     def test_part_that_there_is_not(self):
-        with pytest.raises(SteeringError, match="does not have"):
+        with pytest.raises(CmdError, match="no such part"):
             fields_of_param(fte_match_param.new(), 0x80)
 
     def test_reserved_bits(self):
         param = fte_match_param.new()
         param.buf[0x40 + 0x35] = 1
         assert fields_of_param(param, 1) == {}
-        with pytest.raises(SteeringError, match="reserved bits"):
+        with pytest.raises(CmdError, match="reserved bits"):
             fields_of_param(param, 2)
 
     @pytest.mark.parametrize("name", ["inner_headers.tcp_dport", "misc_parameters.source_port"])
     def test_field_that_packets_do_not_have(self, name):
-        with pytest.raises(SteeringError, match=f"cannot be matched by {name}"):
+        with pytest.raises(CmdError, match=name):
             Criteria({name: 1})
         assert Criteria({name: 0}).masks == {}
 
@@ -162,21 +160,21 @@ class TestRefusals:
 
     @pytest.mark.parametrize("level", [5, 6, 255])
     def test_miss_that_does_not_lead_up(self, steering, table, level):
-        with pytest.raises(SteeringError, match="higher level"):
+        with pytest.raises(CmdError, match="higher level"):
             steering.create_table(level, 0, table)
         lower = steering.create_table(4, 0, Miss.DEFAULT)
-        with pytest.raises(SteeringError, match="higher level"):
+        with pytest.raises(CmdError, match="higher level"):
             steering.modify_miss(table, lower)
         assert table.miss is Miss.DEFAULT
 
     @pytest.mark.parametrize(("first", "last"), [(0, 16), (5, 4), (-1, 3), (16, 16)])
     def test_group_outside_its_table(self, steering, table, first, last):
-        with pytest.raises(SteeringError, match="outside its table"):
+        with pytest.raises(CmdError, match="outside its table"):
             steering.create_group(table, first, last, {})
 
     @pytest.mark.parametrize(("first", "last"), [(4, 7), (0, 4), (7, 15), (5, 6), (0, 15)])
     def test_groups_that_overlap(self, steering, table, group, first, last):
-        with pytest.raises(SteeringError, match="overlap"):
+        with pytest.raises(CmdError, match="overlap"):
             steering.create_group(table, first, last, {})
         assert table.groups == [group]
 
@@ -187,50 +185,49 @@ class TestRefusals:
 
     @pytest.mark.parametrize("index", [3, 8])
     def test_entry_outside_its_group(self, steering, group, index):
-        with pytest.raises(SteeringError, match="not of its group"):
+        with pytest.raises(CmdError, match="not of its group"):
             steering.create_entry(group, index, {}, DROP)
 
     def test_two_entries_with_one_index(self, steering, group):
         steering.create_entry(group, 4, {}, DROP)
-        with pytest.raises(SteeringError, match="with this index"):
+        with pytest.raises(CmdError, match="with this index"):
             steering.create_entry(group, 4, {}, to("tir"))
 
     @pytest.mark.parametrize(
         ("action", "why"),
         [
             (Action(Verdict.FORWARD), "do not go with"),
-            (Action(Verdict.DROP, ("tir",)), "do not go with"),
-            (Action(Verdict.ALLOW, ("tir",)), "do not go with"),
-            (to(*"abcde"), "more destinations than"),
+            (Action(Verdict.DROP, (Name("tir"),)), "do not go with"),
+            (Action(Verdict.ALLOW, (Name("tir"),)), "do not go with"),
         ],
     )
     def test_actions(self, steering, group, action, why):
-        with pytest.raises(SteeringError, match=why):
+        with pytest.raises(CmdError, match=why):
             steering.create_entry(group, 4, {}, action)
         entry = steering.create_entry(group, 4, {}, DROP)
-        with pytest.raises(SteeringError, match=why):
+        with pytest.raises(CmdError, match=why):
             steering.modify_entry(entry, action)
         assert entry.action is DROP
 
     def test_entry_that_does_not_lead_up(self, steering, table, group):
         counter = FlowCounter()
-        with pytest.raises(SteeringError, match="higher level"):
+        with pytest.raises(CmdError, match="higher level"):
             steering.create_entry(group, 4, {}, to("tir", table, counters=(counter,)))
-        assert (table.references, counter.references, group.entries) == (0, 0, {})
+        assert (table.refs, counter.refs, group.entries) == (1, 0, {})  # the group
 
     def test_what_is_in_use_stays(self, steering, table, group):
         above = steering.create_table(9, 0, Miss.DEFAULT)
         steering.modify_miss(table, above)
         counter = FlowCounter()
         entry = steering.create_entry(group, 4, {}, to(above, counters=(counter,)))
-        assert (above.references, counter.references) == (2, 1)
-        with pytest.raises(SteeringBusyError, match="still has entries"):
+        assert (above.refs, counter.refs) == (2, 1)
+        with pytest.raises(CmdError, match="group is still in use"):
             steering.destroy_group(group)
         steering.delete_entry(entry)
-        assert (above.references, counter.references) == (1, 0)
-        with pytest.raises(SteeringBusyError, match="still has groups"):
+        assert (above.refs, counter.refs) == (1, 0)
+        with pytest.raises(CmdError, match="table is still in use"):
             steering.destroy_table(table)
-        with pytest.raises(SteeringBusyError, match="lead to this one"):
+        with pytest.raises(CmdError, match="table is still in use"):
             steering.destroy_table(above)
         steering.destroy_group(group)
         steering.destroy_table(table)
@@ -376,13 +373,35 @@ class TestWhatDriversRelyOn:
         steering.set_root(above)
         decision = decide(steering, Packet())
         assert decision.missed
-        assert len(decision.deliveries) <= MAX_VISITS
+        assert len(decision.deliveries) <= MAX_DELIVERIES
+
+    def test_groups_that_a_packet_meets_are_bounded(self, steering):
+        """A table may have as many groups as indices; a packet is not compared with all."""
+        table = steering.create_table(1, 13, Miss.DEFAULT)
+        steering.groups.limit = steering.groups._numbers.limit = 1 << 14
+        group = steering.create_group(table, MAX_GROUPS, MAX_GROUPS, {})
+        steering.create_entry(group, MAX_GROUPS, {}, to("far"))
+        for index in range(MAX_GROUPS):
+            steering.create_group(table, index, index, {})
+        steering.set_root(table)
+        decision = decide(steering, Packet())
+        assert (decision.deliveries, decision.missed) == ((), True)
+        steering.destroy_group(table.groups[0])
+        assert decide(steering, Packet()).deliveries == (("far", 0),)
+
+    def test_room_of_kept_decisions_is_bounded(self, steering):
+        table = steering.create_table(1, 0, Miss.DEFAULT)
+        steering.create_entry(steering.create_group(table, 0, 0, {}), 0, {}, to(*"abc" * 80))
+        steering.set_root(table)
+        for vid in range(CACHED_ITEMS // 240 + 5):
+            decide(steering, Packet(tags=((0x8100, vid),)))
+        assert sum(len(found.deliveries) for found in steering.domain.decisions.values()) == 5 * 240
 
     def test_decisions_that_are_kept_are_bounded(self, steering):
         self.stock(steering, with_type=True)
-        for vid in range(Steering.CACHED + 5):
+        for vid in range(CACHED + 5):
             decide(steering, Packet(tags=((0x8100, vid),)))
-        assert len(steering._decisions) <= Steering.CACHED
+        assert len(steering.domain.decisions) <= CACHED
 
 
 MASKS = st.fixed_dictionaries(
@@ -425,7 +444,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.steering = Steering(max_destinations=3)
+        self.steering = Steering()
         self.counters = {name: FlowCounter() for name in "xyz"}
         self.expected = dict.fromkeys("xyz", 0)
         self.models = {}
@@ -438,7 +457,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         """Whether the change was taken."""
         try:
             change()
-        except SteeringError:
+        except CmdError:
             return False
         return True
 
@@ -493,7 +512,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         try:
             last = first + size - 1
             return self.steering.create_group(table, first, last, outer(**masks))
-        except SteeringError:
+        except CmdError:
             return None
 
     @rule(group=consumes(groups))
@@ -520,11 +539,11 @@ class AgainstTheModel(RuleBasedStateMachine):
         known = {t for t in self.models if t.level > group.table.level} | set("abc")
         onto = [t for t in onto if t in known] if verdict is Verdict.FORWARD else []
         counters = tuple(self.counters[name] for name in sorted(counting))
-        action = Action(verdict, tuple(onto), tag, counters)
+        action = Action(verdict, tuple(map(target_of, onto)), tag, counters)
         values = fields_of(like)
         try:
             entry = self.steering.create_entry(group, index, outer(**values), action)
-        except SteeringError:
+        except CmdError:
             return None
         masks = {name.partition(".")[2]: mask for name, mask in group.criteria.masks.items()}
         targets = [self.model(t) for t in onto]
@@ -576,10 +595,11 @@ class AgainstTheModel(RuleBasedStateMachine):
             if isinstance(table.miss, FlowTable):
                 wanted[table.miss] += 1
             for group in table.groups:
+                wanted[table] += 1
                 for entry in group.entries.values():
                     for target in entry.action.tables:
                         wanted[target] += 1
-        assert {table: table.references for table in self.models} == wanted
+        assert {table: table.refs for table in self.models} == wanted
 
 
 AgainstTheModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

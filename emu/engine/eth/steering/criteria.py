@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emu.engine.eth.steering.errors import SteeringError
 from emu.engine.eth.steering.fields import FIELDS, Part, cvlan_tag_alone
+from emu.errors import CmdError
+from emu.objects.flow import Key
 from emu.port.eth.headers import Headers
+from layouts.enums import Status
 from layouts.eth_enums import MatchCriteria
-
-Key = tuple[int, ...]
 
 PARTS = {
     "outer_headers": MatchCriteria.OUTER_HEADERS,
@@ -32,18 +32,22 @@ _CVLAN, _SVLAN = "outer_headers.cvlan_tag", "outer_headers.svlan_tag"
 def fields_of(param: Any, enable: int) -> dict[str, int]:
     """The fields of an fte_match_param view that are not 0, in the enabled parts, by name.
 
-    Raises :class:`SteeringError` for a part that fte_match_param does not have, and for bits that
-    are reserved.
+    Raises BAD_PARAM_ERR for a part that fte_match_param does not have, and for bits that are
+    reserved.
     """
     if enable >> len(PARTS):
-        raise SteeringError("match_criteria_enable names a part that fte_match_param does not have")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "no such part of fte_match_param", f"enable {enable:#x}"
+        )
     found = {}
     for part, bit in PARTS.items():
         if enable & bit:
             view = getattr(param, part)
             values = {field.name: getattr(view, field.name) for field in view.prm.fields}
             if bytes(view) != bytes(view.prm.new(**values)):
-                raise SteeringError("packets cannot be matched by reserved bits")
+                raise CmdError(
+                    Status.BAD_PARAM_ERR, "packets cannot be matched by reserved bits", part
+                )
             for name, value in values.items():
                 if number := _number(value):
                     found[f"{part}.{name}"] = number
@@ -55,12 +59,14 @@ def _number(value: Any) -> int:
 
 
 class Criteria:
-    """The masks of one flow group. Raises :class:`SteeringError` for a field that is not known."""
+    """The masks of one flow group. Raises BAD_PARAM_ERR for a field that is not known."""
 
     def __init__(self, masks: Mapping[str, int]) -> None:
         unknown = sorted(name for name, mask in masks.items() if mask and name not in FIELDS)
         if unknown:
-            raise SteeringError(f"packets cannot be matched by {unknown[0]}")
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "packets cannot be matched by this field", unknown[0]
+            )
         self.masks = {name: mask for name, mask in masks.items() if mask}
         self._readers = tuple((FIELDS[name].read, mask) for name, mask in self.masks.items())
         if _CVLAN in self.masks and _SVLAN not in self.masks:
@@ -78,6 +84,14 @@ class Criteria:
     def key_of(self, values: Mapping[str, int]) -> Key:
         """An entry's key: its values under the masks."""
         return tuple(values.get(name, 0) & mask for name, mask in self.masks.items())
+
+    def values_of(self, param: Any) -> dict[str, int]:
+        """An entry's values, from its fte_match_param view; what has no mask does not count."""
+        found = {}
+        for name in self.masks:
+            part, _, field = name.partition(".")
+            found[name] = _number(getattr(getattr(param, part), field))
+        return found
 
     def read(self, headers: Headers) -> Key | None:
         """A packet's key; None when it does not have one of the fields at all."""

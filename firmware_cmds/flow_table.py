@@ -1,0 +1,141 @@
+"""Flow tables and their root (PRM "Flow steering"; core/fs_cmd.c)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.engine.eth.steering import domain as steering
+from emu.errors import CmdError
+from emu.objects import FlowDomain, FlowTable
+from emu.objects.flow import Miss
+from layouts import flow_table as layout
+from layouts.enums import Op, Status
+from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_SET, _DISCONNECT = 0, 1
+"""op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""
+
+_NOT_BUILT = ("reformat_en", "decap_en", "sw_owner", "termination_table", "rtc_valid")
+"""Fields of flow_table_context whose features have capability bits, none of which is set."""
+
+
+def domain_of(hca: Hca, cmd: Any) -> FlowDomain:
+    """The flow tables that a command is about.
+
+    Raises BAD_PARAM_ERR for those of other ports, and for types without ``ft_support``.
+    """
+    if getattr(cmd, "other_vport", 0) or getattr(cmd, "vport_number", 0):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{cmd.vport_number}")
+    domain = hca.flow_domains.get(cmd.table_type)
+    if domain is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{cmd.table_type}")
+    return domain
+
+
+def table_of(hca: Hca, cmd: Any) -> FlowTable:
+    """The flow table that a command names by its type and number."""
+    return _of_type(hca, cmd.table_type, cmd.table_id)
+
+
+def _of_type(hca: Hca, table_type: int, number: int) -> FlowTable:
+    table = hca.flow_tables.need(number)
+    if table.table_type != table_type:
+        raise CmdError(Status.BAD_RES_ERR, "flow table is of another type", f"{table!r}")
+    return table
+
+
+def _miss(hca: Hca, cmd: Any, level: int) -> FlowTable | Miss:
+    """Where packets go that no entry of a table of this level matches."""
+    ctx = cmd.flow_table_context
+    if ctx.table_miss_action == TableMissAction.DEF:
+        return Miss.DEFAULT
+    if ctx.table_miss_action == TableMissAction.FWD:
+        table = _of_type(hca, cmd.table_type, ctx.table_miss_id)
+        steering.check_miss(level, table)
+        return table
+    raise CmdError(
+        Status.BAD_PARAM_ERR, "table_miss_action not supported", f"{ctx.table_miss_action}"
+    )
+
+
+@command(Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out)
+def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+    """Room for groups and entries, which costs nothing before it is used.
+
+    The level may be above max_ft_level: the driver counts what it has into it, and puts its last
+    tables behind (core/fs_core.c: set_prio_attrs).
+    """
+    domain_of(hca, cmd)
+    ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
+    if cmd.op_mod:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
+    for name in _NOT_BUILT:
+        if getattr(ctx, name):
+            raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
+    most = hca.caps.flow_table.flow_table_properties_nic_receive.log_max_ft_size
+    if ctx.log_size > most:
+        raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")
+    miss = _miss(hca, cmd, ctx.level)
+    table_type = FlowTableType(cmd.table_type)
+    table = FlowTable(ctx.level, 1 << ctx.log_size, miss, table_type, ctx)
+    out.table_id = hca.flow_tables.add(table)
+
+
+@command(Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out)
+def modify_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+    """Send what no entry matches elsewhere."""
+    domain, table = domain_of(hca, cmd), table_of(hca, cmd)
+    if cmd.modify_field_select != ModifyFlowTable.MISS_TABLE_ID:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow table field cannot be modified",
+            f"{cmd.modify_field_select:#x}",
+        )  # fmt: skip
+    given, miss = cmd.flow_table_context, _miss(hca, cmd, table.level)
+
+    def apply() -> None:
+        table.miss = miss
+        table.ctx.table_miss_action = given.table_miss_action
+        table.ctx.table_miss_id = given.table_miss_id
+
+    hca.flow_tables.change(table, apply)
+    domain.flush()
+
+
+@command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
+def query_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context of now."""
+    domain_of(hca, cmd)
+    out.flow_table_context = bytes(table_of(hca, cmd).ctx)
+
+
+@command(Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out)
+def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused while it has groups or packets are sent to it; as the root it may go.
+
+    The driver's last table is the root until it goes (core/fs_core.c: update_root_ft_destroy).
+    """
+    domain, table = domain_of(hca, cmd), table_of(hca, cmd)
+    hca.flow_tables.remove(table.handle)
+    if domain.root is table:
+        steering.set_root(domain, None)
+
+
+@command(
+    Op.SET_FLOW_TABLE_ROOT, layout.set_flow_table_root_in, layout.set_flow_table_root_out,
+    privileged=True,
+)  # fmt: skip
+def set_flow_table_root(hca: Hca, cmd: Any, out: Any) -> None:
+    """Where packets begin; without a root received packets are dropped."""
+    domain = domain_of(hca, cmd)
+    if cmd.underlay_qpn or cmd.table_of_other_vport or cmd.table_eswitch_owner_vhca_id_valid:
+        raise CmdError(Status.BAD_PARAM_ERR, "root of this function's own port only")
+    if cmd.op_mod == _SET:
+        steering.set_root(domain, table_of(hca, cmd))
+    elif cmd.op_mod == _DISCONNECT:
+        steering.set_root(domain, None)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")

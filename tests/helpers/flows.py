@@ -1,0 +1,134 @@
+"""Flow tables, groups and entries by command, as core/fs_cmd.c makes them."""
+
+from __future__ import annotations
+
+from layouts.enums import Op
+from layouts.eth_enums import FlowAction, FlowDestination, SetFte, TableMissAction
+from layouts.flow_match import fte_match_param
+from layouts.fte import dest_format_struct, flow_context, flow_counter_list
+from layouts.vport import traffic_counter
+
+OUTER = 1
+
+
+def match(**outer):
+    """An fte_match_param with these fields of the outer headers."""
+    param = fte_match_param.new()
+    for name, value in outer.items():
+        wide = name in ("src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6")
+        setattr(param.outer_headers, name, value.to_bytes(16, "big") if wide else value)
+    return bytes(param)
+
+
+def mac_fields(mac):
+    """A MAC address in the two fields of its own."""
+    number = int.from_bytes(mac, "big")
+    return {"dmac_47_16": number >> 16, "dmac_15_0": number & 0xFFFF}
+
+
+def to_tir(number):
+    return bytes(
+        dest_format_struct.new(destination_type=FlowDestination.TIR, destination_id=number)
+    )
+
+
+def to_table(number):
+    return bytes(
+        dest_format_struct.new(destination_type=FlowDestination.FLOW_TABLE, destination_id=number)
+    )
+
+
+def miss_fields(miss):
+    """Where a table's miss goes: a table's number, or None for the default."""
+    if miss is None:
+        return {"table_miss_action": TableMissAction.DEF}
+    return {"table_miss_action": TableMissAction.FWD, "table_miss_id": miss}
+
+
+def table_fields(level, log_size=4, miss=None, **context):
+    """What CREATE_FLOW_TABLE takes."""
+    fields = {"level": level, "log_size": log_size, **miss_fields(miss), **context}
+    return {"flow_table_context": fields}
+
+
+def group_fields(table, first, last, enable=None, match_criteria=None, **masks):
+    """What CREATE_FLOW_GROUP takes."""
+    return {
+        "table_id": table, "start_flow_index": first, "end_flow_index": last,
+        "match_criteria_enable": (OUTER if masks else 0) if enable is None else enable,
+        "match_criteria": match_criteria or match(**masks),
+    }  # fmt: skip
+
+
+def entry_fields(table, index, group, *destinations, action=None, tag=0, counters=(), **values):
+    """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards."""
+    if action is None:
+        action = FlowAction.FWD_DEST
+    if counters:
+        action |= FlowAction.COUNT
+    context = {
+        "group_id": group, "flow_tag": tag, "action": action,
+        "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
+        "match_value": match(**values),
+    }  # fmt: skip
+    listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
+    extra = b"".join((*destinations, *listed))
+    return {"table_id": table, "flow_index": index, "flow_context": context, "extra": extra}
+
+
+class Flows:
+    """The steering commands of a driver."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def table(self, level, log_size=4, miss=None, **fields):
+        fields = table_fields(level, log_size, miss, **fields)
+        return self.driver.must(Op.CREATE_FLOW_TABLE, **fields).table_id
+
+    def group(self, table, first, last, **masks):
+        fields = group_fields(table, first, last, **masks)
+        return self.driver.must(Op.CREATE_FLOW_GROUP, **fields).group_id
+
+    def entry(self, table, index, group, *destinations, **options):
+        fields = entry_fields(table, index, group, *destinations, **options)
+        self.driver.must(Op.SET_FLOW_TABLE_ENTRY, **fields)
+
+    def modify(self, table, index, group, *destinations, mask=None, **options):
+        if mask is None:
+            mask = SetFte.ACTION | SetFte.DESTINATION_LIST
+        fields = entry_fields(table, index, group, *destinations, **options)
+        self.driver.must(Op.SET_FLOW_TABLE_ENTRY, op_mod=1, modify_enable_mask=mask, **fields)
+
+    def delete(self, table, index):
+        self.driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=index)
+
+    def set_miss(self, table, miss):
+        self.driver.must(
+            Op.MODIFY_FLOW_TABLE, table_id=table, modify_field_select=1,
+            flow_table_context=miss_fields(miss),
+        )  # fmt: skip
+
+    def set_root(self, table):
+        self.driver.must(Op.SET_FLOW_TABLE_ROOT, table_id=table)
+
+    def query_entry(self, table, index, room=8):
+        """The flow_context, and the 8-byte items of its lists as far as there is room."""
+        answer = self.driver.must(
+            Op.QUERY_FLOW_TABLE_ENTRY, table_id=table, flow_index=index, out_extra=8 * room
+        )
+        context = answer.out.flow_context
+        assert context.prm is flow_context
+        listed = context.destination_list_size + context.flow_counter_list_size
+        return context, [context.destination[n] for n in range(min(listed, room))]
+
+    def counter(self):
+        return self.driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id
+
+    def counted(self, number):
+        """Packets and bytes of a flow counter."""
+        answer = self.driver.must(
+            Op.QUERY_FLOW_COUNTER, out_extra=traffic_counter.size, flow_counter_id=number
+        )
+        (found,) = answer.flow_statistics
+        return found.packets, found.octets

@@ -1,0 +1,105 @@
+"""Flow tables of one domain without commands: what the handlers do, on names instead of TIRs."""
+
+from __future__ import annotations
+
+from functools import total_ordering
+
+from emu.engine.eth.steering import domain as steering
+from emu.engine.eth.steering.criteria import Criteria
+from emu.objects import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.objects.flow import Action, Verdict
+from emu.objects.ledger import Ledger
+from emu.objects.table import Object, Table
+
+
+@total_ordering
+class Name(Object):
+    """A destination that is equal to its name."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def __eq__(self, other):
+        return self.name == (other.name if isinstance(other, Name) else other)
+
+    def __lt__(self, other):
+        return self.name < other.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+def target_of(target):
+    return target if isinstance(target, Object) else Name(target)
+
+
+def to(*destinations, tag=0, counters=()):
+    """Forward to flow tables, and to names."""
+    targets = tuple(map(target_of, destinations))
+    return Action(Verdict.FORWARD, targets, tag, counters)
+
+
+class Steering:
+    """The tables, groups and entries of a function."""
+
+    def __init__(self):
+        ledger = Ledger(1 << 30)
+        self.domain = FlowDomain()
+        self.tables = Table("flow table", 1, 1 << 10, ledger)
+        self.groups = Table("flow group", 1, 1 << 10, ledger)
+        self.entries = Table("flow table entry", 1, 1 << 10, ledger)
+
+    @property
+    def root(self):
+        return self.domain.root
+
+    def decide(self, headers, size):
+        return steering.decide(self.domain, headers, size)
+
+    def set_root(self, table):
+        steering.set_root(self.domain, table)
+
+    def create_table(self, level, log_size, miss):
+        steering.check_miss(level, miss)
+        table = FlowTable(level, 1 << log_size, miss)
+        self.tables.add(table)
+        return table
+
+    def modify_miss(self, table, miss):
+        steering.check_miss(table.level, miss)
+        self.tables.change(table, lambda: setattr(table, "miss", miss))
+        self.domain.flush()
+
+    def destroy_table(self, table):
+        self.tables.remove(table.handle)
+        if self.root is table:
+            self.set_root(None)
+
+    def create_group(self, table, first, last, masks):
+        steering.check_group(table, first, last)
+        group = FlowGroup(table, first, last, Criteria(masks))
+        self.groups.add(group)
+        steering.add_group(self.domain, group)
+        return group
+
+    def destroy_group(self, group):
+        self.groups.remove(group.handle)
+        steering.remove_group(self.domain, group)
+
+    def create_entry(self, group, index, values, action):
+        steering.check_index(group, index)
+        steering.check_action(group.table, action)
+        entry = FlowEntry(group, index, group.criteria.key_of(values), action)
+        self.entries.add(entry)
+        steering.add_entry(self.domain, entry)
+        return entry
+
+    def modify_entry(self, entry, action):
+        steering.check_action(entry.group.table, action)
+        self.entries.change(entry, lambda: setattr(entry, "action", action))
+        self.domain.flush()
+
+    def delete_entry(self, entry):
+        self.entries.remove(entry.handle)
+        steering.remove_entry(self.domain, entry)
