@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.errors import CmdError
-from emu.objects import Rqt
-from emu.objects.table import Object
+from emu.objects import Rq, Rqt
 from layouts import rqt as layout
 from layouts.enums import Op, Status
 
@@ -18,7 +17,7 @@ _RQS = 0
 """list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""
 
 
-def _listed(hca: Hca, given: Any, most: int) -> tuple[Object, ...]:
+def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
     """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:

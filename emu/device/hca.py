@@ -35,7 +35,9 @@ from emu.objects import (
     QCounter,
     Qp,
     Queue,
+    Rq,
     Rqt,
+    Sq,
     Srq,
     Tir,
     Tis,
@@ -211,11 +213,12 @@ class Hca:
         self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
         """Everything that a send doorbell can name; queue pairs share their numbers with others."""
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
+        self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
+        self.rqs = Table[Rq]("rq", 1, 1 << caps.log_max_rq, *on)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
         flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
         self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
-        self.rqs = Table[Object]("rq", 1, 1 << caps.log_max_rq, *on)
         self.tises = Table[Tis]("tis", 1, 1 << caps.log_max_tis, *on)
         self.rqts = Table[Rqt]("rqt", 1, 1 << caps.log_max_rqt, *on)
         self.tirs = Table[Tir]("tir", 1, 1 << caps.log_max_tir, *on)
@@ -247,9 +250,9 @@ class Hca:
         """Every table, for summaries and leak checks."""
         return (
             self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
-            self.srqs, self.counters, self.flow_counters, self.psvs, self.uctxs, self.umems,
-            self.rqs, self.tises, self.rqts, self.tirs, self.flow_tables, self.flow_groups,
-            self.flow_entries,
+            self.sqs, self.rqs, self.srqs, self.counters, self.flow_counters, self.psvs,
+            self.uctxs, self.umems, self.tises, self.rqts, self.tirs, self.flow_tables,
+            self.flow_groups, self.flow_entries,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

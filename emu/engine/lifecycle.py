@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 
 from emu.device.hca import Hca, HcaState
+from emu.device.turns import turn
+from emu.engine import turn as _turns  # noqa: F401  # registers the turn of queue pairs
+from emu.engine.eth import queues as eth_queues
+from emu.engine.eth import send as _send  # noqa: F401  # registers the turn of send queues
 from emu.engine.events import eq as eq_engine
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.engine.qp import lifecycle as qp_life
-from emu.engine.turn import turn
 from emu.objects import Eq
 from emu.objects.table import Object, Table
 from layouts.enums import EventType, PortChange, QpState
@@ -43,6 +46,7 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
     broken, hca.broken_cqs = hca.broken_cqs, []
     for cq in broken:
         qp_life.stop_users(hca, cq)
+        eth_queues.stop_users(hca, cq)
 
 
 def teardown(hca: Hca) -> None:
@@ -77,6 +81,7 @@ def quiesce(hca: Hca) -> None:
             qp.stop_waiting()
         if qp.faults or qp.held_by is not None:
             page_faults.cancel(hca, qp)
+    eth_queues.quiesce(hca)
     for cq in hca.cqs:
         if cq.moderation is not None:
             cq.stop_waiting()

@@ -1,21 +1,14 @@
-"""A queue's turn: what it does when it is first in the device's ready list.
-
-A doorbell puts its queue on that list. A turn does a bounded number of the queue's requests, and
-the queue goes back on the list if there are more. Each class of queue registers its turn function
-with ``@turn_of``.
-"""
+"""A queue pair's turn: responses, requests, flush."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from emu.device.hca import Hca
+from emu.device.turns import turn_of
 from emu.engine.packets.link import link_of
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import send_requests as send_work
 from emu.engine.rc import requester
-from emu.objects import Qp, Queue
+from emu.objects import Qp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import BadWqeError
 from emu.ports import DmaError
@@ -25,31 +18,8 @@ _RTS = QpState.RTS
 """Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
 
 
-Turn = Callable[[Hca, Any], bool]
-"""Does a share of a queue's waiting work; True when it wants another turn."""
-
-_TURNS: dict[type[Queue], Turn] = {}
-
-
-def turn_of(kind: type[Queue]) -> Callable[[Turn], Turn]:
-    """Register the turn function of a class of queue. Raises ValueError if it has one."""
-
-    def register(function: Turn) -> Turn:
-        if kind in _TURNS:
-            raise ValueError(f"{kind.__name__} has a turn already: {_TURNS[kind]}")
-        _TURNS[kind] = function
-        return function
-
-    return register
-
-
-def turn(hca: Hca, queue: Queue) -> bool:
-    """Do a share of a queue's waiting work; True when it wants another turn."""
-    return _TURNS[type(queue)](hca, queue)
-
-
 @turn_of(Qp)
-def _queue_pair(hca: Hca, qp: Qp) -> bool:
+def turn(hca: Hca, qp: Qp) -> bool:
     """Send responses, then requests: directly within this process, else in packets."""
     more = False
     if qp.link is not None:

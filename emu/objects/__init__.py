@@ -11,6 +11,8 @@ from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
+from emu.objects.rq import Rq
+from emu.objects.sq import Sq
 from emu.objects.srq import RqGeometry, Srq, SrqForm
 from emu.objects.tir import Rqt, Tir, Tis
 from emu.objects.translations import CHUNK, DENSE_BYTES, MTT_READ, MTT_WRITE, PageEntries
@@ -40,8 +42,10 @@ __all__ = [
     "Qp",
     "QpParts",
     "Queue",
+    "Rq",
     "RqGeometry",
     "Rqt",
+    "Sq",
     "Srq",
     "SrqForm",
     "Tir",

@@ -81,7 +81,7 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "counter", "ctx", "destination", "epsn", "faults", "held_by",
+        "ack_timeout", "buffer", "ctx", "destination", "epsn", "faults", "held_by",
         "is_draining", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
         "moving", "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq",
         "refaults", "remote_qpn", "retries", "retry_count", "rnr_retries", "rnr_retry",
@@ -190,11 +190,6 @@ class Qp(Queue):
             self.sq.restart()
         if self.rq is not None:
             self.rq.restart()
-
-    def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of the queue pair's set."""
-        if self.counter is not None:
-            self.counter.values[name] = self.counter.values.get(name, 0) + by
 
     def holds(self) -> tuple[Object, ...]:
         return self.parts.all()

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from emu.objects.domains import QCounter
 from emu.objects.table import Object
 
 
 class Queue(Object):
     """A queue that a doorbell names by its number, and that is then scheduled for turns.
 
-    The subclass determines what a turn does (``emu.engine.turn``).
+    The subclass determines what a turn does (``emu.device.turns``).
     """
 
-    __slots__ = ("is_ready",)
+    __slots__ = ("counter", "is_ready")
 
     def __init__(self) -> None:
         super().__init__()
         self.is_ready = False
         """Whether it is in the device's ready list."""
+        self.counter: QCounter | None = None
+        """The counter set that it adds to."""
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of the queue's set."""
+        if self.counter is not None:
+            self.counter.values[name] = self.counter.values.get(name, 0) + by

@@ -42,7 +42,7 @@ class RecvWqe:
     index: int
     """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
     segments: tuple[Segment, ...]
-    pd: Pd
+    pd: Pd | None
 
 
 class ListBrokenError(Exception):
@@ -52,7 +52,10 @@ class ListBrokenError(Exception):
 class RecvQueue:
     """Common to all kinds: the buffer for WQEs and the counter of those that were posted."""
 
-    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        """Without ``pd`` no key is in the queue's domain, so that no request can be filled."""
         self._memory = memory
         self._buffer = buffer
         self._pd = pd
@@ -77,6 +80,10 @@ class RecvQueue:
         """
         raise NotImplementedError
 
+    def restart(self) -> None:
+        """The queue went to RST: the driver counts from 0 again."""
+        self._taken = 0
+
 
 class RecvRing(RecvQueue):
     """The receive queue of one queue pair, used in order."""
@@ -89,15 +96,13 @@ class RecvRing(RecvQueue):
         self._taken = (index + 1) & _COUNTER_MASK
         return RecvWqe(index, tuple(scatter_list(wqe, 0)), self._pd)
 
-    def restart(self) -> None:
-        """The queue pair went to RST: the driver counts from 0 again."""
-        self._taken = 0
-
 
 class SharedRecvQueue(RecvQueue):
     """A queue that several queue pairs receive from. Its WQEs begin with a link segment."""
 
-    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
         super().__init__(memory, buffer, pd, geometry)
         self.host_bytes = buffer.host_bytes
         """What its lists cost the host."""
@@ -131,22 +136,31 @@ class SharedRecvRing(SharedRecvQueue):
 
 
 class SharedRecvList(SharedRecvQueue):
-    """The linked WQEs of an SRQ, XRC SRQ or RMP.
+    """The linked WQEs of an SRQ, XRC SRQ or RMP, and of an RQ over a linked list.
 
     All posted requests are distinct, because none is posted again before its completion has been
     written. So the links form a loop if a request comes up again before all requests that were
     posted when it was taken have been used.
     """
 
-    def __init__(self, memory: GuestMemory, buffer: PageList, pd: Pd, geometry: RqGeometry) -> None:
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
         super().__init__(memory, buffer, pd, geometry)
+        self.host_bytes += 8 * self._size
+        self._begin()
+
+    def _begin(self) -> None:
         self.is_broken = False
         """A link could not be followed: the queue provides no more requests."""
         self._head = 0
         self._turns = 0
         self._not_before = array("Q", bytes(8 * self._size))
         """By index: the earliest turn in which the request can come up again."""
-        self.host_bytes += 8 * self._size
+
+    def restart(self) -> None:
+        super().restart()
+        self._begin()
 
     def take(self) -> RecvWqe | None:
         if self._returned:

@@ -199,8 +199,8 @@ class Table(Generic[T]):
         return found
 
     def check_room(self) -> None:
-        """Raise NO_RES_ERR when every handle is taken."""
-        if self._numbers.are_taken:
+        """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
+        if self._numbers.are_taken or len(self) >= self.limit - self.first:
             raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from emu.objects.domains import TransportDomain
+from emu.objects.rq import Rq
 from emu.objects.table import Object
 from layouts.enums import Status
 from layouts.eth_enums import SelfLbBlock
@@ -55,7 +56,7 @@ class Rqt(Object):
     BUSY = Status.BAD_RES_STATE_ERR
     ENTRY_BYTES = 8
 
-    def __init__(self, ctx: Any, rqs: tuple[Object, ...]) -> None:
+    def __init__(self, ctx: Any, rqs: tuple[Rq, ...]) -> None:
         super().__init__()
         self.ctx = ctx
         """The fixed part of the rqtc."""
@@ -83,7 +84,7 @@ class Tir(Object):
         self,
         ctx: Any,
         td: TransportDomain,
-        rq: Object | None = None,
+        rq: Rq | None = None,
         rqt: Rqt | None = None,
         hasher: FlowHash | None = None,
     ) -> None:
@@ -104,7 +105,7 @@ class Tir(Object):
         wanted = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
         return bool(self.ctx.self_lb_block & wanted)
 
-    def queue_of(self, headers: Any) -> tuple[Object, int, int]:
+    def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
         """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""
         if self.rq is not None:
             return self.rq, 0, 0

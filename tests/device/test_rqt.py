@@ -5,9 +5,9 @@ from helpers import interfaces
 from helpers.interfaces import (
     alloc_td,
     create_indirect_tir,
+    create_rq,
     create_rqt,
     listed,
-    make_rq,
     modify_rqt,
     rqt_context,
 )
@@ -22,8 +22,8 @@ def limits():
 
 
 @pytest.fixture
-def rqns(function):
-    return [make_rq(function) for _ in range(4)]
+def rqns(driver):
+    return [create_rq(driver) for _ in range(4)]
 
 
 def test_life_of_a_table(driver, function, rqns):

@@ -8,8 +8,8 @@ from helpers.interfaces import (
     alloc_td,
     create_direct_tir,
     create_indirect_tir,
+    create_rq,
     create_rqt,
-    make_rq,
     modify_rqt,
     rss,
 )
@@ -35,8 +35,8 @@ def td(driver):
 
 
 @pytest.fixture
-def rqns(function):
-    return [make_rq(function) for _ in range(4)]
+def rqns(driver):
+    return [create_rq(driver) for _ in range(4)]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.objects.table import Object
+from helpers.eth_queues import rq_fields
 from layouts.enums import Op
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
 from layouts.rqt import rq_num, rqtc
@@ -28,9 +28,11 @@ def create_tis(driver, td, **context):
     return driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn
 
 
-def make_rq(function):
-    """An RQ without the command, for tests of what refers to one."""
-    return function.hca.rqs.add(Object())
+def create_rq(driver):
+    """en_main.c: mlx5e_alloc_drop_rq."""
+    cqn = driver.create_cq(driver.create_eq(), log_size=0)
+    fields, _ = rq_fields(driver, 0, cqn, log_size=0)
+    return driver.must(Op.CREATE_RQ, **fields).rqn
 
 
 def rqt_context(rqns, most=None, **context):

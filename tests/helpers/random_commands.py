@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from emu.engine.qp.transitions import TRANSITIONS
 from helpers.driver import pack64
+from helpers.eth_queues import rq_fields, sq_fields
 from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType
+from layouts.eth_enums import RqState
 
 LIMITS = {
     "log_max_pd": 2, "log_max_xrcd": 1, "log_max_transport_domain": 1, "log_max_cq": 2,
     "log_max_srq": 2, "log_max_mkey": 9, "log_max_qp": 7, "max_num_eqs": 3, "max_qp_cnt": 2,
     "log_max_mcg": 1, "max_qp_mcg": 2, "log_max_uctx": 2, "log_max_umem": 2, "log_max_rq": 2,
+    "log_max_sq": 7,
     "log_max_tis": 2, "log_max_rqt": 2, "log_max_rqt_size": 2, "log_max_tir": 2,
 }  # fmt: skip
 """Tables so small that a short run fills them."""
@@ -38,11 +41,11 @@ class Names:
     table: str
 
 
-PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV, UCTX, UMEM, RQ, TIS, RQT, TIR = map(
+PD, XRCD, TD, UAR, EQ, CQ, MKEY, QP, SRQ, COUNTER, PSV, UCTX, UMEM, RQ, TIS, RQT, TIR, SQ = map(
     Names,
     (
         "pds", "xrcds", "tds", "uars", "eqs", "cqs", "mkeys", "qps", "srqs", "counters", "psvs",
-        "uctxs", "umems", "rqs", "tises", "rqts", "tirs",
+        "uctxs", "umems", "rqs", "tises", "rqts", "tirs", "sqs",
     ),
 )  # fmt: skip
 
@@ -60,6 +63,8 @@ CREATES = {
     Op.CREATE_RMP: (SRQ, "rmpn"),
     Op.CREATE_XRC_SRQ: (SRQ, "xrc_srqn"),
     Op.CREATE_SRQ: (SRQ, "srqn"),
+    Op.CREATE_SQ: (SQ, "sqn"),
+    Op.CREATE_RQ: (RQ, "rqn"),
     Op.CREATE_UCTX: (UCTX, "uid"),
     Op.CREATE_UMEM: (UMEM, "umem_id"),
     Op.CREATE_TIS: (TIS, "tisn"),
@@ -82,6 +87,8 @@ DESTROYS = {
     Op.DESTROY_RMP: (SRQ, "rmpn"),
     Op.DESTROY_XRC_SRQ: (SRQ, "xrc_srqn"),
     Op.DESTROY_SRQ: (SRQ, "srqn"),
+    Op.DESTROY_SQ: (SQ, "sqn"),
+    Op.DESTROY_RQ: (RQ, "rqn"),
     Op.DESTROY_UCTX: (UCTX, "uid"),
     Op.DESTROY_UMEM: (UMEM, "umem_id"),
     Op.DESTROY_TIS: (TIS, "tisn"),
@@ -98,6 +105,8 @@ _PLAIN = {
     Op.QUERY_RMP: {"rmpn": SRQ},
     Op.QUERY_XRC_SRQ: {"xrc_srqn": SRQ},
     Op.QUERY_SRQ: {"srqn": SRQ},
+    Op.QUERY_SQ: {"sqn": SQ},
+    Op.QUERY_RQ: {"rqn": RQ},
     Op.QUERY_TIS: {"tisn": TIS},
     Op.QUERY_RQT: {"rqtn": RQT, "out_extra": st.sampled_from([0, 4, 16])},
     Op.QUERY_TIR: {"tirn": TIR},
@@ -273,6 +282,28 @@ def _create_tis(draw):
     return {"ctx": {"transport_domain": draw(TD), "tls_en": draw(SELDOM)}}
 
 
+def _create_sq(draw):
+    context = {"tisn": draw(TIS), "wq": draw.spoiled({"wq_umem_valid": draw(SELDOM)})}
+    return sq_fields(draw.driver, draw(PD), draw(CQ), log_size=2, **context)[0]
+
+
+def _create_rq(draw):
+    context = {"mem_rq_type": draw(SELDOM), "rmpn": draw(SRQ), "counter_set_id": draw(SELDOM)}
+    wq = draw.spoiled({"wq_type": draw(st.integers(0, 3))})
+    return rq_fields(draw.driver, draw(PD), draw(CQ), log_size=2, wq=wq, **context)[0]
+
+
+def _modify_sq(draw):
+    state = {"state": draw(_STATE)}
+    return {"sqn": draw(SQ), "sq_state": draw(_STATE), "ctx": state}
+
+
+def _modify_rq(draw):
+    ctx = {"state": draw(_STATE), "vsd": draw(SELDOM), "counter_set_id": draw(SELDOM)}
+    mask = draw(st.sampled_from([0, 0, 2, 8, 10, 1]))
+    return {"rqn": draw(RQ), "rq_state": draw(_STATE), "modify_bitmask": mask, "ctx": ctx}
+
+
 def _modify_tis(draw):
     return {"tisn": draw(TIS), "bitmask": {"prio": draw(SELDOM)}, "ctx": {"prio": 6}}
 
@@ -338,6 +369,7 @@ def _manage_pages(draw):
     }  # fmt: skip
 
 
+_STATE = st.sampled_from([*RqState, 2])
 _MODIFIES = sorted(TRANSITIONS.keys() - {Op._2ERR_QP, Op._2RST_QP})
 _BUILT = {
     Op.CREATE_EQ: _create_eq,
@@ -349,6 +381,10 @@ _BUILT = {
     Op.CREATE_RMP: lambda draw: draw.driver.rmp_fields(draw(PD)),
     Op.CREATE_SRQ: lambda draw: draw.driver.srq_fields(draw(PD), **draw.spoiled({})),
     Op.CREATE_XRC_SRQ: lambda draw: draw.driver.xrc_srq_fields(draw(PD), draw(XRCD), draw(CQ)),
+    Op.CREATE_SQ: _create_sq,
+    Op.CREATE_RQ: _create_rq,
+    Op.MODIFY_SQ: _modify_sq,
+    Op.MODIFY_RQ: _modify_rq,
     Op.MODIFY_RMP: _modify_rmp,
     Op.CREATE_TIS: _create_tis,
     Op.MODIFY_TIS: _modify_tis,

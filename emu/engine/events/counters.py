@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType
 
 if TYPE_CHECKING:
-    from emu.objects import Qp
+    from emu.objects import Queue
 
 _ALL_ERRORS = {CqeOpcode.REQ_ERR: "req_cqe_error", CqeOpcode.RESP_ERR: "resp_cqe_error"}
 
@@ -39,14 +39,14 @@ _REFUSALS = {
 }
 
 
-def count_error(qp: Qp, opcode: CqeOpcode, syndrome: CqeSyndrome) -> None:
+def count_error(queue: Queue, opcode: CqeOpcode, syndrome: CqeSyndrome) -> None:
     """Count an error completion, by its syndrome and in the total, which includes flushes."""
-    qp.count(_ALL_ERRORS[opcode])
+    queue.count(_ALL_ERRORS[opcode])
     if name := _ERRORS.get((opcode, syndrome)):
-        qp.count(name)
+        queue.count(name)
 
 
-def count_event(qp: Qp, event: EventType) -> None:
+def count_event(queue: Queue, event: EventType) -> None:
     """Count the event that a responder raises when it NAKs a request."""
     if name := _REFUSALS.get(event):
-        qp.count(name)
+        queue.count(name)

@@ -36,11 +36,11 @@ from layouts.enums import (
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-    from emu.objects import Qp
+    from emu.objects import Queue
 
 log = logging.getLogger(__name__)
 
-CQE_POINT: FaultPoint[[Cq, Qp, bytes, int, bool], bool] = FaultPoint("cqe")
+CQE_POINT: FaultPoint[[Cq, Queue, bytes, int, bool], bool] = FaultPoint("cqe")
 
 INDEX_MASK = 0xFFFFFF
 MODERATION_UNMEASURED_NS = 8_000
@@ -66,7 +66,7 @@ _STATUSES = {
 def complete(
     hca: Hca,
     cq: Cq,
-    qp: Qp,
+    queue: Queue,
     opcode: CqeOpcode,
     *,
     wqe_counter: int,
@@ -83,16 +83,16 @@ def complete(
     now = hca.clock.now_ns()
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & 0xFFFFFFFF,
-        now & 0xFFFFFFFF, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF,
+        now & 0xFFFFFFFF, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
-    _report(hca, cq, qp, entry, op_own, solicited)
+    _report(hca, cq, queue, entry, op_own, solicited)
 
 
 def fail(
     hca: Hca,
     cq: Cq,
-    qp: Qp,
+    queue: Queue,
     opcode: CqeOpcode,
     syndrome: CqeSyndrome,
     *,
@@ -102,17 +102,17 @@ def fail(
     srqn: int = 0,
 ) -> None:
     """Report a failure; errors count as solicited (IBTA 11.4.2.2)."""
-    count_error(qp, opcode, syndrome)
+    count_error(queue, opcode, syndrome)
     entry = error_entry(
-        qp, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
+        queue, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
     )
-    _report(hca, cq, qp, entry, opcode << 4, True)
+    _report(hca, cq, queue, entry, opcode << 4, True)
 
 
 def report_signature(
     hca: Hca,
     cq: Cq,
-    qp: Qp,
+    queue: Queue,
     key: int,
     syndrome: int,
     domain: int,
@@ -125,26 +125,34 @@ def report_signature(
     found, computed, offset = values
     entry = SIG_ERR_CQE.pack(
         found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
-        offset, qp.handle,
+        offset, queue.handle,
     )  # fmt: skip
-    _report(hca, cq, qp, entry, CqeOpcode.SIG_ERR << 4, True)
+    _report(hca, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
 
 
-def _report(hca: Hca, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool) -> None:
-    """Write an entry, unless a fault suppresses it; count a lost one at its queue pair."""
+def _report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
+    """Write an entry, unless a fault suppresses it; count a lost one at its queue."""
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)
     else:
-        is_written = hca.faults.show(CQE_POINT, cq, qp, entry, op_own, solicited)
+        is_written = hca.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
     if not is_written:
-        qp.count("cq_overflow")
+        queue.count("cq_overflow")
 
 
 def error_entry(
-    qp: Qp, syndrome: CqeSyndrome, *, wqe_counter: int, vendor: int, wqe_opcode: int, srqn: int
+    queue: Queue,
+    syndrome: CqeSyndrome,
+    *,
+    wqe_counter: int,
+    vendor: int,
+    wqe_opcode: int,
+    srqn: int,
 ) -> bytes:
     """The bytes of an error CQE before op_own."""
-    return ERR_CQE.pack(srqn, vendor, syndrome, wqe_opcode << 24 | qp.handle, wqe_counter & 0xFFFF)
+    return ERR_CQE.pack(
+        srqn, vendor, syndrome, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF
+    )
 
 
 def write(hca: Hca, cq: Cq, entry: bytes, op_own: int, solicited: bool) -> bool:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field as Bounds
 
+from emu.device.hca import Hca
+from emu.engine.eth import queues as eth_queues
 from emu.engine.events import cq as cq_engine
 from emu.engine.events.cq import CQE_POINT
 from emu.engine.qp import lifecycle as qp_life
@@ -17,7 +19,7 @@ from emu.faults.moves import Delayable, Losable, Repeatable
 from emu.faults.names import number_of
 from emu.faults.parameters import DATA, one_of, set_in
 from emu.faults.rule import Rule
-from emu.objects import Cq, Qp
+from emu.objects import Cq, Qp, Queue, Rq, Sq
 from emu.objects.send_queue import Wqe
 from layouts.codec import View
 from layouts.cqe import OP_OWN, cqe64
@@ -33,6 +35,21 @@ _VENDOR = Parameter("vendor", Annotated[int, Bounds(strict=True, ge=0, le=255)])
 def _opcode(number: int) -> int:
     """The opcode's name where it has one."""
     return Opcode(number) if number in Opcode._value2member_map_ else number
+
+
+def _stop(hca: Hca, queue: Queue) -> None:
+    """Move a queue of whatever kind to ERR."""
+    if isinstance(queue, Qp):
+        qp_life.to_error(hca, queue)
+    elif isinstance(queue, Sq):
+        eth_queues.stop_sq(hca, queue)
+    elif isinstance(queue, Rq):
+        eth_queues.stop_rq(hca, queue)
+
+
+def _exists(hca: Hca, queue: Queue) -> bool:
+    number = queue.handle
+    return queue in (hca.qps.get(number), hca.sqs.get(number), hca.rqs.get(number))
 
 
 def _syndrome(rule: Rule) -> CqeSyndrome:
@@ -94,15 +111,15 @@ class WorkRequest(Event[None]):
 class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue; one that a rule loses counts as written."""
 
-    __slots__ = ("_cq", "_entry", "_op_own", "_qp", "_solicited", "_whole", "opcode")
+    __slots__ = ("_cq", "_entry", "_op_own", "_queue", "_solicited", "_whole", "opcode")
     instead = True
 
     def __init__(
-        self, faults: Faults, cq: Cq, qp: Qp, entry: bytes, op_own: int, solicited: bool
+        self, faults: Faults, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool
     ) -> None:
         super().__init__(faults)
         self._cq = cq
-        self._qp = qp
+        self._queue = queue
         self._entry = entry
         self._op_own = op_own
         self._solicited = solicited
@@ -112,8 +129,8 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @property
     def qpn(self) -> int:
-        """Its queue pair's number."""
-        return self._qp.handle
+        """The number of its queue pair, or of its Ethernet queue."""
+        return self._queue.handle
 
     @property
     def cqn(self) -> int:
@@ -121,9 +138,9 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._cq.handle
 
     @property
-    def service(self) -> QpType:
-        """Its queue pair's transport service."""
-        return self._qp.st
+    def service(self) -> Any:
+        """Its queue pair's transport service; an Ethernet queue has none."""
+        return self._queue.st if isinstance(self._queue, Qp) else MISSING
 
     @property
     def wqe_counter(self) -> Any:
@@ -173,12 +190,12 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
         view = self._view
         entry = cq_engine.error_entry(
-            self._qp, _syndrome(rule), wqe_counter=view.wqe_counter, vendor=rule["vendor"] or 0,
+            self._queue, _syndrome(rule), wqe_counter=view.wqe_counter, vendor=rule["vendor"] or 0,
             wqe_opcode=self._wqe_opcode, srqn=view.srqn,
         )  # fmt: skip
         kind = CqeOpcode.REQ_ERR if is_send else CqeOpcode.RESP_ERR
         self._write(entry, kind << _OPCODE_SHIFT, solicited=True)
-        qp_life.to_error(self.faults.hca, self._qp)
+        _stop(self.faults.hca, self._queue)
         return True
 
     @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
@@ -199,8 +216,8 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(bytes(whole[:OP_OWN]), whole[OP_OWN] & ~1, solicited=self._solicited)
 
     def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
-        """Append an entry, unless its queue or its queue pair has gone meanwhile."""
-        hca, cq, qp = self.faults.hca, self._cq, self._qp
-        if hca.cqs.get(cq.handle) is not cq or hca.qps.get(qp.handle) is not qp:
+        """Append an entry, unless either of its queues has gone meanwhile."""
+        hca, cq = self.faults.hca, self._cq
+        if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
             return True
         return cq_engine.write(hca, cq, entry, op_own, solicited)

@@ -1,0 +1,198 @@
+"""States of Ethernet send and receive queues: RST, RDY, ERR, and what each change does.
+
+In ERR every request that is posted, now or later, completes with WR_FLUSH_ERR if the context has
+flush_in_error_en. The driver then takes the queue through RST, where both sides count from 0 again
+(core/en/reporter_tx.c: mlx5e_tx_reporter_err_cqe_recover). As with a queue pair, posting a receive
+rings no doorbell, so a receive queue in ERR looks at its doorbell record by timer.
+
+Source: PRM "Send queue", "Receive queue"; mlx5_ifc.h: sqc.state, rqc.state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.engine.events import cq as cq_engine
+from emu.engine.events import eq as eq_engine
+from emu.objects import Cq, Rq, Sq
+from emu.objects.receive_queue import ListBrokenError
+from emu.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.eth_enums import RqState, SqState
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+log = logging.getLogger(__name__)
+
+FLUSHED_AT_ONCE = 256
+"""Requests of a queue that complete with WR_FLUSH_ERR in one turn."""
+
+FIRST_LOOK_NS = 1_000_000
+LAST_LOOK_NS = 1_000_000_000
+"""How long after the last look a receive queue in ERR looks for requests that were posted since."""
+
+_RQ_EVENT, _SQ_EVENT = 1, 2
+"""Whose number an event carries (driver.h: mlx5_event_queue_type)."""
+_EVENT_DATA = Struct(">20xB3xI")
+
+SQ_TRANSITIONS: Mapping[SqState, tuple[SqState, ...]] = {
+    SqState.RST: (SqState.RST, SqState.RDY, SqState.ERR),
+    SqState.RDY: (SqState.RDY, SqState.ERR, SqState.RST),
+    SqState.ERR: (SqState.ERR, SqState.RST),
+}
+RQ_TRANSITIONS: Mapping[RqState, tuple[RqState, ...]] = {
+    RqState.RST: (RqState.RST, RqState.RDY, RqState.ERR),
+    RqState.RDY: (RqState.RDY, RqState.ERR, RqState.RST),
+    RqState.ERR: (RqState.ERR, RqState.RST),
+}
+"""To which states each state may change by command."""
+
+
+# -- send queues
+
+
+def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
+    """A command has moved the queue to ``state``, which may be the one that it is in."""
+    if state is sq.state:
+        return
+    sq.state = state
+    if state is SqState.RST:
+        sq.ring.restart()
+    else:
+        hca.schedule(sq)
+
+
+def fail(hca: Hca, sq: Sq, index: int, opcode: int, syndrome: CqeSyndrome, why: str) -> None:
+    """A request completes in error, and the queue stops (core/en_tx.c: mlx5e_poll_tx_cq)."""
+    log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
+    cq_engine.fail(
+        hca, sq.cq, sq, CqeOpcode.REQ_ERR, syndrome, wqe_counter=index, wqe_opcode=opcode
+    )
+    stop_sq(hca, sq)
+
+
+def break_sq(hca: Hca, sq: Sq, why: Exception) -> None:
+    """The ring itself cannot be read: an event, as no completion can name a request."""
+    log.warning("%r: send queue is broken: %s", sq, why)
+    raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
+    stop_sq(hca, sq)
+
+
+def stop_sq(hca: Hca, sq: Sq) -> None:
+    """The device itself moves the queue to ERR."""
+    if sq.state is SqState.RDY:
+        log.info("%r: to ERR", sq)
+        sq.state = SqState.ERR
+        hca.schedule(sq)
+
+
+def flush_sq(hca: Hca, sq: Sq) -> bool:
+    """Complete some of what is posted with WR_FLUSH_ERR; True when there may be more."""
+    if not sq.ctx.flush_in_error_en:
+        return False
+    left = FLUSHED_AT_ONCE
+    try:
+        for ctrl in islice(sq.ring.drain(), FLUSHED_AT_ONCE):
+            left -= 1
+            cq_engine.fail(
+                hca, sq.cq, sq, CqeOpcode.REQ_ERR, CqeSyndrome.WR_FLUSH_ERR,
+                wqe_counter=ctrl >> 8 & 0xFFFF, wqe_opcode=ctrl & 0xFF,
+            )  # fmt: skip
+    except DmaError as error:
+        log.warning("%r: send queue cannot be flushed: %s", sq, error)
+        return False
+    return not left
+
+
+# -- receive queues
+
+
+def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
+    """A command has moved the queue to ``state``, which may be the one that it is in."""
+    if state is rq.state:
+        return
+    rq.state = state
+    rq.stop_waiting()
+    if state is RqState.RST and rq.rmp is None:
+        rq.queue.restart()
+    elif state is RqState.ERR:
+        _look(hca, rq, FIRST_LOOK_NS)
+
+
+def stop_rq(hca: Hca, rq: Rq) -> None:
+    """The device itself moves the queue to ERR."""
+    if rq.state is RqState.RDY:
+        log.info("%r: to ERR", rq)
+        rq.state = RqState.ERR
+        _look(hca, rq, FIRST_LOOK_NS)
+
+
+def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
+    """Receive requests cannot be read: an event, and the queue stops."""
+    log.warning("%r: receive queue is broken: %s", rq, why)
+    raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
+    stop_rq(hca, rq)
+
+
+def _look(hca: Hca, rq: Rq, interval_ns: int) -> None:
+    """Flush now, and again after ``interval_ns``. What an RMP has is for other queues, too."""
+    rq.timer = None
+    if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
+        return
+    found = _flush_rq(hca, rq)
+    interval_ns = FIRST_LOOK_NS if found else min(interval_ns * 2, LAST_LOOK_NS)
+    rq.timer = hca.clock.call_later(interval_ns, lambda: _look(hca, rq, interval_ns))
+
+
+def _flush_rq(hca: Hca, rq: Rq) -> bool:
+    """Complete some of what is posted with WR_FLUSH_ERR; True when there was something."""
+    found = False
+    try:
+        for _ in range(min(rq.queue.posted(), FLUSHED_AT_ONCE)):
+            wqe = rq.queue.take()
+            if wqe is None:
+                break
+            found = True
+            cq_engine.fail(
+                hca, rq.cq, rq, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR, wqe_counter=wqe.index
+            )
+    except (DmaError, ListBrokenError) as error:
+        log.warning("%r: receive queue cannot be flushed: %s", rq, error)
+    return found
+
+
+# -- both
+
+
+def raise_event(hca: Hca, queue: Sq | Rq, event: EventType) -> None:
+    """Raise an asynchronous event of a queue (ib/qpc.c: rsc_event_notifier)."""
+    kind = _SQ_EVENT if isinstance(queue, Sq) else _RQ_EVENT
+    eq_engine.raise_event(hca, event, _EVENT_DATA.pack(kind, queue.handle))
+
+
+def stop_users(hca: Hca, cq: Cq) -> None:
+    """A CQ takes no more completions: stop the queues that report to it."""
+    for sq in hca.sqs:
+        if sq.cq is cq and sq.state is SqState.RDY:
+            log.warning("%r: to ERR: %r takes no completions", sq, cq)
+            raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
+            stop_sq(hca, sq)
+    for rq in hca.rqs:
+        if rq.cq is cq and rq.state is RqState.RDY:
+            log.warning("%r: to ERR: %r takes no completions", rq, cq)
+            raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
+            stop_rq(hca, rq)
+
+
+def quiesce(hca: Hca) -> None:
+    """Stop all queues without a trace: their memory must not be touched any more."""
+    for sq in hca.sqs:
+        sq.state = SqState.RST
+    for rq in hca.rqs:
+        rq.state = RqState.RST
+        rq.stop_waiting()

@@ -1,0 +1,135 @@
+"""Ethernet receive queues: create, modify, query, destroy (PRM "Receive queue")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.engine.eth import queues
+from emu.errors import CmdError
+from emu.objects import Cq, Pd, QCounter, Rq, Srq, SrqForm
+from emu.objects.receive_queue import RecvQueue, RecvRing, SharedRecvList
+from emu.objects.rq import RqParts
+from emu.objects.table import holding
+from emu.turns import Turns
+from firmware_cmds.wq import check_transition, refuse_set, work_queue
+from layouts import rq as layout
+from layouts.enums import Op, Status
+from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+LOG_DS = 4
+_REAL_TIME = 2
+"""ts_format of a clock that the driver sets; others are the free-running one."""
+
+_NOT_BUILT = ("rlky", "delay_drop_en", "scatter_fcs", "hairpin", "reservation_timeout")
+"""Fields of rqc whose features have capability bits, none of which is set; and the reserved key."""
+
+_WQ_TYPES: dict[int, type[RecvQueue]] = {
+    WqType.LINKED_LIST: SharedRecvList,
+    WqType.CYCLIC: RecvRing,
+}
+"""The striding types have a capability bit, which is not set."""
+
+
+@command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
+def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+    """A receive queue in state RST, with WQEs of its own or over an RMP.
+
+    Without protection domain it can only drop what it is given (core/en_main.c:
+    mlx5e_alloc_drop_rq).
+    """
+    ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
+    refuse_set(ctx, _NOT_BUILT)
+    if ctx.state != RqState.RST:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue is created in RST", f"{ctx.state}")
+    if ctx.ts_format >= _REAL_TIME:
+        raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
+    cq, counter = hca.cqs.need(ctx.cqn), _counter(hca, ctx.counter_set_id)
+    hca.rqs.check_room()
+    if ctx.mem_rq_type == MemRqType.RMP:
+        rmp = _rmp(hca, ctx.rmpn)
+        out.rqn = hca.rqs.add(Rq(ctx, RqParts(cq, rmp=rmp), counter, rmp.queue))
+    elif ctx.mem_rq_type == MemRqType.INLINE:
+        rq = yield from _with_own_memory(hca, cmd.ctx.wq, ctx, cq, counter)
+        out.rqn = hca.rqs.add(rq)
+    else:
+        raise CmdError(Status.BAD_PARAM_ERR, "mem_rq_type not supported", f"{ctx.mem_rq_type}")
+
+
+def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | None) -> Turns[Rq]:
+    kind = _WQ_TYPES.get(wq.wq_type)
+    if kind is None:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
+        )
+    if wq.log_wq_stride < LOG_DS:
+        raise CmdError(Status.BAD_PARAM_ERR, "stride below a segment", f"{wq.log_wq_stride}")
+    if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
+        raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
+    pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
+    with holding(cq, counter, pd):
+        found = yield from work_queue(hca, wq)
+    queue = kind(hca.memory, found.buffer, pd, found.geometry)
+    lists = queue.host_bytes if isinstance(queue, SharedRecvList) else found.buffer.host_bytes
+    return Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists)
+
+
+def _rmp(hca: Hca, number: int) -> Srq:
+    rmp = hca.srqs.need(number)
+    if rmp.form is not SrqForm.RMP:
+        raise CmdError(Status.BAD_RES_ERR, "number names another kind of SRQ", f"{rmp!r}")
+    return rmp
+
+
+def _counter(hca: Hca, number: int) -> QCounter | None:
+    return hca.counters.need(number) if number else None
+
+
+@command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
+def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Change the state, VLAN stripping and the counter set, the latter two as the bitmask says.
+
+    ``rq_state`` is the state that the driver believes the queue to be in.
+    """
+    rq = hca.rqs.need(cmd.rqn)
+    state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
+    mask = cmd.modify_bitmask
+    if unknown := mask & ~sum(ModifyRq):
+        raise CmdError(Status.BAD_PARAM_ERR, "RQ field cannot be modified", f"{unknown:#x}")
+    if mask & ModifyRq.SCATTER_FCS and cmd.ctx.scatter_fcs:
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", "scatter_fcs")
+    if mask & ModifyRq.RQ_COUNTER_SET_ID:
+        _count_into(rq, _counter(hca, cmd.ctx.counter_set_id))
+        rq.ctx.counter_set_id = cmd.ctx.counter_set_id
+    if mask & ModifyRq.VSD:
+        rq.ctx.vsd = cmd.ctx.vsd
+    rq.decode()
+    queues.enter_rq(hca, rq, state)
+
+
+def _count_into(rq: Rq, counter: QCounter | None) -> None:
+    """Refer to another counter set, or none."""
+    for held in rq.holds():
+        held.refs -= 1
+    rq.counter = counter
+    for held in rq.holds():
+        held.refs += 1
+
+
+@command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
+def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """The context of now."""
+    rq = hca.rqs.need(cmd.rqn)
+    rq.encode()
+    out.rq_context = bytes(rq.ctx)
+
+
+@command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
+def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
+    """Refused with RES_BUSY while a TIR or an RQT leads to it. Frames that come later are lost."""
+    rq = hca.rqs.remove(cmd.rqn)
+    rq.state = RqState.RST
+    rq.stop_waiting()

@@ -1,0 +1,211 @@
+"""Ethernet receive queues: what CREATE_RQ takes and refuses, states, flush (core/en_main.c)."""
+
+import pytest
+from helpers.eth_queues import LIMITS, ReceiveQueue, rq_fields
+
+from emu.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
+from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
+from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
+
+RST, RDY, ERR = RqState.RST, RqState.RDY, RqState.ERR
+
+
+@pytest.fixture
+def limits():
+    return LIMITS
+
+
+@pytest.fixture
+def cq(node):
+    return node.completion_queue()
+
+
+@pytest.fixture
+def rq(node):
+    return ReceiveQueue(node)
+
+
+def test_query_shows_the_context(node, driver, cq):
+    counter = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+    rq = ReceiveQueue(node, cq=cq, ready=False, counter_set_id=counter)
+    ctx = rq.query()
+    assert (ctx.state, ctx.cqn, ctx.counter_set_id) == (RST, cq.cqn, counter)
+    assert (ctx.wq.pd, ctx.wq.log_wq_sz, ctx.wq.dbr_addr) == (node.pdn, 4, rq.ring.record)
+    rq.modify(RDY)
+    assert rq.query().state == RDY
+
+
+def test_drop_queue_without_a_domain(node):
+    """As mlx5e_alloc_drop_rq makes one: one WQE, which is never posted."""
+    rq = ReceiveQueue(node, log_size=0, log_stride=4, wq={"pd": 0})
+    assert rq.query().state == RDY
+
+
+def test_queue_holds_what_it_names(node, driver, cq, refused):
+    counter = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+    rq = ReceiveQueue(node, cq=cq, counter_set_id=counter)
+    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=cq.cqn)
+    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=node.pdn)
+    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+    driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
+    driver.must(Op.DESTROY_CQ, cqn=cq.cqn)
+    driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+    refused(Status.BAD_RES_ERR, Op.DESTROY_RQ, rqn=rq.rqn)
+    refused(Status.BAD_RES_ERR, Op.QUERY_RQ, rqn=rq.rqn)
+
+
+def test_over_a_memory_pool(node, driver, cq, refused):
+    rmp = node.shared_queue(form="ring")
+    fields, _ = rq_fields(node.driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=rmp.srqn)
+    rqn = driver.must(Op.CREATE_RQ, **fields).rqn
+    refused(Status.RES_BUSY, Op.DESTROY_RMP, rmpn=rmp.srqn)
+    driver.must(Op.DESTROY_RQ, rqn=rqn)
+    driver.must(Op.DESTROY_RMP, rmpn=rmp.srqn)
+
+
+def test_number_that_is_no_memory_pool(node, cq, refused):
+    srq = node.shared_queue(form="srq")
+    fields, _ = rq_fields(node.driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=srq.srqn)
+    refused(Status.BAD_RES_ERR, Op.CREATE_RQ, **fields)
+
+
+@pytest.mark.parametrize(
+    ("context", "status"),
+    [
+        ({"cqn": 0x77}, Status.BAD_RES_ERR),
+        ({"counter_set_id": 9}, Status.BAD_RES_ERR),
+        ({"state": RDY}, Status.BAD_PARAM_ERR),
+        ({"mem_rq_type": MemRqType.RMP, "rmpn": 9}, Status.BAD_RES_ERR),
+        ({"mem_rq_type": 2}, Status.BAD_PARAM_ERR),
+        ({"ts_format": 2}, Status.BAD_PARAM_ERR),
+        ({"scatter_fcs": 1}, Status.BAD_PARAM_ERR),
+        ({"delay_drop_en": 1}, Status.BAD_PARAM_ERR),
+        ({"hairpin": 1}, Status.BAD_PARAM_ERR),
+        ({"rlky": 1}, Status.BAD_PARAM_ERR),
+        ({"wq": {"pd": 0x77}}, Status.BAD_RES_ERR),
+        ({"wq": {"wq_type": WqType.LINKED_LIST_STRIDING_RQ}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_type": WqType.CYCLIC_STRIDING_RQ}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_type": 15}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"log_wq_stride": 3}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"log_wq_stride": 10}}, Status.LIM_ERR),
+        ({"wq": {"log_wq_sz": 16}}, Status.LIM_ERR),
+        ({"wq": {"log_wq_sz": 15}}, Status.BAD_PARAM_ERR),  # the page list is too short for it
+        ({"wq": {"dbr_addr": 4}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"shampo_enable": 1}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"dbr_umem_valid": 1, "dbr_umem_id": 5}}, Status.BAD_RES_ERR),
+    ],
+)
+def test_context_that_cannot_be(node, cq, refused, context, status):
+    fields, _ = rq_fields(node.driver, node.pdn, context.pop("cqn", cq.cqn), **context)
+    refused(status, Op.CREATE_RQ, **fields)
+
+
+@pytest.mark.parametrize("limits", [LIMITS | {"log_max_rq": 2}])
+def test_as_many_as_advertised(node, cq, refused):
+    made = [ReceiveQueue(node, cq=cq) for _ in range(3)]
+    fields, _ = rq_fields(node.driver, node.pdn, cq.cqn)
+    refused(Status.NO_RES_ERR, Op.CREATE_RQ, **fields)
+    node.driver.must(Op.DESTROY_RQ, rqn=made[0].rqn)
+    ReceiveQueue(node, cq=cq)
+
+
+@pytest.mark.parametrize("state", [RST, RDY, ERR])
+@pytest.mark.parametrize("target", [RST, RDY, ERR])
+def test_transitions(node, driver, state, target):
+    rq = ReceiveQueue(node, ready=False)
+    if state is not RST:
+        rq.modify(state)
+    allowed = (state, target) != (ERR, RDY)
+    status = driver.command(Op.MODIFY_RQ, rqn=rq.rqn, rq_state=state, ctx={"state": target}).status
+    assert status == (Status.OK if allowed else Status.BAD_PARAM_ERR)
+    assert rq.query().state == (target if allowed else state)
+
+
+@pytest.mark.parametrize("expected", [RST, ERR, 2, 15])
+def test_state_that_the_driver_expects_wrongly(rq, refused, expected):
+    refused(
+        Status.BAD_RES_STATE_ERR, Op.MODIFY_RQ, rqn=rq.rqn, rq_state=expected, ctx={"state": ERR}
+    )
+
+
+def test_vlan_stripping_changes_by_the_bitmask(rq):
+    """ethtool -K rxvlan (core/en_main.c: mlx5e_modify_rq_vsd)."""
+    rq.modify(RDY, ctx={"vsd": 0})
+    assert (rq.query().vsd, rq.object.strips) == (1, False)
+    rq.modify(RDY, ctx={"vsd": 0}, modify_bitmask=ModifyRq.VSD)
+    assert (rq.query().vsd, rq.object.strips) == (0, True)
+
+
+def test_counter_set_changes_by_the_bitmask(node, driver, rq, refused):
+    counter = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+    mask = ModifyRq.RQ_COUNTER_SET_ID
+    rq.modify(RDY, ctx={"counter_set_id": counter}, modify_bitmask=mask)
+    assert rq.query().counter_set_id == counter
+    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+    rq.modify(RDY, modify_bitmask=mask)
+    driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+
+
+@pytest.mark.parametrize(
+    ("mask", "ctx", "status"),
+    [
+        (1 << 0, {}, Status.BAD_PARAM_ERR),
+        (1 << 40, {}, Status.BAD_PARAM_ERR),
+        (ModifyRq.SCATTER_FCS, {"scatter_fcs": 1}, Status.BAD_PARAM_ERR),
+        (ModifyRq.RQ_COUNTER_SET_ID, {"counter_set_id": 9}, Status.BAD_RES_ERR),
+    ],
+)
+def test_change_that_cannot_be(rq, refused, mask, ctx, status):
+    ctx = {"state": RDY} | ctx
+    refused(status, Op.MODIFY_RQ, rqn=rq.rqn, rq_state=RDY, modify_bitmask=mask, ctx=ctx)
+
+
+@pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
+def test_flush(node, clock, wq_type):
+    """Also of what is posted later: that rings no doorbell."""
+    rq = ReceiveQueue(node, wq={"wq_type": wq_type}, log_stride=6)
+    for _ in range(3):
+        rq.post((64, 0x100, 0))
+    rq.modify(ERR)
+    rq.post((64, 0x100, 0))
+    clock.advance(FIRST_LOOK_NS)
+    found = [(done.opcode, done.wqe_counter, done.syndrome) for done in rq.cq.drain()]
+    flushed = CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR
+    assert found == [(flushed[0], index, flushed[1]) for index in range(4)]
+    rq.modify(RST)
+    assert not clock.waiting()
+    rq.modify(RDY)
+    rq.post((64, 0x100, 0))
+    rq.modify(ERR)
+    assert [done.wqe_counter for done in rq.cq.drain()] == [0]
+
+
+def test_looks_less_and_less_often(node, clock, rq):
+    rq.modify(ERR)
+    clock.advance(10 * LAST_LOOK_NS)
+    assert clock.waiting() == 1
+    node.driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
+    assert not clock.waiting()
+
+
+def test_flush_only_if_wanted(node, clock):
+    rq = ReceiveQueue(node, flush_in_error_en=0)
+    rq.post((64, 0x100, 0))
+    rq.modify(ERR)
+    assert (rq.cq.drain(), clock.waiting()) == ([], 0)
+
+
+def test_requests_of_a_pool_are_not_flushed(node, driver, clock, cq):
+    rmp = node.shared_queue(form="ring")
+    region = node.region(64)
+    rmp.post(region.sge())
+    fields, _ = rq_fields(node.driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=rmp.srqn)
+    rqn = driver.must(Op.CREATE_RQ, **fields).rqn
+    driver.must(Op.MODIFY_RQ, rqn=rqn, rq_state=RST, ctx={"state": ERR})
+    assert (cq.drain(), clock.waiting()) == ([], 0)
+
+
+def test_teardown_with_a_timer_left(node, driver, clock, rq):
+    rq.modify(ERR)
+    driver.must(Op.TEARDOWN_HCA)
+    assert not clock.waiting()

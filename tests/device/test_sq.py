@@ -1,0 +1,302 @@
+"""Ethernet send queues: what CREATE_SQ takes and refuses, states, NOPs, flush (core/en_main.c)."""
+
+import pytest
+from helpers.eth_queues import LIMITS, SIGNALED, SendQueue, sq_fields
+from helpers.interfaces import alloc_td, create_tis
+
+from emu.engine.eth import queues, send
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
+from layouts.eth_enums import SqState
+
+RST, RDY, ERR = SqState.RST, SqState.RDY, SqState.ERR
+
+
+@pytest.fixture
+def limits():
+    return LIMITS
+
+
+@pytest.fixture
+def cq(node):
+    return node.completion_queue()
+
+
+@pytest.fixture
+def sq(node):
+    return SendQueue(node)
+
+
+def modify(driver, sqn, expected, state, **fields):
+    return driver.command(
+        Op.MODIFY_SQ, sqn=sqn, sq_state=expected, ctx={"state": state}, **fields
+    ).status
+
+
+def test_query_shows_the_context(node, cq):
+    sq = SendQueue(node, cq=cq, ready=False, user_index=7)
+    ctx = sq.query()
+    assert (ctx.state, ctx.cqn, ctx.user_index, ctx.wq.pd) == (RST, cq.cqn, 7, node.pdn)
+    sq.modify(RDY)
+    for _ in range(3):
+        sq.nop()
+    node.settle()
+    ctx = sq.query()
+    assert (ctx.state, ctx.wq.hw_counter) == (RDY, 3)
+
+
+def test_number_is_no_queue_pairs(node, cq):
+    """A send doorbell names either by its number."""
+    numbers = [SendQueue(node, cq=cq).sqn, node.queue_pair().qpn, SendQueue(node, cq=cq).sqn]
+    assert len(set(numbers)) == 3
+
+
+def test_queue_holds_what_it_names(node, driver, refused):
+    sq = SendQueue(node)
+    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=sq.cq.cqn)
+    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=node.pdn)
+    driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
+    driver.must(Op.DESTROY_CQ, cqn=sq.cq.cqn)
+    refused(Status.BAD_RES_ERR, Op.QUERY_SQ, sqn=sq.sqn)
+    refused(Status.BAD_RES_ERR, Op.DESTROY_SQ, sqn=sq.sqn)
+
+
+def test_queue_holds_its_tis(node, driver, refused):
+    """An ICOSQ has none (core/en_main.c: mlx5e_open_icosq)."""
+    tisn = create_tis(driver, alloc_td(driver))
+    sq = SendQueue(node, tisn=tisn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_TIS, tisn=tisn)
+    driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
+    driver.must(Op.DESTROY_TIS, tisn=tisn)
+
+
+@pytest.mark.parametrize(
+    ("context", "status"),
+    [
+        ({"tis_lst_sz": 1, "tis_num_0": 7}, Status.BAD_RES_ERR),
+        ({"tis_lst_sz": 2, "tis_num_0": 0}, Status.BAD_PARAM_ERR),
+        ({"cqn": 0x77}, Status.BAD_RES_ERR),
+        ({"state": RDY}, Status.BAD_PARAM_ERR),
+        ({"ts_format": 2}, Status.BAD_PARAM_ERR),
+        ({"min_wqe_inline_mode": 4}, Status.BAD_PARAM_ERR),
+        ({"allow_swp": 1}, Status.BAD_PARAM_ERR),
+        ({"reg_umr": 1}, Status.BAD_PARAM_ERR),
+        ({"allow_multi_pkt_send_wqe": 1}, Status.BAD_PARAM_ERR),
+        ({"hairpin": 1}, Status.BAD_PARAM_ERR),
+        ({"rlky": 1}, Status.BAD_PARAM_ERR),
+        ({"packet_pacing_rate_limit_index": 1}, Status.BAD_PARAM_ERR),
+        ({"wq": {"pd": 0}}, Status.BAD_RES_ERR),
+        ({"wq": {"uar_page": 0x77}}, Status.BAD_RES_ERR),
+        ({"wq": {"wq_type": 0}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"log_wq_stride": 4}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"log_wq_sz": 16}}, Status.LIM_ERR),
+        ({"wq": {"log_wq_sz": 15}}, Status.BAD_PARAM_ERR),  # the page list is too short for it
+        ({"wq": {"dbr_addr": 4}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_signature": 1}}, Status.BAD_PARAM_ERR),
+        ({"wq": {"wq_umem_valid": 1, "wq_umem_id": 5}}, Status.BAD_RES_ERR),
+    ],
+)
+def test_context_that_cannot_be(node, cq, refused, context, status):
+    fields, _ = sq_fields(node.driver, node.pdn, context.pop("cqn", cq.cqn), **context)
+    refused(status, Op.CREATE_SQ, **fields)
+
+
+@pytest.mark.parametrize("limits", [LIMITS | {"log_max_sq": 7}])
+def test_as_many_as_advertised(node, cq, refused, limits):
+    most = (1 << limits["log_max_sq"]) - 0x40
+    for _ in range(most):
+        SendQueue(node, cq=cq, log_size=0, ready=False)
+    fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
+    refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
+
+
+@pytest.mark.parametrize("limits", [{}])
+def test_no_queue_on_an_infiniband_function(node, cq, refused):
+    fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
+    refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
+
+
+@pytest.mark.parametrize("state", [RST, RDY, ERR])
+@pytest.mark.parametrize("target", [RST, RDY, ERR])
+def test_transitions(node, driver, state, target):
+    sq = SendQueue(node, ready=False)
+    if state is not RST:
+        sq.modify(state)
+    allowed = (state, target) != (ERR, RDY)
+    status = modify(driver, sq.sqn, state, target)
+    assert status == (Status.OK if allowed else Status.BAD_PARAM_ERR)
+    assert sq.query().state == (target if allowed else state)
+
+
+@pytest.mark.parametrize("expected", [RST, ERR, 2, 15])
+def test_state_that_the_driver_expects_wrongly(sq, refused, expected):
+    refused(
+        Status.BAD_RES_STATE_ERR, Op.MODIFY_SQ, sqn=sq.sqn, sq_state=expected, ctx={"state": ERR}
+    )
+
+
+def test_state_that_does_not_exist(sq, refused):
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_SQ, sqn=sq.sqn, sq_state=RDY, ctx={"state": 2})
+
+
+def test_rate_limit_is_refused(sq, refused):
+    ctx = {"state": RDY, "packet_pacing_rate_limit_index": 1}
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_SQ, sqn=sq.sqn, sq_state=RDY, modify_bitmask=1, ctx=ctx)
+
+
+# -- work
+
+
+def test_nops_complete_when_asked(node, sq):
+    """Others are for the end of a page (core/en/txrx.h: mlx5e_txqsq_get_next_pi)."""
+    indices = [sq.nop(flags=flags) for flags in (0, SIGNALED, 0, 0, SIGNALED)]
+    node.settle()
+    found = sq.cq.drain()
+    assert [done.wqe_counter for done in found] == [indices[1], indices[4]]
+    assert {(done.opcode, done.qpn) for done in found} == {(CqeOpcode.REQ, sq.sqn)}
+
+
+def test_counter_goes_over_65535(node):
+    sq = SendQueue(node, log_size=6)
+    for number in range(1025):
+        for _ in range(63):
+            sq.nop(flags=0, ring=False)
+        index = sq.nop()
+        node.settle()
+        assert index == (64 * number + 63) & 0xFFFF
+        (done,) = sq.cq.drain()
+        assert done.wqe_counter == index
+
+
+def test_nothing_happens_in_rst(node):
+    sq = SendQueue(node, ready=False)
+    sq.nop()
+    node.settle()
+    assert sq.cq.drain() == []
+    sq.modify(RDY)
+    node.settle()
+    assert len(sq.cq.drain()) == 1
+
+
+def test_one_doorbell_for_many(node, sq):
+    indices = [sq.nop(ring=False) for _ in range(60)]
+    sq.ring_doorbell()
+    node.settle()
+    assert [done.wqe_counter for done in sq.cq.drain()] == indices
+
+
+def test_a_turn_is_bounded(node, monkeypatch):
+    monkeypatch.setattr(send, "WQES_PER_TURN", 4)
+    sq = SendQueue(node)
+    cq = node.hca.cqs.need(sq.cq.cqn)
+    for _ in range(40):
+        sq.nop(ring=False)
+    sq.ring_doorbell()
+    most = before = 0
+    while node.function.run():
+        most, before = max(most, cq.pi - before), cq.pi
+    assert most == 4
+    assert len(sq.cq.drain()) == 40
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"opcode": Opcode.RDMA_WRITE}, {"opcode": 0xFF}, {"opcode": Opcode.UMR}, {"sqn": 0x12345}],
+)
+def test_bad_request_stops_the_queue(node, driver, sq, wrong):
+    """The driver recovers from it: flush, ERR to RST to RDY (core/en/reporter_tx.c)."""
+    good = sq.nop()
+    bad = sq.post(**({"opcode": Opcode.NOP} | wrong))
+    after = [sq.nop(), sq.nop()]
+    node.settle()
+    found = [(done.opcode, done.wqe_counter, done.syndrome) for done in sq.cq.drain()]
+    assert found == [
+        (CqeOpcode.REQ, good, 0),
+        (CqeOpcode.REQ_ERR, bad, CqeSyndrome.LOCAL_QP_OP_ERR),
+        *[(CqeOpcode.REQ_ERR, index, CqeSyndrome.WR_FLUSH_ERR) for index in after],
+    ]
+    assert sq.query().state == ERR
+    sq.state = ERR
+    sq.modify(RST)
+    sq.modify(RDY)
+    assert sq.nop() == 0
+    node.settle()
+    assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ]
+
+
+def test_flush_when_the_driver_stops_the_queue(node, sq):
+    sq.modify(ERR)
+    indices = [sq.nop() for _ in range(5)]
+    node.settle()
+    found = sq.cq.drain()
+    assert [done.wqe_counter for done in found] == indices
+    assert {done.syndrome for done in found} == {CqeSyndrome.WR_FLUSH_ERR}
+
+
+def test_flush_only_if_wanted(node):
+    sq = SendQueue(node, flush_in_error_en=0)
+    sq.modify(ERR)
+    sq.nop()
+    node.settle()
+    assert sq.cq.drain() == []
+
+
+@pytest.mark.hostile
+def test_a_long_flush_is_bounded(node, monkeypatch):
+    monkeypatch.setattr(queues, "FLUSHED_AT_ONCE", 4)
+    sq = SendQueue(node)
+    cq = node.hca.cqs.need(sq.cq.cqn)
+    for _ in range(40):
+        sq.nop(ring=False)
+    sq.object.state = ERR
+    sq.ring_doorbell()
+    most = before = 0
+    while node.function.run():
+        most, before = max(most, cq.pi - before), cq.pi
+    assert most == 4
+    assert len(sq.cq.drain()) == 40
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("jump", [65, 0x8000, 0xFFFF])
+def test_counter_that_jumps(node, sq, jump):
+    sq.sent += jump
+    sq.tell()
+    sq.ring_doorbell()
+    node.settle()
+    assert node.events() == [(EventType.WQ_CATAS_ERROR, sq.sqn)]
+    assert sq.query().state == ERR
+
+
+@pytest.mark.hostile
+def test_ring_that_is_gone(node, memory, sq):
+    memory.revoke(sq.ring.pages[0])
+    sq.sent += 1
+    sq.tell()
+    sq.ring_doorbell()
+    node.settle()
+    assert node.events() == [(EventType.WQ_CATAS_ERROR, sq.sqn)]
+    assert sq.query().state == ERR
+
+
+@pytest.mark.hostile
+def test_destroyed_with_work_left(node, driver, sq):
+    sq.nop()
+    driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
+    node.settle()
+    assert sq.cq.drain() == []
+
+
+def test_cq_that_overruns_stops_the_queue(node):
+    sq = SendQueue(node, cq=node.completion_queue(log_size=1))
+    for _ in range(4):
+        sq.nop()
+    node.settle()
+    assert {event for event, _ in node.events()} == {EventType.CQ_ERROR, EventType.WQ_CATAS_ERROR}
+    assert sq.query().state == ERR
+
+
+def test_event_when_armed(node, sq):
+    sq.cq.arm()
+    sq.nop()
+    node.settle()
+    assert sq.cq.events() == 1
