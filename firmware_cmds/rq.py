@@ -129,7 +129,7 @@ def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
 def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a TIR or an RQT leads to it. Frames that come later are lost."""
+    """Refused with BAD_RES_STATE_ERR while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
     rq.state = RqState.RST
     rq.stop_waiting()

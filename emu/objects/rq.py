@@ -13,6 +13,7 @@ from emu.objects.srq import Srq
 from emu.objects.table import Object
 from emu.objects.users import Umem
 from emu.ports import Timer
+from layouts.enums import Status
 from layouts.eth_enums import RqState
 
 
@@ -42,6 +43,7 @@ class Rq(Queue):
     __slots__ = ("_list_bytes", "cq", "ctx", "parts", "queue", "rmp", "state", "strips", "timer")
     kind = "rq"
     BASE_BYTES = 4096
+    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from helpers.flows import (
     to_tir,
 )
 from helpers.frames import MACS, TCP, UDP, Packet
-from helpers.interfaces import alloc_td, create_direct_tir, make_rq
+from helpers.interfaces import alloc_td, create_direct_tir, create_rq
 
 from emu.engine.eth.steering import domain as steering
 from emu.models import LINKS
@@ -37,9 +37,9 @@ def flows(driver):
 
 
 @pytest.fixture
-def tirs(driver, function):
+def tirs(driver):
     td = alloc_td(driver)
-    return [create_direct_tir(driver, td, make_rq(function)) for _ in range(3)]
+    return [create_direct_tir(driver, td, create_rq(driver)) for _ in range(3)]
 
 
 @pytest.fixture

@@ -137,6 +137,7 @@ def test_loopback_bits_allow(driver, function, td, rqns):
 def test_what_it_leads_to_stays(driver, td, rqns, refused, function):
     direct = create_direct_tir(driver, td, rqns[0])
     assert function.hca.rqs.get(rqns[0]).refs == 1
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_RQ, rqn=rqns[0])
     refused(Status.RES_BUSY, Op.DEALLOC_TRANSPORT_DOMAIN, transport_domain=td)
     driver.must(Op.DESTROY_TIR, tirn=direct)
     assert function.hca.rqs.get(rqns[0]).refs == 0

@@ -41,8 +41,8 @@ CACHED_ITEMS = 1 << 16
 # -- packets
 
 
-def decide(domain: FlowDomain, headers: Headers, size: int) -> Decision:
-    """Decide what happens to a packet of ``size`` bytes, and count it."""
+def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) -> Decision:
+    """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all."""
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
@@ -51,8 +51,10 @@ def decide(domain: FlowDomain, headers: Headers, size: int) -> Decision:
         decision = _walk(domain, headers)
         _keep(domain, key, decision)
     for counter in decision.counters:
-        counter.packets += 1
-        counter.octets += size
+        counter.packets += packets
+        counter.octets += octets
+    if decision.missed:
+        domain.discards += packets
     return decision
 
 

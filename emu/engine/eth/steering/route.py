@@ -1,0 +1,61 @@
+"""The way of a received frame from the root of the flow tables to its receive queues.
+
+Flow table entries lead to TIRs; a TIR leads to its RQ, or hashes and picks one from its RQT. The
+frame has to be checked before (length, link); what is done at the RQ is up to the caller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from emu.engine.eth.steering.domain import decide
+from emu.objects import Rq, Tir, TransportDomain
+from emu.port.eth.headers import Headers
+from layouts.eth_enums import FlowTableType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_NIC_RX = FlowTableType.NIC_RX
+_GROUP_BIT = 1
+"""Of a MAC address's first byte."""
+
+
+class Delivery(NamedTuple):
+    """A receive queue that gets the frame, and what its completion says of the way there."""
+
+    rq: Rq
+    rss_hash_result: int
+    rss_hash_type: int
+    flow_tag: int
+    """Of the flow table entry that named the TIR; 0 without one."""
+
+
+def route(
+    hca: Hca,
+    headers: Headers,
+    octets: int,
+    packets: int = 1,
+    source: TransportDomain | None = None,
+) -> list[Delivery]:
+    """Find the receive queues of a frame, and count it in the flow counters that it passes.
+
+    ``octets`` is its length without frame check sequence; a super-frame stands for ``packets`` of
+    so many octets in all. ``source`` is the transport domain of the function's own send queue that
+    has sent the frame, None for one from the wire: a TIR of that domain takes such a frame only
+    when its self_lb_block says so. Each queue is there once for each entry that leads to it. An
+    empty list is a frame to be discarded.
+    """
+    domain = hca.flow_domains.get(_NIC_RX)
+    if domain is None:
+        return []
+    found: list[Delivery] = []
+    for target, tag in decide(domain, headers, octets, packets).deliveries:
+        assert isinstance(target, Tir)  # entries lead to tables and TIRs only
+        if target.td is source and not target.takes_own(
+            is_multicast=bool(headers.frame[0] & _GROUP_BIT)
+        ):
+            continue
+        rq, value, kind = target.queue_of(headers)
+        found.append(Delivery(rq, value, kind, tag))
+    return found

@@ -1,0 +1,184 @@
+"""From a frame to its receive queues: flow tables, TIRs, RQTs, and loopback of one's own frames."""
+
+import pytest
+from helpers.flows import Flows, mac_fields, to_table, to_tir
+from helpers.frames import MACS, UDP, Packet
+from helpers.interfaces import (
+    alloc_td,
+    create_direct_tir,
+    create_indirect_tir,
+    create_rq,
+    create_rqt,
+    modify_rqt,
+    rss,
+)
+
+from emu.engine.eth.steering.route import Delivery, route
+from emu.models import LINKS
+from emu.port.eth.headers import parse
+from layouts.enums import Op, PortType
+from layouts.eth_enums import CqeHashType, FlowTableType, SelfLbBlock
+
+GROUP_MAC = bytes.fromhex("01005e000001")
+
+
+@pytest.fixture
+def model():
+    return LINKS["connectx6"][PortType.ETH]
+
+
+@pytest.fixture
+def flows(driver):
+    return Flows(driver)
+
+
+@pytest.fixture
+def rqns(driver):
+    return [create_rq(driver) for _ in range(4)]
+
+
+@pytest.fixture
+def everything(flows):
+    """A root table, by what packets of any kind do."""
+    table = flows.table(0, log_size=0)
+    group = flows.group(table, 0, 0)
+    flows.set_root(table)
+
+    def go(*destinations, **options):
+        flows.entry(table, 0, group, *destinations, **options)
+        return table, group
+
+    return go
+
+
+@pytest.fixture
+def routed(function):
+    """Where a frame goes: (RQ number, hash, its type, flow tag) for each queue."""
+
+    def find(packet=None, frame=None, td=None, **options):
+        data = frame or (packet or Packet()).frame()
+        source = function.hca.tds.get(td) if td else None
+        found = route(function.hca, parse(data), len(data), source=source, **options)
+        assert all(isinstance(delivery, Delivery) for delivery in found)
+        return [(rq.handle, *rest) for rq, *rest in found]
+
+    return find
+
+
+def test_without_root_nothing_is_received(routed, function):
+    assert routed() == []
+    assert function.hca.flow_domains[FlowTableType.NIC_RX].discards == 1
+
+
+def test_by_hash(driver, rqns, everything, routed):
+    """A completion has the hash, what it is over, and no tag."""
+    rqtn = create_rqt(driver, rqns)
+    everything(to_tir(create_indirect_tir(driver, alloc_td(driver), rqtn, **rss())))
+    by_port = {}
+    for port in range(64):
+        ((rqn, value, kind, tag),) = routed(Packet(ports=port.to_bytes(2, "big") + b"\0\x50"))
+        assert (kind, tag) == (CqeHashType.IPV4 | CqeHashType.L4_TCP, 0)
+        assert rqn == rqns[value % 4]
+        by_port[port] = rqn
+    assert set(by_port.values()) == set(rqns)
+    modify_rqt(driver, rqtn, rqns[::-1])
+    for port, rqn in by_port.items():
+        ((now, *_),) = routed(Packet(ports=port.to_bytes(2, "big") + b"\0\x50"))
+        assert now == rqns[3 - rqns.index(rqn)]
+
+
+def test_changes_count_from_the_next_packet_on(driver, rqns, flows, everything, routed):
+    td = alloc_td(driver)
+    tirs = [create_direct_tir(driver, td, rqn) for rqn in rqns[:2]]
+    table, group = everything(to_tir(tirs[0]), tag=5)
+    assert routed() == [(rqns[0], 0, 0, 5)]
+    flows.modify(table, 0, group, to_tir(tirs[1]))
+    assert routed() == [(rqns[1], 0, 0, 5)]
+    flows.delete(table, 0)
+    assert routed() == []
+
+
+def test_multicast_to_several(driver, rqns, everything, routed):
+    tds = [alloc_td(driver) for _ in range(3)]
+    tirs = [create_direct_tir(driver, td, rqn) for td, rqn in zip(tds, rqns)]
+    everything(*map(to_tir, tirs), tag=1)
+    frame = GROUP_MAC + Packet().frame()[6:]
+    assert routed(frame=frame) == [(rqn, 0, 0, 1) for rqn in rqns[:3]]
+
+
+@pytest.mark.parametrize("multicast", [False, True])
+@pytest.mark.parametrize("allowed", range(4))
+def test_loopback_of_ones_own_frames(driver, rqns, everything, routed, multicast, allowed):
+    """Frames of one's own transport domain come back only where the TIR allows it."""
+    tds = [alloc_td(driver) for _ in range(2)]
+    tirs = [
+        create_direct_tir(driver, tds[0], rqns[0], self_lb_block=allowed),
+        create_direct_tir(driver, tds[1], rqns[1]),
+    ]
+    everything(*map(to_tir, tirs))
+    frame = Packet().frame()
+    if multicast:
+        frame = GROUP_MAC + frame[6:]
+    bit = SelfLbBlock.BLOCK_MULTICAST if multicast else SelfLbBlock.BLOCK_UNICAST
+    own = rqns[:2] if allowed & bit else rqns[1:2]
+    assert [rqn for rqn, *_ in routed(frame=frame, td=tds[0])] == own
+    assert [rqn for rqn, *_ in routed(frame=frame)] == rqns[:2]
+
+
+def test_allowing_it_takes_effect_at_once(driver, rqns, everything, routed):
+    """ethtool -t: mlx5e_refresh_tirs lets unicast frames come back and sends one to itself."""
+    td = alloc_td(driver)
+    tirn = create_direct_tir(driver, td, rqns[0])
+    everything(to_tir(tirn))
+    assert routed(td=td) == []
+    driver.must(Op.MODIFY_TIR, tirn=tirn, bitmask={"self_lb_en": 1}, ctx={"self_lb_block": 1})
+    assert routed(td=td) == [(rqns[0], 0, 0, 0)]
+
+
+def test_super_frames_count_as_what_they_stand_for(driver, rqns, flows, everything, routed):
+    counter = flows.counter()
+    tirn = create_direct_tir(driver, alloc_td(driver), rqns[0])
+    everything(to_tir(tirn), counters=[counter])
+    size = len(Packet().frame())
+    routed()
+    routed(packets=3)
+    assert flows.counted(counter) == (4, 2 * size)
+
+
+def test_stages_of_an_open_netdev(driver, rqns, flows, routed, function):
+    """Multicast by address, then by protocol to an RSS TIR, else to a channel's own."""
+    td, rqtn = alloc_td(driver), create_rqt(driver, rqns)
+    tcp = create_indirect_tir(driver, td, rqtn, **rss())
+    udp = create_indirect_tir(driver, td, rqtn, **rss(protocol="UDP"))
+    other = create_indirect_tir(driver, td, create_rqt(driver, rqns[:1]), rx_hash_fn=1)
+    anchor = flows.table(66, log_size=0)
+    types = flows.table(57, log_size=7, miss=anchor)
+    group = flows.group(types, 0, 13, ip_version=0xF, ip_protocol=0xFF)
+    flows.entry(types, 0, group, to_tir(tcp), ip_version=4, ip_protocol=6)
+    flows.entry(types, 1, group, to_tir(udp), ip_version=4, ip_protocol=17)
+    flows.entry(types, 16, flows.group(types, 16, 16), to_tir(other))
+    addresses = flows.table(56, log_size=16, miss=anchor)
+    own = flows.group(addresses, 0, 32767, dmac_47_16=0xFFFFFFFF, dmac_15_0=0xFFFF)
+    multicast = flows.group(addresses, 32768, 32768, dmac_47_16=0x01000000)
+    flows.entry(addresses, 0, own, to_table(types), **mac_fields(MACS[:6]))
+    flows.entry(addresses, 32768, multicast, to_table(types), **mac_fields(GROUP_MAC))
+    flows.set_root(addresses)
+    ((_, _, kind, _),) = routed()
+    assert kind == CqeHashType.IPV4 | CqeHashType.L4_TCP
+    ((_, _, kind, _),) = routed(Packet(protocol=UDP))
+    assert kind == CqeHashType.IPV4 | CqeHashType.L4_UDP
+    ((_, _, kind, _),) = routed(Packet(protocol=UDP, fragment=0x2000))
+    assert kind == CqeHashType.IPV4, "a fragment has no ports"
+    arp = b"\xff" * 6 + MACS[6:] + b"\x08\x06" + bytes(46)
+    assert routed(frame=arp) == [(rqns[0], 0, 0, 0)]
+    assert routed(frame=b"\x02" + arp[1:]) == []
+    assert function.hca.flow_domains[FlowTableType.NIC_RX].discards == 1
+
+
+class TestOnInfiniBand:
+    @pytest.fixture
+    def model(self):
+        return LINKS["connectx6"][PortType.IB]
+
+    def test_nothing_is_routed(self, routed):
+        assert routed() == []
