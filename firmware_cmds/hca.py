@@ -21,13 +21,6 @@ SUPPORTED_ISSI = 0b11
 """Interface step sequence ids 0 and 1, one bit each."""
 
 MELLANOX_OUI = 0x0002C9
-_OTHER_FUNCTION = "other functions are not this one's to manage"
-
-
-def check_own(function_id: int) -> None:
-    """A function has none below it. Raises BAD_PARAM_ERR for the number of another."""
-    if function_id:
-        raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {function_id:#x}")
 
 
 @command(
@@ -39,7 +32,6 @@ def check_own(function_id: int) -> None:
 )
 def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The first command of a driver. Enabling twice is accepted, as after a crash kernel."""
-    check_own(cmd.function_id)
     hca.state = max(hca.state, HcaState.ENABLED)
 
 
@@ -52,7 +44,6 @@ def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
 )
 def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """The last command of a driver; refused while the HCA is still initialized."""
-    check_own(cmd.function_id)
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "TEARDOWN_HCA must come first")
     hca.state = HcaState.DISABLED
@@ -118,8 +109,6 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
 )
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """A capability group's page, or its front; op_mod is ``group << 1 | mode``."""
-    if cmd.other_function:
-        raise CmdError(Status.BAD_PARAM_ERR, _OTHER_FUNCTION, f"function_id {cmd.function_id:#x}")
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
         hca.missing.cap_groups[group] += 1

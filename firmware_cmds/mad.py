@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
-from emu.errors import CmdError
 from emu.port.ib import pma, sma
+from emu.port.ib.port import IbPort
 from layouts import mad as layout
-from layouts.enums import Op, Status
+from layouts.enums import Op
 from layouts.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
     """The agent's answer; a refusal is a status inside it, as on the wire."""
-    if cmd.port > 1:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{cmd.port}")
-    out.response_mad_packet = _answer(hca, cmd.mad)
+    out.response_mad_packet = _answer(hca.ib, cmd.mad)
 
 
-def _answer(hca: Hca, mad: bytes) -> bytes:
+def _answer(port: IbPort, mad: bytes) -> bytes:
     mgmt_class = pma_mad.view(mad).mad_hdr.mgmt_class
     if mgmt_class in (MgmtClass.SUBN_LID_ROUTED, MgmtClass.SUBN_DIRECTED_ROUTE):
-        return sma.answer(hca.ib, mad)
-    answer = pma.answer(hca.ib, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
+        return sma.answer(port, mad)
+    answer = pma.answer(port, mad) if mgmt_class == MgmtClass.PERF_MGMT else None
     return answer or _unsupported(mad)
 
 

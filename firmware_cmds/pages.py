@@ -10,7 +10,6 @@ from emu.device.hca import HcaState
 from emu.errors import CmdError
 from emu.objects.pages import PAGES_PER_TURN, check_pages
 from emu.turns import Turns
-from firmware_cmds.hca import check_own
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
 
@@ -29,7 +28,6 @@ PAGE = 4096
 )
 def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     """How many pages the device wants at this moment of its start-up; 0 needs no MANAGE_PAGES."""
-    check_own(cmd.function_id)
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
@@ -44,7 +42,6 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
 )
 def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """The driver gives pages, takes them back, or says that it cannot give."""
-    check_own(cmd.function_id)
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:

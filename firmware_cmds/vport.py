@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.errors import CmdError
-from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
+from emu.port.ib.port import DEFAULT_PKEY, GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
 from layouts import vport as layout
-from layouts.enums import Op, Status
+from layouts.enums import Op, PortType, Status
+from layouts.eth_enums import VportStateOpMod
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 ALL_ENTRIES = 0xFFFF
 """An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""
-
-
-def _check_own(cmd: Any) -> None:
-    if cmd.other_vport or cmd.vport_number:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{cmd.vport_number}")
 
 
 @command(
@@ -29,7 +26,6 @@ def _check_own(cmd: Any) -> None:
 )
 def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """State, GUIDs, LIDs and the capability mask of the port."""
-    _check_own(cmd)
     port = hca.ib
     out.hca_vport_context.assign(
         {
@@ -56,7 +52,6 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
 )
 def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Set capability bits that belong to the software (hw/main.c:set_port_caps_atomic)."""
-    _check_own(cmd)
     context = cmd.hca_vport_context
     if context.field_select:
         raise CmdError(
@@ -76,7 +71,6 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
 )
 def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     """One GID, or as many from index 0 on as the output has room for."""
-    _check_own(cmd)
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
         out.gid[at] = hca.ib.gid(index)
@@ -90,10 +84,16 @@ def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )
 def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
-    """One P_Key, or as many from index 0 on as the output has room for."""
-    _check_own(cmd)
-    for at, index in enumerate(_indices(cmd.pkey_index, PKEY_TABLE_ENTRIES, len(out.pkey))):
-        out.pkey[at].pkey = hca.ib.pkey(index)
+    """One P_Key, or as many from index 0 on as the output has room for.
+
+    An Ethernet port is asked as well, for the one that RoCE has (mlx5_ib: mlx5_query_port_roce).
+    """
+    if hca.model.port_type is PortType.ETH:
+        keys: Sequence[int] = (DEFAULT_PKEY,)
+    else:
+        keys = [hca.ib.pkey(index) for index in range(PKEY_TABLE_ENTRIES)]
+    for at, index in enumerate(_indices(cmd.pkey_index, len(keys), len(out.pkey))):
+        out.pkey[at].pkey = keys[index]
 
 
 def _indices(index: int, entries: int, room: int) -> range:
@@ -110,16 +110,16 @@ def _indices(index: int, entries: int, room: int) -> range:
 
 @command(Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out)
 def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
-    """Up while the port has a physical link."""
-    _check_own(cmd)
-    out.admin_state = out.state = int(hca.ib.is_up)
+    """Up while the port has a physical link, and an Ethernet port's driver has enabled it."""
+    if cmd.op_mod == VportStateOpMod.ESW_VPORT:
+        raise CmdError(Status.BAD_PARAM_ERR, "no embedded switch")
+    out.admin_state = out.state = int(hca.port.is_up)
 
 
 @command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Packets and octets since the last clear."""
-    _check_own(cmd)
-    for name, traffic in hca.ib.since_cleared().items():
+    for name, traffic in hca.port.since_cleared().items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:
-        hca.ib.clear_counters()
+        hca.port.clear_counters()

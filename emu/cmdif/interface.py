@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from emu.cmdif import mailbox
 from emu.cmdif.mailbox import DeliveryError
 from emu.cmdif.registry import Command
+from emu.cmdif.scope import meant
 from emu.device.points import FaultPoint, FaultPoints
 from emu.engine.events import eq as eq_engine
 from emu.errors import CmdError
@@ -310,7 +311,8 @@ class CommandInterface:
         is_cut = len(request.out) < command.layout_out.size
         whole = bytearray(command.layout_out.size) if is_cut else request.out
         out = command.layout_out.view(whole)
-        work = command.handler(self._hca, command.layout_in.view(request.data), out)
+        given = command.layout_in.view(request.data)
+        work = command.handler(meant(self._hca, given, command.scope), given, out)
         if work is not None:
             yield from self._in_turns(request, command, work)
         if is_cut:

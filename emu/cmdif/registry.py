@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from emu.cmdif.scope import Resolver, resolvers
 from emu.device.hca import Hca, HcaState
 from emu.turns import Turns
 from layouts.cmd import INLINE_BYTES
@@ -19,6 +20,7 @@ from layouts.prm import Prm
 Handler = Callable[[Hca, Any, Any], Turns[None] | None]
 """``handler(hca, cmd, out)``: views of the input and of the zeroed output.
 
+``hca`` is the function that the command means (``emu.cmdif.scope``), mostly the sender.
 A handler first checks everything and then changes state; it refuses by raising
 :class:`emu.errors.CmdError`. It never sees mailboxes, tokens or events. If it may take more than a
 few milliseconds, it yields between portions of its work. Other commands run meanwhile: objects that
@@ -67,7 +69,11 @@ class Command:
     A shorter one gets BAD_OUTP_LEN_ERR.
     """
 
+    scope: tuple[Resolver, ...] = field(init=False)
+    """How the function that the command means is found."""
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", resolvers(self.layout_in))
         besides = self.opened.field if self.opened is not None else ""
         for name, layout in (("least_in", self.layout_in), ("least_out", self.layout_out)):
             least = max(layout.named_size(besides), min(INLINE_BYTES, layout.size))

@@ -98,12 +98,42 @@ def unsubscribe(hca: Hca, eq: Eq) -> None:
 
 def set_link(hca: Hca, *, up: bool) -> None:
     """Plug the cable in or pull it: raise the port event and tell the wire."""
-    if up == hca.port.is_up:
-        return
+    was_up = hca.port.is_up
     hca.port.set_link(up=up)
+    _follow_link(hca, was_up)
+
+
+def set_admin(hca: Hca, *, up: bool) -> None:
+    """Enable or disable an Ethernet port as its driver asks.
+
+    mlx5e looks at the link before it enables the port and waits for the event after it
+    (core/en_main.c: mlx5e_open, async_event).
+    """
+    was_up = hca.eth.is_up
+    hca.eth.set_admin(up=up)
+    _follow_link(hca, was_up)
+
+
+def set_vport_admin(hca: Hca, *, up: bool) -> None:
+    """Enable or disable the virtual port of an Ethernet function."""
+    was_up = hca.eth.is_up
+    hca.eth.vport.admin_up = up
+    _follow_link(hca, was_up)
+
+
+def _follow_link(hca: Hca, was_up: bool) -> None:
+    up = hca.port.is_up
+    if up == was_up:
+        return
     log.info("%s: link %s", hca.model.name, "up" if up else "down")
     _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+    announce(hca)
+
+
+def announce(hca: Hca) -> None:
+    """Tell the wires that the port has come up or gone down, or has other addresses."""
     hca.wire.port_changed(hca)
+    hca.eth_wire.port_changed(hca)
 
 
 def reregister(hca: Hca) -> None:

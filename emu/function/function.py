@@ -272,7 +272,7 @@ class Function:
             lifecycle.quiesce(hca)
             self.cmdif.forget()
             hca.port.set_link(up=False)
-            self.wire.port_changed(hca)
+            lifecycle.announce(hca)
         except Exception:
             log.exception("%s: it does not stop cleanly", self.model.name)
         self.bar0.report_fatal()

@@ -4,11 +4,15 @@ import pytest
 
 from emu.engine import lifecycle
 from emu.models import MODELS
+from firmware_cmds import ib_regs
+from firmware_cmds import reg as common
 from firmware_cmds.components import InfoType
-from firmware_cmds.reg import IB_PORT_COUNTERS, READ, REGISTERS, WRITE
+from firmware_cmds.ib_regs import IB_PORT_COUNTERS
+from firmware_cmds.reg import READ, WRITE
 from layouts import component_regs, port_regs, reg
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
 
+REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
 DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")
 IB, ETHERNET = 1, 4
 

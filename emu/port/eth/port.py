@@ -81,6 +81,8 @@ class Direction:
 class Vport:
     """The NIC vPort context: what the driver has asked for (mlx5_ifc.h: nic_vport_context)."""
 
+    admin_up: bool = True
+    """What MODIFY_VPORT_STATE has asked for."""
     mtu: int = 0
     """Hardware MTU; 0 until the driver sets one."""
     promisc_uc: bool = False
@@ -105,23 +107,30 @@ class EthPort:
     """Mb/s of the link."""
     max_mtu: int = MAX_MTU
     admin_mtu: int = DEFAULT_MTU
-    """Hardware MTU that the driver has set; longer frames are dropped in both directions."""
+    """Hardware MTU of the physical port, as the driver has set it (PMTU)."""
     admin_up: bool = True
     """What the driver wants (PAOS)."""
     has_cable: bool = True
     """Whether something is plugged in."""
+    an_disabled: bool = False
+    """The driver wants the speed without autonegotiation."""
+    pause_tx: bool = False
+    pause_rx: bool = False
+    """Whether pause frames are sent, and obeyed (PFCC)."""
     vport: Vport = field(default_factory=Vport)
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic at the time when the driver last cleared the vPort's counters."""
+    ppcnt_base: dict[int, dict[str, int]] = field(default_factory=dict)
+    """The counters of a PPCNT group at the time when the driver last cleared it."""
     link_downed: int = 0
     """How often the link has failed: phys_layer_cntrs.link_down_events."""
 
     @property
     def is_up(self) -> bool:
         """Whether frames can pass."""
-        return self.admin_up and self.has_cable
+        return self.admin_up and self.has_cable and self.vport.admin_up
 
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it."""
@@ -179,7 +188,7 @@ class EthPort:
     @property
     def mtu(self) -> int:
         """Hardware MTU in force: the longest frame with its frame check sequence."""
-        return self.admin_mtu
+        return min(self.admin_mtu, self.vport.mtu or self.max_mtu)
 
 
 def mac_of(guid: int) -> bytes:

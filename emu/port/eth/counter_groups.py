@@ -1,0 +1,135 @@
+"""The counter groups of PPCNT: what the port has counted, by the names of the standards.
+
+Octets of the physical port include the frame check sequence. Priorities are not told apart: all
+traffic counts as priority 0.
+
+Source: mlx5_ifc.h: eth_802_3_cntrs_grp_data_layout and its neighbours; IEEE 802.3 5.2.2, RFC 2863,
+RFC 2819, RFC 3635.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from emu.port.eth.port import FCS_BYTES, Direction, EthPort
+from layouts import port_counters as layout
+from layouts.eth_enums import CountersGroup
+from layouts.prm import Prm
+
+PRIORITIES = 8
+
+_SIZES = (
+    "64octets", "65to127octets", "128to255octets", "256to511octets", "512to1023octets",
+    "1024to1518octets", "1519to2047octets", "2048to4095octets", "4096to8191octets",
+    "8192to10239octets",
+)  # fmt: skip
+
+
+def _octets(way: Direction) -> int:
+    return way.octets + FCS_BYTES * way.packets
+
+
+def _ieee_802_3(port: EthPort) -> dict[str, int]:
+    sent, received = port.sent, port.received
+    return {
+        "a_frames_transmitted_ok": sent.packets,
+        "a_frames_received_ok": received.packets,
+        "a_octets_transmitted_ok": _octets(sent),
+        "a_octets_received_ok": _octets(received),
+        "a_multicast_frames_xmitted_ok": sent.multicast.packets,
+        "a_broadcast_frames_xmitted_ok": sent.broadcast.packets,
+        "a_multicast_frames_received_ok": received.multicast.packets,
+        "a_broadcast_frames_received_ok": received.broadcast.packets,
+        "a_frame_too_long_errors": received.too_long,
+    }
+
+
+def _rfc_2863(port: EthPort) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for name, way in (("in", port.received), ("out", port.sent)):
+        values |= {
+            f"if_{name}_octets": _octets(way),
+            f"if_{name}_ucast_pkts": way.unicast.packets,
+            f"if_{name}_multicast_pkts": way.multicast.packets,
+            f"if_{name}_broadcast_pkts": way.broadcast.packets,
+            f"if_{name}_discards": way.discards,
+            f"if_{name}_errors": way.errors,
+        }
+    return values
+
+
+def _rfc_2819(port: EthPort) -> dict[str, int]:
+    received = port.received
+    return {
+        "ether_stats_drop_events": received.discards,
+        "ether_stats_octets": _octets(received),
+        "ether_stats_pkts": received.packets,
+        "ether_stats_broadcast_pkts": received.broadcast.packets,
+        "ether_stats_multicast_pkts": received.multicast.packets,
+        "ether_stats_oversize_pkts": received.too_long,
+        **{f"ether_stats_pkts{name}": n for name, n in zip(_SIZES, received.sizes)},
+    }
+
+
+def _rfc_3635(port: EthPort) -> dict[str, int]:
+    return {"dot3stats_frame_too_longs": port.received.too_long}
+
+
+def _priority(port: EthPort) -> dict[str, int]:
+    sent, received = port.sent, port.received
+    return {
+        "rx_octets": _octets(received),
+        "rx_frames": received.packets,
+        "tx_octets": _octets(sent),
+        "tx_frames": sent.packets,
+        "rx_discards": received.discards,
+    }
+
+
+def _physical(port: EthPort) -> dict[str, int]:
+    return {"link_down_events": port.link_downed}
+
+
+class Group(NamedTuple):
+    """A group: its layout, and the counters in it that can be other than 0."""
+
+    layout: Prm
+    values: Callable[[EthPort], dict[str, int]]
+
+
+GROUPS: Mapping[int, Group] = {
+    CountersGroup.IEEE_802_3: Group(layout.eth_802_3_cntrs_grp_data_layout, _ieee_802_3),
+    CountersGroup.RFC_2863: Group(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
+    CountersGroup.RFC_2819: Group(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
+    CountersGroup.RFC_3635: Group(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
+    CountersGroup.PER_PRIORITY: Group(layout.eth_per_prio_grp_data_layout, _priority),
+    CountersGroup.PHYSICAL_LAYER: Group(layout.phys_layer_cntrs, _physical),
+}
+"""The groups that a port has, by ppcnt_reg.grp."""
+
+
+def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
+    """A group's counters since they were last cleared; ``clear`` starts them again from zero.
+
+    ``group`` is one of GROUPS, ``priority`` below PRIORITIES.
+    """
+    prm, values = GROUPS[group]
+    is_empty = group == CountersGroup.PER_PRIORITY and priority
+    now = {} if is_empty else values(port)
+    base = port.ppcnt_base.get(group, {})
+    view = prm.new()
+    for name, value in now.items():
+        _put(view, name, value - base.get(name, 0))
+    if clear and not is_empty:
+        port.ppcnt_base[group] = now
+    return bytes(view)
+
+
+def _put(view: object, name: str, value: int) -> None:
+    """A counter of 64 bits is two fields; one of 32 wraps."""
+    if hasattr(view, name):
+        setattr(view, name, value & 0xFFFFFFFF)
+    else:
+        setattr(view, f"{name}_high", value >> 32 & 0xFFFFFFFF)
+        setattr(view, f"{name}_low", value & 0xFFFFFFFF)

@@ -1,0 +1,70 @@
+"""The EEPROM of the cable that is plugged into the port: a passive copper cable of one metre.
+
+What ``ethtool -m`` reads. The memory is flat: there is page 0 and nothing behind it.
+
+Source: SFF-8636 (QSFP28), SFF-8472 (SFP28), SFF-8024 (identifiers).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from layouts.eth_enums import ModuleId
+
+PAGE_BYTES = 256
+I2C_ADDRESS = 0x50
+I2C_DIAGNOSTICS = 0x51
+"""SFP modules have a second address, for diagnostics; a passive cable has none to show."""
+
+_VENDOR = b"mlx5emu".ljust(16)
+_PART = b"MLX5EMU-DAC1M".ljust(16)
+_SERIAL = b"EMU0".ljust(16)
+_DATE = b"260101  "
+_QSFP_COPPER, _SFP_COPPER = 0x23, 0x21
+_PASSIVE_QSFP, _PASSIVE_SFP = 0xA0, 0x04
+_64B66B_QSFP, _64B66B_SFP = 0x05, 0x06
+_CR4_OR_CR = 0x0B
+"""100GBASE-CR4 or 25GBASE-CR CA-25G-L."""
+_METRES = 1
+
+
+@cache
+def eeprom(lanes: int) -> bytes:
+    """Page 0, PAGE_BYTES long, of the cable for a port with so many lanes."""
+    page = bytearray(PAGE_BYTES)
+    if lanes == 1:
+        _fill_sfp(page)
+    else:
+        _fill_qsfp(page)
+    return bytes(page)
+
+
+def _put(page: bytearray, fields: dict[int, bytes]) -> None:
+    for at, octets in fields.items():
+        page[at : at + len(octets)] = octets
+
+
+def _sum(page: bytearray, start: int, stop: int) -> None:
+    """The check byte at ``stop`` over what lies before it."""
+    page[stop] = sum(page[start:stop]) & 0xFF
+
+
+def _fill_qsfp(page: bytearray) -> None:
+    kind = bytes((ModuleId.QSFP28,))
+    fields = {0: kind + b"\x08\x06", 128: kind, 130: bytes((_QSFP_COPPER,))}
+    fields |= {131: b"\x80", 139: bytes((_64B66B_QSFP, 0xFF)), 146: bytes((_METRES, _PASSIVE_QSFP))}
+    fields |= {148: _VENDOR, 168: _PART, 184: b"A1", 192: bytes((_CR4_OR_CR,))}
+    fields |= {196: _SERIAL, 212: _DATE, 222: b"\x67"}
+    _put(page, fields)
+    _sum(page, 128, 191)
+    _sum(page, 192, 223)
+
+
+def _fill_sfp(page: bytearray) -> None:
+    fields = {0: bytes((ModuleId.SFP, 0x04, _SFP_COPPER)), 8: bytes((_PASSIVE_SFP,))}
+    fields |= {11: bytes((_64B66B_SFP, 0xFF)), 18: bytes((_METRES,))}
+    fields |= {20: _VENDOR, 36: bytes((_CR4_OR_CR,)), 40: _PART, 56: b"A1  "}
+    fields |= {66: b"\x67", 68: _SERIAL, 84: _DATE}
+    _put(page, fields)
+    _sum(page, 0, 63)
+    _sum(page, 64, 95)

@@ -1,0 +1,159 @@
+"""Registers of an Ethernet port (PRM "Port registers"; core/port.c, core/en_ethtool.c).
+
+The driver reads and writes them at probe, when an interface goes up or down or gets another MTU,
+and for ethtool. A virtual function's driver does the same with its own port.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.engine import lifecycle
+from emu.errors import CmdError
+from emu.port.eth import counter_groups, module
+from emu.port.eth.speed import modes
+from firmware_cmds.registers import Register
+from layouts import module_regs, port_regs
+from layouts import reg as layout
+from layouts.enums import RegId, Status
+from layouts.eth_enums import AnStatus, ConnectorType, PortStatus, ProtoMask
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+MIN_MTU = 64
+"""The shortest frame with its check sequence."""
+
+_MBPS_PER_RATE = 100
+_MODULE_NOT_SUPPORTED = 2
+"""mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
+
+
+def _pmtu(hca: Hca, reg: Any) -> None:
+    """Hardware MTUs: frames with a VLAN tag and their check sequence."""
+    port = hca.eth
+    reg.max_mtu = port.max_mtu
+    reg.admin_mtu = reg.oper_mtu = port.admin_mtu
+
+
+def _set_pmtu(hca: Hca, reg: Any) -> None:
+    port = hca.eth
+    if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU beyond what the port can", f"{reg.admin_mtu}")
+    port.admin_mtu = int(reg.admin_mtu)
+    _pmtu(hca, reg)
+
+
+def _ptys(hca: Hca, reg: Any) -> None:
+    """The one mode that the port knows, which is active while the link is up."""
+    if reg.proto_mask != ProtoMask.EN:
+        return
+    port = hca.eth
+    legacy, extended, _ = modes(port.speed)
+    reg.an_disable_cap = 1
+    reg.an_disable_admin = port.an_disabled
+    reg.eth_proto_capability = reg.eth_proto_admin = legacy
+    reg.ext_eth_proto_capability = reg.ext_eth_proto_admin = extended
+    reg.eth_proto_oper = legacy if port.is_up else 0
+    reg.ext_eth_proto_oper = extended if port.is_up else 0
+    reg.data_rate_oper = port.speed // _MBPS_PER_RATE if port.is_up else 0
+    reg.connector_type = ConnectorType.DA
+    reg.an_status = AnStatus.UNAVAILABLE
+    reg.eth_proto_lp_advertise = 0
+    if port.is_up and not port.an_disabled:
+        reg.an_status = AnStatus.COMPLETE
+        reg.eth_proto_lp_advertise = extended or legacy
+
+
+def _set_ptys(hca: Hca, reg: Any) -> None:
+    """Choose among the modes; no choice at all means that the port chooses."""
+    port = hca.eth
+    if reg.proto_mask != ProtoMask.EN:
+        raise CmdError(Status.BAD_PARAM_ERR, "protocol is not the port's", f"{reg.proto_mask}")
+    legacy, extended, _ = modes(port.speed)
+    wanted = (reg.eth_proto_admin, reg.ext_eth_proto_admin)
+    if any(wanted) and not (wanted[0] & legacy or wanted[1] & extended):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "no such link mode", f"{wanted[0]:#x}, extended {wanted[1]:#x}"
+        )
+    port.an_disabled = bool(reg.an_disable_admin)
+    _ptys(hca, reg)
+
+
+def _paos(hca: Hca, reg: Any) -> None:
+    """What the driver wants of the port, and what the port is."""
+    port = hca.eth
+    reg.admin_status = PortStatus.UP if port.admin_up else PortStatus.DOWN
+    reg.oper_status = PortStatus.UP if port.is_up else PortStatus.DOWN
+
+
+def _set_paos(hca: Hca, reg: Any) -> None:
+    """Enable or disable the port, if ``ase`` says so; the link's change is an event."""
+    if reg.ase:
+        if reg.admin_status not in (PortStatus.UP, PortStatus.DOWN):
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown port status", f"{reg.admin_status}")
+        lifecycle.set_admin(hca, up=reg.admin_status == PortStatus.UP)
+    _paos(hca, reg)
+
+
+def _pfcc(hca: Hca, reg: Any) -> None:
+    """Whether pause frames are sent and obeyed. The wire is never so full that any is sent."""
+    port = hca.eth
+    reg.pptx, reg.pprx = int(port.pause_tx), int(port.pause_rx)
+
+
+def _set_pfcc(hca: Hca, reg: Any) -> None:
+    if reg.pfctx or reg.pfcrx:
+        raise CmdError(Status.BAD_PARAM_ERR, "no priority flow control")
+    port = hca.eth
+    if not reg.pptx_mask_n:
+        port.pause_tx = bool(reg.pptx)
+    if not reg.pprx_mask_n:
+        port.pause_rx = bool(reg.pprx)
+    _pfcc(hca, reg)
+
+
+def _ppcnt(hca: Hca, reg: Any) -> None:
+    """One group of counters (``emu.port.eth.counter_groups``)."""
+    if reg.grp not in counter_groups.GROUPS:
+        raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
+    if reg.prio_tc >= counter_groups.PRIORITIES:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
+    counters = counter_groups.read(hca.eth, reg.grp, reg.prio_tc, clear=bool(reg.clr))
+    reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
+
+
+def _pmlp(hca: Hca, reg: Any) -> None:
+    """All lanes of the port lead to module 0."""
+    lanes = modes(hca.eth.speed).lanes
+    reg.width = lanes
+    for lane in range(lanes):
+        mapping = module_regs.lane_2_module_mapping.new(rx_lane=lane, tx_lane=lane)
+        setattr(reg, f"lane{lane}_module_mapping", int.from_bytes(bytes(mapping), "big"))
+
+
+def _mcia(hca: Hca, reg: Any) -> None:
+    """Bytes of the module's EEPROM; what there is not, is a status in the register."""
+    start, size = reg.device_address, min(reg.size, len(reg.dwords))
+    addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)
+    if reg.module or reg.i2c_device_address not in addresses or start + size > module.PAGE_BYTES:
+        reg.status = _MODULE_NOT_SUPPORTED
+        return
+    is_there = reg.i2c_device_address == module.I2C_ADDRESS
+    page = bytes(module.PAGE_BYTES)
+    if is_there and (not reg.page_number or start < module.PAGE_BYTES // 2):
+        page = module.eeprom(modes(hca.eth.speed).lanes)
+    reg.status, reg.size = 0, size
+    reg.dwords = page[start : start + size].ljust(len(reg.dwords), b"\0")
+
+
+REGISTERS: dict[int, Register] = {
+    RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
+    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
+    RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),
+    RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
+    RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
+    RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
+    RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
+}
+"""What a function has when its port is of this link layer."""

@@ -1,0 +1,429 @@
+"""An Ethernet port as mlx5e asks for it: capabilities, vPort context, registers, link events."""
+
+import pytest
+from helpers.snapshot import snapshot
+
+from emu.device.hca import HcaOptions
+from emu.engine import lifecycle
+from emu.models import LINKS, MODELS
+from emu.port.eth.port import BROADCAST, MAX_MTU
+from firmware_cmds import eth_regs
+from firmware_cmds.reg import READ, WRITE
+from layouts import caps, module_regs, port_counters, port_regs, reg
+from layouts.enums import CapMode, CapType, EventType, Op, PortChange, PortType, RegId, Status
+from layouts.eqe import eqe_port_state
+from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
+from layouts.eth_enums import CountersGroup, ExtLinkMode, LinkMode, NvprtListType, PortStatus
+
+GUID = 0x0002_C903_00AB_CD01
+MAC = bytes.fromhex("0002c9abcd01")
+EN = 4
+
+
+@pytest.fixture
+def model():
+    return MODELS["connectx6dx"]
+
+
+@pytest.fixture
+def options():
+    return HcaOptions(guid=GUID)
+
+
+@pytest.fixture
+def port(function):
+    return function.hca.eth
+
+
+def groups(driver):
+    """The capability groups that mlx5_core reads for an Ethernet port."""
+    for group, prm in (
+        (CapType.ETHERNET_OFFLOADS, per_protocol_networking_offload_caps),
+        (CapType.FLOW_TABLE, flow_table_nic_cap),
+    ):
+        for mode in CapMode:
+            answer = driver.must(Op.QUERY_HCA_CAP, op_mod=group << 1 | mode)
+            yield prm.view(answer.capability)
+
+
+def test_capabilities_of_the_group(driver):
+    offloads, offloads_now, tables, tables_now = groups(driver)
+    assert (offloads.csum_cap, offloads.vlan_cap, offloads.wqe_vlan_insert) == (1, 1, 1)
+    assert tables.flow_table_properties_nic_receive.max_ft_level >= 59
+    assert bytes(offloads) == bytes(offloads_now)
+    assert bytes(tables) == bytes(tables_now)
+    general = driver.must(Op.QUERY_HCA_CAP, op_mod=1)
+    assert caps.cmd_hca_cap.view(general.capability).port_type == PortType.ETH
+
+
+class TestVport:
+    """NIC vPort context (core/vport.c)."""
+
+    def context(self, driver, kind=NvprtListType.UC, room=0):
+        answer = driver.must(Op.QUERY_NIC_VPORT_CONTEXT, allowed_list_type=kind, out_extra=room * 8)
+        return answer.nic_vport_context
+
+    def modify(self, driver, field, entries=(), **context):
+        return driver.command(
+            Op.MODIFY_NIC_VPORT_CONTEXT,
+            field_select={field: 1},
+            nic_vport_context={**context},
+            extra=b"".join(entry.to_bytes(8, "big") for entry in entries),
+        )
+
+    def lists(self, driver, kind, entries):
+        return self.modify(
+            driver, "addresses_list", entries,
+            allowed_list_type=kind, allowed_list_size=len(entries),
+        )  # fmt: skip
+
+    def test_address_and_guids(self, driver):
+        context = self.context(driver)
+        assert bytes(context.permanent_address)[2:] == MAC
+        assert (context.node_guid, context.port_guid, context.system_image_guid) == (GUID,) * 3
+        assert (context.roce_en, context.mtu, context.sd_group) == (0, 0, 0)
+
+    def test_mtu(self, driver, port):
+        assert self.modify(driver, "mtu", mtu=1522).status == Status.OK
+        assert self.context(driver).mtu == 1522
+        assert port.mtu == 1522
+        assert self.modify(driver, "mtu", mtu=MAX_MTU + 1).status == Status.BAD_PARAM_ERR
+        assert self.context(driver).mtu == 1522
+
+    def test_promiscuity(self, driver, port):
+        self.modify(driver, "promisc", promisc_all=1, promisc_uc=1)
+        context = self.context(driver)
+        assert (context.promisc_uc, context.promisc_mc, context.promisc_all) == (1, 0, 1)
+        self.modify(driver, "mtu", mtu=1522)
+        assert port.vport.promisc_all, "a field that is not selected stays"
+
+    @pytest.mark.parametrize(
+        ("kind", "entries"),
+        [
+            (NvprtListType.UC, [0x02_00_00_00_00_07, 1]),
+            (NvprtListType.MC, [0xFFFF_FFFF_FFFF, 0x3333_0000_0001]),
+            (NvprtListType.VLAN, [0, 7, 4095]),
+        ],
+    )
+    def test_lists(self, driver, kind, entries):
+        assert self.lists(driver, kind, entries).status == Status.OK
+        context = self.context(driver, kind, room=len(entries) + 1)
+        assert context.allowed_list_size == len(entries)
+        assert list(context.current_uc_mac_address) == [*entries, 0]
+        assert self.context(driver, kind).allowed_list_size == len(entries), "without room"
+        self.lists(driver, kind, [])
+        assert self.context(driver, kind).allowed_list_size == 0
+
+    def test_wire_hears_of_other_addresses(self, driver, function):
+        heard = []
+        function.hca.eth_wire = type(
+            "Ear", (), {"port_changed": lambda self, hca: heard.append(1)}
+        )()
+        self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])
+        self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])
+        assert heard == [1]
+
+    @pytest.mark.parametrize(
+        ("status", "context", "entries"),
+        [
+            (Status.BAD_PARAM_ERR, {"allowed_list_type": 3}, ()),
+            (Status.LIM_ERR, {"allowed_list_size": 129}, [2] * 129),
+            (Status.BAD_INP_LEN_ERR, {"allowed_list_size": 2}, [2]),
+            (Status.BAD_PARAM_ERR, {"allowed_list_size": 1}, [1 << 40]),
+        ],
+    )
+    def test_bad_lists(self, refused, status, context, entries):
+        refused(
+            status, Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"addresses_list": 1},
+            nic_vport_context=context, extra=b"".join(one.to_bytes(8, "big") for one in entries),
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("field", "context"),
+        [
+            ("affiliation", {}),
+            ("disable_uc_local_lb", {}),
+            ("disable_mc_local_lb", {}),
+            ("node_guid", {"node_guid": 5}),
+            ("port_guid", {"port_guid": 5}),
+            ("min_inline", {}),
+            ("change_event", {}),
+            ("roce_en", {"roce_en": 1}),
+            ("permanent_address", {}),
+            ("permanent_address", {"permanent_address": {"mac_addr_47_32": 0x0100}}),
+        ],
+    )
+    def test_what_is_not_settable(self, refused, field, context):
+        refused(
+            Status.BAD_PARAM_ERR, Op.MODIFY_NIC_VPORT_CONTEXT, field_select={field: 1},
+            nic_vport_context=context,
+        )  # fmt: skip
+
+    def test_list_that_does_not_exist(self, refused):
+        refused(Status.BAD_PARAM_ERR, Op.QUERY_NIC_VPORT_CONTEXT, allowed_list_type=5)
+
+    def test_state_follows_the_driver(self, driver):
+        for admin, state in ((0, 0), (2, 1), (0, 0), (1, 1)):
+            driver.must(Op.MODIFY_VPORT_STATE, admin_state=admin)
+            assert driver.must(Op.QUERY_VPORT_STATE).state == state
+
+    @pytest.mark.parametrize(("op_mod", "admin"), [(1, 1), (2, 1), (0, 3)])
+    def test_states_that_there_are_not(self, refused, op_mod, admin):
+        refused(Status.BAD_PARAM_ERR, Op.MODIFY_VPORT_STATE, op_mod=op_mod, admin_state=admin)
+
+    def test_no_embedded_switch(self, refused):
+        refused(Status.BAD_PARAM_ERR, Op.QUERY_VPORT_STATE, op_mod=1)
+
+    def test_counters(self, driver, port):
+        port.sent.add(BROADCAST + bytes(54))
+        port.received.add(MAC + bytes(1000))
+        out = driver.must(Op.QUERY_VPORT_COUNTER, clear=1)
+        assert (out.transmitted_eth_broadcast.packets, out.transmitted_eth_broadcast.octets) == (
+            1,
+            60,
+        )
+        assert (out.received_eth_unicast.packets, out.received_eth_unicast.octets) == (1, 1006)
+        assert driver.must(Op.QUERY_VPORT_COUNTER).received_eth_unicast.packets == 0
+
+
+class TestLink:
+    """PAOS, and the events that mlx5e waits for."""
+
+    def admin(self, driver, status, ase=1):
+        data = reg.paos_reg.new(local_port=1, admin_status=status, ase=ase)
+        answer = driver.write_register(RegId.PAOS, bytes(data))
+        return reg.paos_reg.view(answer.raw[reg.access_register_out.size :])
+
+    def events(self, driver):
+        eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
+        return lambda: [
+            (PortChange(entry.sub_type), eqe_port_state.view(entry.data).port.port_num)
+            for entry in driver.eqs[eqn].drain()
+        ]
+
+    def test_up_and_down_are_events(self, driver):
+        events = self.events(driver)
+        down = self.admin(driver, PortStatus.DOWN)
+        assert (down.admin_status, down.oper_status) == (PortStatus.DOWN, PortStatus.DOWN)
+        assert driver.must(Op.QUERY_VPORT_STATE).state == 0
+        assert events() == [(PortChange.DOWN, 1)]
+        self.admin(driver, PortStatus.DOWN)
+        assert events() == []
+        assert self.admin(driver, PortStatus.UP).oper_status == PortStatus.UP
+        assert driver.must(Op.QUERY_VPORT_STATE).state == 1
+        assert events() == [(PortChange.ACTIVE, 1)]
+
+    def test_no_change_without_ase(self, driver, port):
+        self.admin(driver, PortStatus.DOWN, ase=0)
+        assert port.admin_up
+
+    def test_cable(self, driver, function):
+        """A cable that is plugged in while the driver has the port down is there afterwards."""
+        events = self.events(driver)
+        lifecycle.set_link(function.hca, up=False)
+        assert events() == [(PortChange.DOWN, 1)]
+        self.admin(driver, PortStatus.DOWN)
+        lifecycle.set_link(function.hca, up=True)
+        assert events() == []
+        self.admin(driver, PortStatus.UP)
+        assert events() == [(PortChange.ACTIVE, 1)]
+
+    def test_unknown_status(self, driver, port):
+        data = bytes(reg.paos_reg.new(local_port=1, admin_status=4, ase=1))
+        assert driver.write_register(RegId.PAOS, data).status == Status.BAD_PARAM_ERR
+        assert port.admin_up
+
+    def test_reset_enables_the_port(self, driver, function):
+        self.admin(driver, PortStatus.DOWN)
+        function.reset()
+        assert function.hca.eth.is_up
+
+
+class TestRegisters:
+    def test_mtu(self, driver, port):
+        write = reg.pmtu_reg.new(local_port=1, admin_mtu=9022)
+        assert driver.write_register(RegId.PMTU, bytes(write)).status == Status.OK
+        pmtu = driver.read_register(RegId.PMTU, reg.pmtu_reg, local_port=1)
+        assert (pmtu.max_mtu, pmtu.admin_mtu, pmtu.oper_mtu) == (MAX_MTU, 9022, 9022)
+        assert port.mtu == 9022
+
+    @pytest.mark.parametrize("mtu", [0, 63, MAX_MTU + 1, 0xFFFF])
+    def test_mtu_out_of_range(self, driver, port, mtu):
+        write = bytes(reg.pmtu_reg.new(local_port=1, admin_mtu=mtu))
+        assert driver.write_register(RegId.PMTU, write).status == Status.BAD_PARAM_ERR
+        assert port.mtu == 1522
+
+    @pytest.mark.parametrize(
+        ("name", "legacy", "extended", "lanes"),
+        [
+            ("connectx4lx", LinkMode.MODE_25GBASE_CR, None, 1),
+            ("connectx6dx", LinkMode.MODE_100GBASE_CR4, ExtLinkMode(9), 4),
+            ("connectx6", None, ExtLinkMode.MODE_200GAUI_4_200GBASE_CR4_KR4, 4),
+            ("connectx7", None, ExtLinkMode.MODE_400GAUI_4_400GBASE_CR4_KR4, 4),
+        ],
+    )  # fmt: skip
+    def test_speed_is_the_models(self, driver, port, name, legacy, extended, lanes):
+        port.speed = LINKS[name][PortType.ETH].eth_speed
+        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=EN)
+        old, new = (0 if mode is None else 1 << mode for mode in (legacy, extended))
+        assert {ptys.eth_proto_capability, ptys.eth_proto_admin, ptys.eth_proto_oper} == {old}
+        assert {
+            ptys.ext_eth_proto_capability, ptys.ext_eth_proto_admin, ptys.ext_eth_proto_oper
+        } == {new}  # fmt: skip
+        assert ptys.data_rate_oper * 100 == port.speed
+        pmlp = driver.read_register(RegId.PMLP, module_regs.pmlp_reg, local_port=1)
+        assert pmlp.width == lanes
+        module = self.module(driver, 0, 2)
+        assert module.dwords[0] == (0x03 if lanes == 1 else 0x11)
+
+    def test_no_speed_without_a_link(self, driver, port):
+        port.set_link(up=False)
+        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=EN)
+        assert (ptys.eth_proto_oper, ptys.ext_eth_proto_oper, ptys.data_rate_oper) == (0, 0, 0)
+        assert ptys.ext_eth_proto_capability
+
+    def test_no_infiniband(self, driver):
+        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=1)
+        assert (ptys.eth_proto_capability, ptys.ib_proto_capability) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("status", "fields"),
+        [
+            (Status.OK, {"ext_eth_proto_admin": 1 << 9}),
+            (Status.OK, {"eth_proto_admin": 1 << 20, "an_disable_admin": 1}),
+            (Status.OK, {}),
+            (Status.BAD_PARAM_ERR, {"ext_eth_proto_admin": 1 << 12}),
+            (Status.BAD_PARAM_ERR, {"proto_mask": 1}),
+        ],
+    )
+    def test_choice_of_speed(self, driver, port, status, fields):
+        write = reg.ptys_reg.new(**{"local_port": 1, "proto_mask": EN, **fields})
+        assert driver.write_register(RegId.PTYS, bytes(write)).status == status
+        assert port.an_disabled == bool(fields.get("an_disable_admin"))
+
+    def test_pause(self, driver):
+        write = port_regs.pfcc_reg.new(local_port=1, pptx=1, pprx=1)
+        driver.write_register(RegId.PFCC, bytes(write))
+        masked = port_regs.pfcc_reg.new(local_port=1, pptx_mask_n=1, pprx=0)
+        driver.write_register(RegId.PFCC, bytes(masked))
+        pfcc = driver.read_register(RegId.PFCC, port_regs.pfcc_reg, local_port=1)
+        assert (pfcc.pptx, pfcc.pprx) == (1, 0)
+        priority = bytes(port_regs.pfcc_reg.new(local_port=1, pfctx=1))
+        assert driver.write_register(RegId.PFCC, priority).status == Status.BAD_PARAM_ERR
+
+    def module(self, driver, start, size, **fields):
+        return driver.read_register(
+            RegId.MCIA, module_regs.mcia_reg,
+            **{"device_address": start, "size": size, "i2c_device_address": 0x50, **fields},
+        )  # fmt: skip
+
+    def test_module(self, driver):
+        """Identifier and check bytes, as ethtool -m verifies them (SFF-8636 6.3)."""
+        page = b"".join(self.module(driver, at, 48).dwords[:48] for at in range(0, 240, 48))
+        assert page[0] == page[128] == 0x11
+        assert page[148:164] == b"mlx5emu".ljust(16)
+        assert page[191] == sum(page[128:191]) & 0xFF
+        assert page[223] == sum(page[192:223]) & 0xFF
+        upper = self.module(driver, 128, 48, page_number=1)
+        assert (upper.status, any(upper.dwords)) == (0, False)
+
+    @pytest.mark.parametrize(
+        "fields", [{"module": 1}, {"i2c_device_address": 0x40}, {"device_address": 250}]
+    )
+    def test_no_such_module(self, driver, fields):
+        mcia = self.module(driver, 0, 48, **fields)
+        assert mcia.status
+        assert not any(mcia.dwords)
+
+    def counters(self, driver, group, prm, **fields):
+        ppcnt = driver.read_register(RegId.PPCNT, reg.ppcnt_reg, local_port=1, grp=group, **fields)
+        return {
+            name: value for name, value in prm.view(ppcnt.counter_set).as_dict().items() if value
+        }
+
+    def test_counters(self, driver, port):
+        """Octets of the physical port include the frame check sequence."""
+        port.sent.add(BROADCAST + bytes(54))
+        port.received.add(MAC + bytes(1000), packets=2, octets=(1 << 32) - 8)
+        port.received.discards += 3
+        group = port_counters.eth_802_3_cntrs_grp_data_layout
+        assert self.counters(driver, CountersGroup.IEEE_802_3, group) == {
+            "a_frames_transmitted_ok_low": 1,
+            "a_octets_transmitted_ok_low": 64,
+            "a_broadcast_frames_xmitted_ok_low": 1,
+            "a_frames_received_ok_low": 2,
+            "a_octets_received_ok_high": 1,
+        }
+        group = port_counters.eth_2863_cntrs_grp_data_layout
+        found = self.counters(driver, CountersGroup.RFC_2863, group)
+        assert (found["if_in_ucast_pkts_low"], found["if_in_discards_low"]) == (2, 3)
+        group = port_counters.eth_2819_cntrs_grp_data_layout
+        found = self.counters(driver, CountersGroup.RFC_2819, group)
+        assert found["ether_stats_drop_events_low"] == 3
+        group = port_counters.eth_per_prio_grp_data_layout
+        assert self.counters(driver, CountersGroup.PER_PRIORITY, group)["rx_frames_low"] == 2
+        assert self.counters(driver, CountersGroup.PER_PRIORITY, group, prio_tc=1) == {}
+
+    def test_each_group_is_cleared_alone(self, driver, port):
+        port.set_link(up=False)
+        port.sent.add(BROADCAST + bytes(54))
+        physical = (CountersGroup.PHYSICAL_LAYER, port_counters.phys_layer_cntrs)
+        assert self.counters(driver, *physical, clr=1) == {"link_down_events": 1}
+        assert self.counters(driver, *physical) == {}
+        group = port_counters.eth_802_3_cntrs_grp_data_layout
+        assert self.counters(driver, CountersGroup.IEEE_802_3, group)
+
+    @pytest.mark.parametrize("fields", [{"grp": 0x20}, {"grp": 0x3F}, {"grp": 0x10, "prio_tc": 8}])
+    def test_no_such_counters(self, driver, fields):
+        read = bytes(reg.ppcnt_reg.new(local_port=1, **fields))
+        assert driver.write_register(RegId.PPCNT, read, op_mod=READ).status == Status.BAD_PARAM_ERR
+
+    @pytest.mark.parametrize("register", eth_regs.REGISTERS, ids=lambda one: RegId(one).name)
+    @pytest.mark.parametrize("op_mod", [READ, WRITE])
+    def test_all_ones_change_nothing_or_are_taken(self, driver, function, register, op_mod):
+        """Whatever is written, the answer is a status, and what is refused has changed nothing."""
+        layout = eth_regs.REGISTERS[register].layout
+        for port in (1, 0xFF):
+            view = layout.view(bytearray(b"\xff" * layout.size))
+            if hasattr(view, "local_port"):
+                view.local_port = port
+            before = snapshot(function.hca)
+            answer = driver.write_register(register, bytes(view), op_mod=op_mod)
+            if answer.status != Status.OK:
+                assert snapshot(function.hca) == before
+
+    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.NODE_DESC, RegId.PPLM])
+    def test_registers_of_other_ports(self, driver, register):
+        assert (
+            driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR
+        )
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Op.QUERY_HCA_VPORT_CONTEXT,
+        Op.MODIFY_HCA_VPORT_CONTEXT,
+        Op.QUERY_HCA_VPORT_GID,
+        Op.MAD_IFC,
+    ],
+)
+def test_not_an_infiniband_port(refused, op):
+    refused(Status.BAD_OP_ERR, op, out_extra=16 if op is Op.QUERY_HCA_VPORT_GID else 0)
+
+
+def test_one_partition_key(driver):
+    """mlx5_ib asks an Ethernet port as well (ib_query_pkey)."""
+    assert driver.must(Op.QUERY_HCA_VPORT_PKEY, out_extra=4).pkey[0].pkey == 0xFFFF
+
+
+class TestInfiniband:
+    @pytest.fixture
+    def model(self):
+        return MODELS["connectx6"]
+
+    @pytest.mark.parametrize(
+        "op", [Op.QUERY_NIC_VPORT_CONTEXT, Op.MODIFY_NIC_VPORT_CONTEXT, Op.MODIFY_VPORT_STATE]
+    )
+    def test_not_an_ethernet_port(self, refused, op):
+        refused(Status.BAD_OP_ERR, op)
