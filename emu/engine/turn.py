@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from emu.device.hca import Hca
 from emu.device.turns import turn_of
-from emu.engine.packets.link import link_of
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import send_requests as send_work
 from emu.engine.rc import requester
+from emu.engine.rc.packets.link import link_of
 from emu.objects import Qp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import BadWqeError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emu.objects.views import Views
 
 if TYPE_CHECKING:
-    from emu.objects.receive_queue import Arrival
+    from emu.objects.receive_queue import TakenWqe
     from emu.objects.send_queue import Wqe
 
 
@@ -57,8 +57,12 @@ class Message:
     """Bytes moved so far, for such a message."""
     wqe: Wqe | None = None
     """The work request that it was read from."""
-    arrival: Arrival | None = None
-    """What the responder has granted for it."""
+    is_begun = False
+    """The responder has begun it; for such a message."""
+    taken: TakenWqe | None = None
+    """The receive WQE that it has taken at the responder, None before."""
+    target: Views = ()
+    """The responder's views of all of a WRITE's range, if they were mapped at once."""
     swap_add = compare = 0
     swap_add_mask = compare_mask = (1 << 64) - 1
 
@@ -66,3 +70,8 @@ class Message:
         self.op = op
         self.length = length
         self.data = data
+
+    @property
+    def has_wqe(self) -> bool:
+        """Whether it holds a receive WQE; not any more once that is completed or destroyed."""
+        return self.taken is not None and self.taken.wqe is not None

@@ -19,7 +19,7 @@ from layouts.enums import QpState, QpType
 if TYPE_CHECKING:
     from emu.objects.message import Message
     from emu.objects.page_fault import Fault, Page, Side
-    from emu.objects.receive_queue import Arrival, RecvRing
+    from emu.objects.receive_queue import RecvRing, TakenWqe
     from emu.objects.send_queue import SendRing
 
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
@@ -29,7 +29,7 @@ _SMALLEST_MTU = 256
 
 
 class Connection(Protocol):
-    """The part of a connected queue pair that only packets need (``emu.engine.packets.link``)."""
+    """The part of a connected queue pair that only packets need (``emu.engine.rc.packets``)."""
 
     def reload(self) -> None:
         """A command has changed the context."""
@@ -43,8 +43,8 @@ class Connection(Protocol):
     def stop(self) -> None:
         """SQER or ERR: requests in progress will be flushed from the ring."""
 
-    def unfinished(self) -> Sequence[Arrival]:
-        """Receive requests that no message has filled completely yet."""
+    def unfinished(self) -> Sequence[TakenWqe]:
+        """Receive WQEs that a message has taken and not filled yet."""
 
     @property
     def is_awaiting(self) -> bool:
@@ -129,8 +129,8 @@ class Qp(Queue):
         """The page that a side last waited for, and how many times in a row."""
         self.held_by: Fault | None = None
         """The page fault of a peer in this process that blocks its requests."""
-        self.kept: Arrival | None = None
-        """The receive request of a message that waits for a page and will be delivered again."""
+        self.kept: TakenWqe | None = None
+        """The receive WQE of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
         """A message that takes several turns, and has had some of them."""
         self.state = QpState.RST

@@ -18,7 +18,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.objects.pages import PageList
-from emu.objects.views import Views
 from emu.ports import GuestMemory
 from layouts.wqe import DATA, DS, NEXT
 
@@ -190,21 +189,14 @@ def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
         yield segment
 
 
-class Arrival:
-    """What a message was granted: the remote range of a WRITE, a receive request, or both."""
+class TakenWqe:
+    """A receive WQE that a message has taken from its queue, and where its completion goes."""
 
-    __slots__ = ("__weakref__", "cq", "srqn", "views", "wqe")
+    __slots__ = ("__weakref__", "cq", "srqn", "wqe")
 
-    cq: Cq
-    srqn: int
-
-    def __init__(self, views: Views = ()) -> None:
-        self.views = views
-        self.wqe: RecvWqe | None = None
-
-    @classmethod
-    def of(cls, wqe: RecvWqe, cq: Cq, srqn: int) -> Arrival:
-        """A receive request of the shared queue ``srqn``, or of the queue pair's own when 0."""
-        arrival = cls()
-        arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
-        return arrival
+    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int) -> None:
+        self.wqe: RecvWqe | None = wqe
+        """None once it is completed, or its queue destroyed."""
+        self.cq = cq
+        self.srqn = srqn
+        """The shared queue's number; 0 for the queue pair's own receive queue."""

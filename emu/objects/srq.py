@@ -13,7 +13,7 @@ from emu.objects.table import Object
 from emu.objects.users import Umem
 
 if TYPE_CHECKING:
-    from emu.objects.receive_queue import Arrival, SharedRecvQueue
+    from emu.objects.receive_queue import SharedRecvQueue, TakenWqe
 
 
 class SrqForm(Enum):
@@ -68,23 +68,23 @@ class Srq(Object):
         """Limit water mark; 0 means disarmed."""
         self.is_in_error = False
         """The driver has been told that the queue cannot provide requests any more."""
-        self._begun: WeakSet[Arrival] | None = None
-        """Messages still in progress on queue pairs that hold no reference to this queue (XRC)."""
+        self._begun: WeakSet[TakenWqe] | None = None
+        """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
 
-    def lend(self, arrival: Arrival) -> None:
-        """Remember a message that holds one of the requests and continues later.
+    def lend(self, taken: TakenWqe) -> None:
+        """Remember a WQE that a message has taken and will fill later.
 
         An XRC message names its queue by number, which does not count as a reference: a driver may
         destroy the queue, and then the CQ, while the message is in progress.
         """
         if self._begun is None:
             self._begun = WeakSet()
-        self._begun.add(arrival)
+        self._begun.add(taken)
 
     def take_back(self) -> None:
-        """The queue is destroyed: messages in progress lose their request and complete nothing."""
-        for arrival in self._begun or ():
-            arrival.wqe = None
+        """The queue is destroyed: messages in progress lose their WQE and complete nothing."""
+        for taken in self._begun or ():
+            taken.wqe = None
 
     @property
     def host_bytes(self) -> int:

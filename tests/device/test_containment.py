@@ -6,8 +6,8 @@ from helpers.paging import PagedRegion, Pager
 
 from emu.device.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
 from emu.engine import lifecycle
-from emu.engine.packets import intake
-from emu.engine.rc import responder
+from emu.engine.rc import direct
+from emu.engine.rc.packets import intake
 from emu.engine.ud import datagram
 from emu.faults.injector import Injector
 from emu.faults.text import load
@@ -156,7 +156,7 @@ def test_peer_in_the_process(pair, blunder, told, clock):
     """What goes wrong at the receiver is the receiver's; the sender finds nobody there."""
     left, right = pair
     channel = Channel(QpType.RC, left, right)
-    blunder(responder, "respond", right.function)
+    blunder(direct, "respond", right.function)
     channel.send(left.region(64).sge())
     channel.settle()
     told()

@@ -8,7 +8,7 @@ from helpers.channels import Channel
 from helpers.paging import IN_BOTH_SCHEMES, READ, PagedRegion, Pager
 
 from emu.device.held import MOST_HELD
-from emu.engine.packets.responder import PATIENCE_NS
+from emu.engine.rc.packets.responder import PATIENCE_NS
 from emu.port.ib.framing import parse
 from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType

@@ -11,7 +11,7 @@ from helpers.channels import Channel
 from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
 from emu.engine import lifecycle
-from emu.engine.packets.requester import WINDOW_PACKETS
+from emu.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.port.ib.framing import Route, parse
 from emu.port.ib.port import Traffic

@@ -13,9 +13,9 @@ from emu.device import held
 from emu.engine import lifecycle
 from emu.engine.mr import access as memory
 from emu.engine.mr import page_faults
-from emu.engine.packets import responder
-from emu.engine.packets import responses as answers
-from emu.engine.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
+from emu.engine.rc.packets import responder
+from emu.engine.rc.packets import responses as answers
+from emu.engine.rc.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
 from emu.engine.rc.remote import LOOK_AHEAD
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType

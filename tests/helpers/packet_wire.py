@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from emu.engine import lifecycle
-from emu.engine.packets.intake import receive
+from emu.engine.rc.packets.intake import receive
 from emu.engine.ud import delivery as arrivals
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.framing import parse

@@ -102,7 +102,7 @@ def test_rule_itself(module, source, count):
 CORE = (
     "layouts", "emu.errors", "emu.turns", "emu.ports", "emu.pci", "emu.objects", "emu.models",
     "emu.port", "emu.device", "emu.engine.events", "emu.engine.mr", "emu.engine.wqe",
-    "emu.engine.qp", "emu.engine.ud", "emu.engine.rc", "emu.engine.packets", "emu.engine.eth",
+    "emu.engine.qp", "emu.engine.ud", "emu.engine.rc", "emu.engine.rc.packets", "emu.engine.eth",
     "emu.engine", "emu.cmdif", "emu.function", "emu.trace", "emu.faults", "firmware_cmds",
 )  # fmt: skip
 MOST_IN_A_CIRCLE = 3

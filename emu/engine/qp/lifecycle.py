@@ -19,7 +19,7 @@ from emu.engine.events.counters import count_event
 from emu.engine.mr import page_faults
 from emu.objects import Cq, Qp, Srq
 from emu.objects.page_fault import Side
-from emu.objects.receive_queue import Arrival
+from emu.objects.receive_queue import TakenWqe
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
 
@@ -132,12 +132,12 @@ def stop_paging(hca: Hca, qp: Qp) -> None:
     page_faults.cancel(hca, qp)
     unfinished = [qp.kept, *(qp.link.unfinished() if qp.link is not None else ())]
     qp.kept = None
-    for arrival in unfinished:
-        if arrival is None or arrival.wqe is None:
+    for taken in unfinished:
+        if taken is None or taken.wqe is None:
             continue
-        srq = hca.srqs.get(arrival.srqn)
+        srq = hca.srqs.get(taken.srqn)
         if srq is not None:
-            srq.queue.give_back(arrival.wqe)
+            srq.queue.give_back(taken.wqe)
 
 
 def flush(hca: Hca, qp: Qp) -> None:
@@ -229,19 +229,19 @@ def stop_users(hca: Hca, cq: Cq) -> None:
             hca.schedule(qp)
 
 
-def fail_receive(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome) -> None:
-    """Complete a message's receive request in error, if it has one."""
-    wqe, arrival.wqe = arrival.wqe, None
+def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> None:
+    """Complete a receive WQE in error, unless that has been done."""
+    wqe, taken.wqe = taken.wqe, None
     if wqe is not None:
         cq_engine.fail(
-            hca, arrival.cq, qp, CqeOpcode.RESP_ERR, syndrome,
-            wqe_counter=wqe.index, srqn=arrival.srqn,
+            hca, taken.cq, qp, CqeOpcode.RESP_ERR, syndrome,
+            wqe_counter=wqe.index, srqn=taken.srqn,
         )  # fmt: skip
 
 
-def stop_over(hca: Hca, qp: Qp, arrival: Arrival, syndrome: CqeSyndrome, why: str) -> None:
+def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:
     """Complete a receive request in error, and stop the queue pair."""
-    index = arrival.wqe.index if arrival.wqe is not None else -1
+    index = taken.wqe.index if taken.wqe is not None else -1
     log.warning("%r: receive request %d fails: %s", qp, index, why)
-    fail_receive(hca, qp, arrival, syndrome)
+    fail_receive(hca, qp, taken, syndrome)
     to_error(hca, qp)

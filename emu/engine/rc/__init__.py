@@ -1,1 +1,1 @@
-"""Connected services (RC, UC, XRC): requester, responder, and what both share."""
+"""Connected services (RC, UC, XRC): requester and responder; ``responder`` lists its steps."""

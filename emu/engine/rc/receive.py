@@ -1,8 +1,8 @@
-"""Receive requests of connected transports: taken, filled, completed (IBTA 9.7.4.1.5, 10.8.3).
+"""Check resource: receive WQEs of connected services are taken, filled, completed.
 
-Each comes from the queue pair's own receive queue or from a shared one; on XRC the message names
-the shared one (IBTA annex A14). A receive request that cannot take its message completes in error,
-and its queue pair stops.
+IBTA 9.7.4.1.5, 10.8.3; rxe_resp.c: check_resource. A WQE comes from the queue pair's own receive
+queue or from a shared one; on XRC the message names the shared one (IBTA annex A14). A WQE that
+cannot take its message completes in error, and its queue pair stops.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from emu.engine.mr.rights import (
 )
 from emu.engine.mr.signature import on_wire
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
-from emu.engine.rc.refusals import invalid_request
 from emu.objects import Pd, Qp, Srq
 from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Access, Held, Kind, Side
-from emu.objects.receive_queue import Arrival, ListBrokenError
+from emu.objects.receive_queue import ListBrokenError, TakenWqe
 from emu.objects.views import Views
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
@@ -44,7 +44,7 @@ LIST_LENGTH_2GIB = 1 << 31
 
 
 class ReceiveError(Exception):
-    """A receive request cannot take the message.
+    """A receive WQE cannot take the message.
 
     ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
     """
@@ -55,8 +55,8 @@ class ReceiveError(Exception):
         self.code = code
 
 
-def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
-    """Take the next receive request of the queue pair, or of its shared queue, for a message.
+def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
+    """Take the next receive WQE of the queue pair, or of its shared queue, for a message.
 
     Raises RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
     Dropped instead of either.
@@ -67,7 +67,10 @@ def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
     if queue is None or cq is None:
         raise invalid_request(hca, qp, "no receive queue")
     srqn = srq.handle if srq is not None else 0
-    if _take_kept(qp, srqn, arrival):
+    kept = qp.kept
+    if kept is not None and kept.wqe is not None and kept.srqn == srqn:
+        # The message has waited for a page and comes again.
+        message.taken, qp.kept = kept, None
         return
     try:
         wqe = queue.take()
@@ -79,32 +82,23 @@ def take(hca: Hca, qp: Qp, message: Message, arrival: Arrival) -> None:
     if wqe is None:
         qp.count("out_of_buffer")
         if qp.st is QpType.UC:
-            raise Dropped("UC without a receive request")
+            raise Dropped("UC without a receive WQE")
         raise RnrNak(qp.min_rnr_nak)
     if srqn:
         qp_life.check_srq_limit(hca, srqn)
-    arrival.wqe, arrival.cq, arrival.srqn = wqe, cq, srqn
+    message.taken = TakenWqe(wqe, cq, srqn)
 
 
-def keep(hca: Hca, qp: Qp, arrival: Arrival) -> None:
-    """Keep the receive request of a message that continues later, unless its queue is destroyed.
+def keep(hca: Hca, qp: Qp, message: Message) -> None:
+    """Keep the receive WQE of a message that continues later, unless its queue is destroyed.
 
     Only XRC needs this: any other queue pair holds a reference to its queue, so it stays.
     """
-    if qp.st is QpType.XRC and arrival.wqe is not None:
-        srq = hca.srqs.get(arrival.srqn)
+    taken = message.taken
+    if qp.st is QpType.XRC and taken is not None and taken.wqe is not None:
+        srq = hca.srqs.get(taken.srqn)
         assert srq is not None
-        srq.lend(arrival)
-
-
-def _take_kept(qp: Qp, srqn: int, arrival: Arrival) -> bool:
-    """Take the receive request kept while its message waited for a page; False if there is none."""
-    kept = qp.kept
-    if kept is None or kept.wqe is None or kept.srqn != srqn:
-        return False
-    arrival.wqe, arrival.cq, arrival.srqn = kept.wqe, kept.cq, kept.srqn
-    qp.kept = None
-    return True
+        srq.lend(taken)
 
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
@@ -125,14 +119,16 @@ def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
     return srq
 
 
-def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> Views:
-    """Where ``length`` bytes go, ``offset`` bytes into the receive request's scatter list.
+def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+    """Where ``length`` bytes go, ``offset`` bytes into the scatter list of the receive WQE.
 
     Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
     InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
-    wqe, skip, left, most = arrival.wqe, offset, length, hca.steps + MOST_STEPS
+    taken, skip, left, most = message.taken, offset, length, hca.steps + MOST_STEPS
+    assert taken is not None
+    wqe = taken.wqe
     assert wqe is not None
     for byte_count, lkey, address in wqe.segments:
         if not left:
@@ -147,7 +143,7 @@ def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> 
         try:
             views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
         except PageFault as page:
-            raise _wait_for_room(hca, qp, arrival, offset, length, page) from None
+            raise _wait_for_room(hca, qp, taken, offset, length, page) from None
         except InPieces:
             raise
         except AccessError as error:
@@ -168,13 +164,13 @@ def scatter_to(hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int) -> 
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, arrival: Arrival, offset: int, length: int, page: PageFault
+    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: PageFault
 ) -> Exception:
-    """Make the responder wait for a page of a receive request; returns the exception to raise.
+    """Make the responder wait for a page of a receive WQE; returns the exception to raise.
 
-    ``length`` bytes are to be placed in the request, after the ``offset`` bytes that it has.
+    ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
     """
-    wqe, srqn = arrival.wqe, arrival.srqn
+    wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
     prot = ReceiveError(
         CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"page fault refused: {page}"
@@ -184,7 +180,7 @@ def _wait_for_room(
 
     def refuse() -> Exception:
         try:
-            give_up(hca, qp, arrival, prot)
+            give_up(hca, qp, taken, prot)
         except (Nak, Dropped) as answer:
             return answer
 
@@ -214,27 +210,29 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
     )
 
 
-def give_up(hca: Hca, qp: Qp, arrival: Arrival, error: ReceiveError) -> NoReturn:
+def give_up(hca: Hca, qp: Qp, taken: TakenWqe, error: ReceiveError) -> NoReturn:
     """As :func:`stop_over`, then raise the NAK for the requester (Dropped on UC)."""
-    qp_life.stop_over(hca, qp, arrival, error.syndrome, str(error))
+    qp_life.stop_over(hca, qp, taken, error.syndrome, str(error))
     if qp.st is QpType.UC:
         raise Dropped("UC has no NAK")
     raise Nak(error.code, str(error))
 
 
-def complete(hca: Hca, qp: Qp, message: Message, arrival: Arrival, slid: int) -> None:
-    """Complete the receive request that a message has filled."""
-    wqe, arrival.wqe = arrival.wqe, None
+def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+    """Complete the receive WQE that a message has filled."""
+    taken = message.taken
+    assert taken is not None
+    wqe, taken.wqe = taken.wqe, None
     assert wqe is not None
     immediate = message.inv_rkey if message.immediate is None else message.immediate
     cq_engine.complete(
         hca,
-        arrival.cq,
+        taken.cq,
         qp,
         _opcode(message),
         wqe_counter=wqe.index,
         byte_cnt=message.length,
-        srqn=arrival.srqn,
+        srqn=taken.srqn,
         immediate=immediate or 0,
         flags_rqpn=qp.remote_qpn,
         slid=slid,

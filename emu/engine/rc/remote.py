@@ -1,22 +1,30 @@
-"""Remote memory: how a responder checks and maps the (va, rkey, length) of a request.
+"""Check rkey: how a responder checks and maps the (va, rkey, length) of a request.
 
-The queue pair's rights are checked first, then the key (check rkey: IBTA 9.7.4.1.4, 10.6.5.2). When
-a page is absent the responder waits.
+IBTA 9.7.4.1.4, 10.6.5.2; rxe_resp.c: check_rkey. The key is checked after the queue pair's own
+rights (``validation.check_op_valid``). When a page is absent the responder waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access, check
-from emu.engine.mr.rights import AccessError, InPieces, PageFault
+from emu.engine.mr.rights import (
+    REMOTE_ATOMIC,
+    REMOTE_READ,
+    REMOTE_WRITE,
+    AccessError,
+    InPieces,
+    PageFault,
+)
 from emu.engine.mr.signature import on_wire
 from emu.engine.qp.transitions import RECEIVING
+from emu.engine.rc.fatal_nak import access_violation
 from emu.engine.rc.receive import shared_queue
-from emu.engine.rc.refusals import access_violation
 from emu.objects import Pd, Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Access, Fault, Held, Kind, Side
@@ -26,65 +34,85 @@ from layouts.enums import QpType
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
-
-def need_right(hca: Hca, qp: Qp, allowed: int) -> None:
-    """Check that the queue pair allows this kind of remote access. Raises Nak or Dropped."""
-    if not allowed:
-        raise access_violation(hca, qp, "queue pair does not allow it")
-
-
-_XRC = QpType.XRC
-
 LOOK_AHEAD = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
 
+_XRC = QpType.XRC
 
-def begin_pieces(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> None:
-    """Check that the key allows all of the range, and that its first pages are present.
 
-    Raises as ``piece`` does. A request that has to wait is repeated, and counted only then.
+@dataclass(frozen=True, slots=True)
+class RemoteAccess:
+    """What an operation does to the responder's memory."""
+
+    need: int
+    """The right that the key must give."""
+    counter: str
+    """Counts the requests, in the queue pair's set."""
+    fault: Kind
+    """The type of its page faults."""
+    capability: str
+    """The ODP capability without which it does not wait for a page."""
+
+
+REMOTE: Mapping[MsgOp, RemoteAccess] = {
+    MsgOp.WRITE: RemoteAccess(REMOTE_WRITE, "rx_write_requests", Kind.RDMA_WRITE, "write"),
+    MsgOp.READ: RemoteAccess(REMOTE_READ, "rx_read_requests", Kind.RDMA_READ, "read"),
+    MsgOp.COMPARE_SWAP: RemoteAccess(
+        REMOTE_ATOMIC, "rx_atomic_requests", Kind.RDMA_WRITE, "atomic"
+    ),
+    MsgOp.FETCH_ADD: RemoteAccess(REMOTE_ATOMIC, "rx_atomic_requests", Kind.RDMA_WRITE, "atomic"),
+}
+"""By operation; a SEND names no remote memory."""
+
+
+def check_rkey(hca: Hca, qp: Qp, message: Message) -> Views:
+    """Check the key for all of the range and map it.
+
+    When it is too much for one call: returns () and sets ``message.most``. Raises Nak or Dropped
+    when the request may not access it, Held when a page is absent. A request that has to wait is
+    repeated, and counted only then.
     """
-    pd, va = domain_of(hca, qp, message), start_of(hca, message)
     try:
-        check(hca, pd, qp.handle, message.rkey, va, message.length, need)
-    except AccessError as error:
-        raise access_violation(hca, qp, str(error)) from None
-    try:
-        _look_ahead(hca, qp, message, 0, need)
+        return map_piece(hca, qp, message, 0, message.length)
     except Held:
-        qp.count(counter, -1)
-        raise
-
-
-def next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
-    """As ``piece``, for the pieces, in order, of a message that has begun."""
-    if offset and not offset % LOOK_AHEAD:
-        _look_ahead(hca, qp, message, offset, need)
-    return piece(hca, qp, message, offset, length, need)
-
-
-def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int, need: int) -> None:
-    with suppress(InPieces):
-        piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), need)
-
-
-def whole(hca: Hca, qp: Qp, message: Message, need: int, counter: str) -> Views:
-    """Map all of the range. When it is too much for one call: return () and set ``message.most``.
-
-    A request that has to wait is repeated, and counted only then.
-    """
-    try:
-        return piece(hca, qp, message, 0, message.length, need)
-    except Held:
-        qp.count(counter, -1)
+        qp.count(REMOTE[message.op].counter, -1)
         raise
     except InPieces as more:
         message.most = more.most
         return ()
 
 
-def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: int) -> Views:
+def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> None:
+    """Check the key for all of the range, and that its first pages are present.
+
+    For a message in pieces, which are mapped as they come. Raises as ``check_rkey`` does.
+    """
+    operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
+    try:
+        check(hca, pd, qp.handle, message.rkey, va, message.length, operation.need)
+    except AccessError as error:
+        raise access_violation(hca, qp, str(error)) from None
+    try:
+        _look_ahead(hca, qp, message, 0)
+    except Held:
+        qp.count(operation.counter, -1)
+        raise
+
+
+def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+    """As ``map_piece``, for the pieces, in order, of a message that has begun."""
+    if offset and not offset % LOOK_AHEAD:
+        _look_ahead(hca, qp, message, offset)
+    return map_piece(hca, qp, message, offset, length)
+
+
+def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> None:
+    with suppress(InPieces):
+        map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD))
+
+
+def map_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
     """The views behind a piece of (va, rkey, length).
 
     Raises Nak or Dropped when the request may not access them, Held when a page is absent,
@@ -93,7 +121,7 @@ def piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int, need: in
     pd = domain_of(hca, qp, message) if qp.st is _XRC else qp.pd
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
-        return access(hca, pd, qp.handle, message.rkey, va, length, need)
+        return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE[message.op].need)
     except PageFault as page:
         raise _wait_for_page(hca, qp, message, offset, page) from None
     except InPieces:
@@ -109,19 +137,17 @@ def start_of(hca: Hca, message: Message) -> int:
     return on_wire(hca, message.rkey, message.va, 0)[0]
 
 
-_RDMA_OPERATIONS = {
-    MsgOp.WRITE: (Kind.RDMA_WRITE, "write"),
-    MsgOp.READ: (Kind.RDMA_READ, "read"),
-    MsgOp.COMPARE_SWAP: (Kind.RDMA_WRITE, "atomic"),
-    MsgOp.FETCH_ADD: (Kind.RDMA_WRITE, "atomic"),
-}
-"""The kind of page fault of an RDMA operation, and the ODP capability that it needs."""
+def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
+    """The domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
+    srq = shared_queue(hca, qp, message) if qp.st is _XRC else None
+    return qp.pd if srq is None else srq.pd
 
 
 def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: PageFault) -> Exception:
     """Make the responder wait for a page of remote memory; returns the exception to raise."""
-    _, operation = _RDMA_OPERATIONS[message.op]
-    if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, operation):
+    if qp.state not in RECEIVING or not page_faults.may_wait(
+        hca, qp, REMOTE[message.op].capability
+    ):
         return access_violation(hca, qp, str(page))
 
     why = f"page fault refused: {page}"
@@ -146,15 +172,9 @@ def suspend_rdma(
     """
     if Side.RESPONDER in qp.faults:
         return qp.faults[Side.RESPONDER]
-    kind, _ = _RDMA_OPERATIONS[message.op]
     packet, done = min(message.length - offset, qp.mtu_bytes), page_faults.committed(hca, offset)
     what = Access(
-        kind, packet, r_key=message.rkey, va=message.va, length=message.length, committed=done
-    )
+        REMOTE[message.op].fault, packet,
+        r_key=message.rkey, va=message.va, length=message.length, committed=done,
+    )  # fmt: skip
     return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)
-
-
-def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
-    """The domain whose keys a request may use; on XRC the named SRQ's (IBTA annex A14)."""
-    srq = shared_queue(hca, qp, message) if qp.st is QpType.XRC else None
-    return qp.pd if srq is None else srq.pd

@@ -3,7 +3,7 @@
 A message to a queue pair in the same process is one direct call, which ends in an acknowledgement
 or a NAK. This module decides what to do after a NAK - wait and retry, give up, fail - by the
 retry counts and timers of the queue pair (IBTA 9.7.5, 9.7.6). For a peer in another process
-``emu.engine.packets.requester`` does the same with packets.
+``emu.engine.rc.packets.requester`` does the same with packets.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND, PageFault
 from emu.engine.qp import send_requests as send_work
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.qp.transitions import RECEIVING
-from emu.engine.rc import responder, shares
+from emu.engine.rc import direct, shares
 from emu.engine.rc.nak import SYNDROMES, Dropped, Nak, NakCode, RnrNak
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.engine.rc.validation import EXPECTED, GAP, check_psn
 from emu.engine.ud import datagram as ud
 from emu.engine.ud import delivery as arrivals
 from emu.objects import Qp
@@ -27,7 +28,7 @@ from emu.objects.page_fault import Held, Side
 from emu.objects.send_queue import Wqe
 from emu.port.ib.datagram import Datagram
 from layouts import bth
-from layouts.bth import PSN_HALF, PSN_MASK
+from layouts.bth import PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ BYTES_PER_TURN = 4 << 20
 _FEW_BYTES = 1 << 16
 """A message up to this length is not counted among the steps of a round."""
 
-_RTS = QpState.RTS
+_RTS, _UC = QpState.RTS, QpType.UC
 """Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
 
 
@@ -105,10 +106,6 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     return None
 
 
-_RESPONSES = (Nak, RnrNak, Dropped, Held)
-"""What a responder raises instead of acknowledging a message."""
-
-
 class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
     """Only part of a message has been moved."""
 
@@ -124,16 +121,7 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
         if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
             message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
         if not message.most:
-            try:
-                responder.respond(node, peer, message, hca.link.lid)
-            except _RESPONSES:
-                raise
-            except Exception:  # a bug in the peer stops only the peer: no response
-                node.fail()
-                raise Dropped("the peer has failed") from None
-            if node is not hca and node.steps:
-                hca.steps += node.steps
-                node.steps = 0
+            _hand_over(hca, node, peer, message)
         if message.most:
             qp.moving, message.wqe = message, wqe
             if not shares.move(hca, qp, node, peer, message):
@@ -142,6 +130,20 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
     _count(hca, node, message, packets)
+
+
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
+    try:
+        direct.respond(node, peer, message, hca.link.lid)
+    except (Nak, RnrNak, Dropped, Held):
+        raise
+    except Exception:  # a bug in the peer stops only the peer: no response
+        node.fail()
+        raise Dropped("the peer has failed") from None
+    if node is not hca and node.steps:
+        hca.steps += node.steps
+        node.steps = 0
 
 
 def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
@@ -157,19 +159,17 @@ def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
 
 
 def _is_expected(qp: Qp, peer: Qp) -> bool:
-    """Check psn: True for the expected one, False for a duplicate (only ACKed), Nak for a gap.
+    """Whether the responder has to execute the message; it only acknowledges a duplicate again.
 
-    UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    Raises Nak after a gap. UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
     """
-    ahead = (qp.psn - peer.epsn) & PSN_MASK
-    if not ahead or qp.st is QpType.UC:
+    if qp.st is _UC:
         return True
-    if ahead < PSN_HALF:
-        peer.count("out_of_sequence")
+    found = check_psn(peer, qp.psn)
+    if found is GAP:
         qp.count("packet_seq_err")
         raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
-    peer.count("duplicate_request")
-    return False
+    return found is EXPECTED
 
 
 _FRAME_BYTES = bth.lrh.size + bth.bth.size + bth.ICRC_BYTES

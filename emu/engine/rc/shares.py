@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
 from emu.engine.qp import send_requests as send_work
-from emu.engine.rc import responder
+from emu.engine.rc import direct
 from emu.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
@@ -33,8 +33,8 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     Raises LocalError and PageFault for the requester's own errors; Nak, RnrNak, Dropped and Held
     are the responder's response. In its next turn the message continues after ``done`` bytes.
     """
-    if message.arrival is not None and not responder.is_begun(peer, message):
-        message.done, message.arrival = 0, None
+    if message.is_begun and not direct.is_begun(peer, message):
+        message.done, message.is_begun, message.taken = 0, False, None
     limit = min(hca.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
     while hca.steps < limit:
         length = min(message.most, message.length - message.done)
@@ -55,7 +55,7 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     assert wqe is not None
     local = send_work.piece(hca, qp, wqe, message, length)
     try:
-        responder.take_share(node, peer, message, local, length, hca.link.lid)
+        direct.take_share(node, peer, message, local, length, hca.link.lid)
     except (Nak, RnrNak, Dropped, Held, InPieces):
         raise
     except Exception:  # a bug in the peer stops only the peer: no response

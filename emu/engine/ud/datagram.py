@@ -20,7 +20,7 @@ from emu.engine.qp.lifecycle import stop_over
 from emu.engine.qp.transitions import RECEIVING
 from emu.objects import Qp
 from emu.objects.page_fault import Access, Kind, Side
-from emu.objects.receive_queue import Arrival, ListBrokenError, RecvWqe
+from emu.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
 from emu.objects.views import Views, copy
 from emu.port.ib import partitions
 from emu.port.ib.datagram import (
@@ -96,16 +96,16 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         target = _room(hca, qp, wqe, length)
     except PageFault as page:
         if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-            _wait_for_room(hca, qp, Arrival.of(wqe, cq, srqn), datagram, origin, page)
+            _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, page)
         else:
-            stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
+            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
         return
     except AccessError as error:
-        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
         return
     if target is None:
         why = f"shorter than {length} bytes"
-        stop_over(hca, qp, Arrival.of(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
         return
     has_grh = datagram.to.gid is not None
     grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
@@ -128,26 +128,26 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, arrival: Arrival, datagram: Datagram, origin: Origin, page: PageFault
+    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: PageFault
 ) -> None:
     """Keep the datagram until the page is present; others that come meanwhile are dropped."""
-    wqe, srqn = arrival.wqe, arrival.srqn
+    wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
     whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])
     why = f"page fault refused: {page}"
 
     def refuse() -> None:
         qp.kept = None
-        stop_over(hca, qp, arrival, CqeSyndrome.LOCAL_PROT_ERR, why)
+        stop_over(hca, qp, taken, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     def go_on(_: Exception | None) -> None:
-        if qp.kept is arrival and qp.state in RECEIVING:
+        if qp.kept is taken and qp.state in RECEIVING:
             qp.kept = None
             _deliver(hca, qp, wqe, whole, origin)
 
     kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
     what = Access(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
-    qp.kept = arrival
+    qp.kept = taken
     page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse).go_on = go_on
 
 

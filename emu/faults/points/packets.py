@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 from pydantic import Field as Bounds
 
 from emu.device.points import FaultPoint
-from emu.engine.packets import intake
-from emu.engine.packets.intake import PKT_RX_POINT
-from emu.engine.packets.link import link_of
+from emu.engine.rc.packets import intake
+from emu.engine.rc.packets.intake import PKT_RX_POINT
+from emu.engine.rc.packets.link import link_of
 from emu.faults.declare import Parameter, action, mount, point
 from emu.faults.event import Faults, Field, Result
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
@@ -127,7 +127,7 @@ class PacketArrives(_OfPacket[None]):
         self._octets = length
 
     def go_on(self) -> None:
-        """As :func:`emu.engine.packets.intake.take`."""
+        """As :func:`emu.engine.rc.packets.intake.take`."""
         intake.take(self.faults.hca, self._packet, self._octets)
 
     def keep(self) -> None:

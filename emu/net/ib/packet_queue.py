@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from emu.engine.packets.intake import receive
+from emu.engine.rc.packets.intake import receive
 from emu.port.ib.framing import parse
 from emu.port.packet import BadPacketError
 from emu.ports import Clock

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine import lifecycle
-from emu.engine.packets import intake
+from emu.engine.rc.packets import intake
 from emu.host.listening import OWNER_ONLY
 from emu.net.fabric.address import parse as parse_address
 from emu.net.fabric.connection import Connection

@@ -3,7 +3,7 @@
 import pytest
 from helpers.world import HandClock
 
-from emu.engine.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
+from emu.engine.rc.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.vfio.timers import TimerQueue
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
-from emu.engine.packets.completer import PacketCompleter
-from emu.engine.packets.window import Request, SendWindow
 from emu.engine.qp import send_requests as send_work
 from emu.engine.qp.send_requests import LocalError
+from emu.engine.rc.packets.completer import PacketCompleter
+from emu.engine.rc.packets.window import Request, SendWindow
 from emu.engine.wqe.registry import gather_piece
 from emu.objects.message import ANSWERED, Message, MsgOp
 from emu.objects.page_fault import Side
@@ -26,7 +26,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.path import Path
+    from emu.engine.rc.packets.path import Path
 
 PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
-from emu.engine.packets.link import link_of
 from emu.engine.qp.transitions import RECEIVING
+from emu.engine.rc.packets.link import link_of
 from emu.port.ib import partitions
 from emu.port.packet import SERVICES, Packet
 from layouts.bth import RESPONSES, Service

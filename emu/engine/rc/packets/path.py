@@ -6,7 +6,7 @@ from typing import Protocol
 
 from emu.device.hca import Hca
 from emu.engine.mr.rights import PageFault
-from emu.engine.packets.window import Request
+from emu.engine.rc.packets.window import Request
 from emu.objects import Qp
 from emu.objects.page_fault import Fault
 from emu.objects.views import Views
@@ -32,7 +32,7 @@ class ResponderPart(Protocol):
 
 
 class Path(Protocol):
-    """One queue pair's packet connection (``emu.engine.packets.link``)."""
+    """One queue pair's packet connection (``emu.engine.rc.packets.link``)."""
 
     hca: Hca
     qp: Qp

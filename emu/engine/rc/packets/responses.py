@@ -11,8 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import STEPS_PER_ROUND
-from emu.engine.rc import responder
+from emu.engine.rc import duplicates, responder
 from emu.engine.rc.nak import Nak
+from emu.engine.rc.validation import packets_of
 from emu.objects.message import Message
 from emu.objects.page_fault import Held
 from emu.port.packet import OPS, SERVICES, Packet
@@ -21,17 +22,12 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.engine.packets.path import Path
+    from emu.engine.rc.packets.path import Path
 
 PACKETS_PER_TURN = 64
 MOST = 256
 """With so many responses queued, further requests of this requester are dropped."""
 _SILENT = (QpState.RST, QpState.INIT)
-
-
-def packets_of(length: int, mtu_bytes: int) -> int:
-    """How many packets a message takes, at least one."""
-    return -(-length // mtu_bytes) or 1
 
 
 class Answer:
@@ -143,7 +139,7 @@ class AnswerQueue:
         left = answer.end - answer.psn & PSN_MASK
         offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
         size = min(qp.mtu_bytes, message.length - offset)
-        read = responder.read_again if answer.is_replay else responder.read
+        read = duplicates.read_again if answer.is_replay else responder.execute_read
         try:
             data = read(hca, qp, message, offset, size)
         except Held as held:

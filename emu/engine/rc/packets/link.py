@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.packets.completer import PacketCompleter
-from emu.engine.packets.requester import PacketRequester
-from emu.engine.packets.responder import PacketResponder
-from emu.engine.packets.window import SendWindow
 from emu.engine.qp.transitions import RECEIVING
-from emu.objects.receive_queue import Arrival
+from emu.engine.rc.packets.completer import PacketCompleter
+from emu.engine.rc.packets.requester import PacketRequester
+from emu.engine.rc.packets.responder import PacketResponder
+from emu.engine.rc.packets.window import SendWindow
+from emu.objects.receive_queue import TakenWqe
 from emu.objects.views import Views
 from emu.port.base import Route
 from emu.port.packet import Packet
@@ -78,14 +78,14 @@ class Link:
         """Execute and acknowledge a share of the received requests; True when there are more."""
         return self.responder.turn()
 
-    def unfinished(self) -> list[Arrival]:
-        """Receive requests that no message has filled yet."""
+    def unfinished(self) -> list[TakenWqe]:
+        """Receive WQEs that no message has filled yet."""
         return self.responder.unfinished()
 
     def stop(self) -> None:
         """SQER or ERR: forget outstanding requests, which are then flushed from the ring.
 
-        In ERR this also flushes a receive request that a message has begun to fill.
+        In ERR this also flushes a receive WQE that a message has begun to fill.
         """
         self.completer.restart()
         if self.qp.state is QpState.ERR:

@@ -1,10 +1,9 @@
 """The responder of connected services, packet by packet (IBTA 9.7.4, 9.7.5, 9.9.3).
 
-A request packet passes check psn, check opcode sequence and check length here, in this order, then
-the steps of ``emu.engine.rc.responder``. A packet before the expected PSN is a duplicate: its
-response is sent again and nothing else is done. The first packet after a gap gets a NAK, further
-ones are dropped. UC has no responses: a message that misses a packet is dropped, and the next first
-packet starts a new one.
+A request packet passes the steps listed in ``emu.engine.rc.responder``. One before the expected PSN
+is a duplicate: its response is sent again and nothing else is done. The first packet after a gap
+gets a NAK, further ones are dropped. UC has no responses: a message that misses a packet is
+dropped, and the next first packet starts a new one.
 """
 
 from __future__ import annotations
@@ -14,24 +13,44 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.held import HeldPackets
-from emu.engine.packets.responses import AnswerQueue, packets_of
-from emu.engine.packets.rules import MSG_OPS, is_possible, out_of_sequence, wrong_length
 from emu.engine.qp import lifecycle as qp_life
-from emu.engine.rc import responder
+from emu.engine.rc.duplicates import may_read_again
+from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
-from emu.engine.rc.receive import keep
-from emu.engine.rc.refusals import invalid_request
+from emu.engine.rc.packets.responses import AnswerQueue
+from emu.engine.rc.receive import check_resource, keep
+from emu.engine.rc.responder import (
+    ATOMIC_BYTES,
+    begin_pieces,
+    begin_rdma,
+    complete,
+    execute,
+    execute_atomic,
+)
+from emu.engine.rc.validation import (
+    EXPECTED,
+    GAP,
+    MSG_OPS,
+    check_length,
+    check_op_seq,
+    check_psn,
+    follows,
+    is_possible,
+    packets_of,
+)
 from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Fault, Held, Side
-from emu.objects.receive_queue import Arrival
+from emu.objects.receive_queue import TakenWqe
 from emu.port.packet import Packet
 from layouts import bth
-from layouts.bth import MSN_MASK, PSN_HALF, PSN_MASK, Kind
+from layouts.bth import MSN_MASK, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.path import Path
+    from emu.engine.rc.packets.path import Path
     from emu.ports import Timer
+
+_UC = QpType.UC
 
 PACKETS_PER_TURN = 64
 """How many packets that were held for a page are taken in one turn."""
@@ -46,7 +65,7 @@ class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_arrival", "_atomics", "_has_missed", "_has_naked", "_held", "_link", "_message",
+        "_atomics", "_has_missed", "_has_naked", "_held", "_link", "_message",
         "_offset", "_patience", "_spare", "answers",
     )  # fmt: skip
 
@@ -55,10 +74,9 @@ class PacketResponder:
         self.answers = AnswerQueue(link)
         self._message: Message | None = None
         """The message whose last packet is still to come."""
-        self._arrival = Arrival()
         self._offset = 0
-        self._spare: Arrival | None = None
-        """The receive request of an incomplete UC message; the next message uses it."""
+        self._spare: TakenWqe | None = None
+        """The receive WQE of an incomplete UC message; the next message uses it."""
         self._has_naked = False
         """A NAK for the expected PSN has been sent, and no second one is."""
         self._atomics: deque[tuple[int, int]] = deque()
@@ -70,15 +88,16 @@ class PacketResponder:
         self._patience: Timer | None = None
 
     def abandon(self) -> None:
-        """The queue pair stops: flush the receive request of an incomplete message."""
+        """The queue pair stops: flush the receive WQE of an incomplete message."""
         hca, qp = self._link.hca, self._link.qp
-        for arrival in self.unfinished():
-            qp_life.fail_receive(hca, qp, arrival, CqeSyndrome.WR_FLUSH_ERR)
+        for taken in self.unfinished():
+            qp_life.fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
 
-    def unfinished(self) -> list[Arrival]:
-        """Receive requests that were taken and that no message has filled yet."""
-        return [arrival for arrival in (self._arrival, self._spare) if arrival is not None]
+    def unfinished(self) -> list[TakenWqe]:
+        """Receive WQEs that were taken and that no message has filled yet."""
+        current = None if self._message is None else self._message.taken
+        return [taken for taken in (current, self._spare) if taken is not None]
 
     def request(self, packet: Packet) -> None:
         """Take a request packet."""
@@ -114,7 +133,8 @@ class PacketResponder:
         if self._has_missed and not self._held:
             self._has_missed = False
             if self._link.qp.st is not QpType.UC:
-                self._gap()
+                self._link.qp.count("out_of_sequence")
+                self._nak_gap()
 
     @property
     def _is_waiting(self) -> bool:
@@ -129,15 +149,15 @@ class PacketResponder:
     def _take(self, packet: Packet) -> None:
         """Take one packet. Raises Held when a page is absent: take it again later."""
         qp = self._link.qp
-        ahead = packet.psn - qp.epsn & PSN_MASK
-        if qp.st is QpType.UC:
-            self._unreliable(packet, ahead)
-        elif not ahead:
+        if qp.st is _UC:
+            self._unreliable(packet)
+            return
+        found = check_psn(qp, packet.psn)
+        if found is EXPECTED:
             self._expected(packet)
-        elif ahead < PSN_HALF:
-            self._gap()
+        elif found is GAP:
+            self._nak_gap()
         else:
-            qp.count("duplicate_request")
             _DUPLICATES[packet.op.kind](self, packet)
 
     def not_ready(self, packet: Packet, timer: int) -> None:
@@ -201,9 +221,10 @@ class PacketResponder:
     # -- PSN
 
     def _expected(self, packet: Packet) -> None:
+        hca, qp = self._link.hca, self._link.qp
         try:
-            self._check(out_of_sequence(packet, self._message))
-            self._check(wrong_length(self._link.qp, packet, self._message, self._offset))
+            check_op_seq(hca, qp, packet, self._message)
+            check_length(hca, qp, packet, self._message, self._offset)
             _REQUESTS[packet.op.kind](self, packet)
         except Nak as nak:
             self.answers.refuse(packet.psn, bth.KIND_NAK | nak.code)
@@ -213,94 +234,84 @@ class PacketResponder:
         else:
             self._has_naked = False
 
-    def _gap(self) -> None:
+    def _nak_gap(self) -> None:
         """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
-        qp = self._link.qp
-        qp.count("out_of_sequence")
         if not self._has_naked:
             self._has_naked = True
-            self.answers.refuse(qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+            self.answers.refuse(self._link.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
-    def _unreliable(self, packet: Packet, ahead: int) -> None:
-        op = packet.op
-        if op.is_first:
+    def _unreliable(self, packet: Packet) -> None:
+        """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
+        hca, qp = self._link.hca, self._link.qp
+        if packet.op.is_first:
             self._break_off()
-        elif ahead or self._message is None or MSG_OPS[op.kind] is not self._message.op:
+        elif packet.psn != qp.epsn or self._message is None or not follows(packet, self._message):
             self._break_off()
             return
         try:
-            self._check(wrong_length(self._link.qp, packet, self._message, self._offset))
-            _REQUESTS[op.kind](self, packet)
+            check_length(hca, qp, packet, self._message, self._offset)
+            _REQUESTS[packet.op.kind](self, packet)
         except Dropped:
             self._break_off()
 
-    def _check(self, why: str) -> None:
-        """Raise Nak, or Dropped on UC, unless ``why`` is empty."""
-        if why:
-            raise invalid_request(self._link.hca, self._link.qp, why)
-
     def _break_off(self) -> None:
-        """Drop an incomplete UC message; keep its receive request for the next one."""
-        if self._message is not None and self._arrival.wqe is not None:
-            self._spare, self._arrival = self._arrival, Arrival()
+        """Drop an incomplete UC message; keep its receive WQE for the next one."""
+        if self._message is not None and self._message.has_wqe:
+            self._spare = self._message.taken
         self._message = None
 
     # -- execution
 
     def piece(self, packet: Packet) -> None:
         """Execute a packet of a SEND or a WRITE."""
-        hca, qp, op = self._link.hca, self._link.qp, packet.op
-        message, arrival = self._message, self._arrival
+        hca, qp, op, message = self._link.hca, self._link.qp, packet.op, self._message
         if op.is_first or message is None:
             message = _message_of(packet)
-            arrival = self._begin(message, op.is_last)
+            self._begin(message, op.is_last)
             self._offset = 0
-        elif message.op is MsgOp.SEND and arrival.wqe is None:
+        elif message.op is MsgOp.SEND and not message.has_wqe:
             raise invalid_request(hca, qp, "the message's receive queue was destroyed")
         size = len(packet.payload)
         if op.is_last:
             self._finish_reading(message, packet, self._offset + size)
-            self._adopt(message, arrival)
-            responder.claim(hca, qp, message, arrival)
-        # From here on the message owns its receive request, whatever happens next.
-        self._message, self._arrival = message, arrival
+            if message.immediate is not None and not message.has_wqe:
+                self._take_wqe(message)
+        # From here on the message owns its receive WQE, whatever happens next.
+        self._message = message
         try:
-            responder.place(hca, qp, message, arrival, self._offset, (packet.payload,), size)
+            execute(hca, qp, message, self._offset, (packet.payload,), size)
         except Held:
             # The packet will be taken again; if it is a first one it then starts the message anew.
-            keep(hca, qp, arrival)
+            keep(hca, qp, message)
             if op.is_first:
                 self._break_off()
             raise
-        arrival.views = ()
         self._offset += size
         if op.is_last:
-            responder.finish(hca, qp, message, arrival, packet.slid)
+            complete(hca, qp, message, packet.slid)
             self._message = None
             self._count_message()
         elif op.is_first:
-            keep(hca, qp, arrival)
+            keep(hca, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
             self.answers.acknowledge(packet.psn)
 
-    def _begin(self, message: Message, is_whole: bool) -> Arrival:
-        arrival = Arrival()
-        if message.op is MsgOp.SEND and self._adopt(message, arrival):
-            return arrival
-        return responder.begin(self._link.hca, self._link.qp, message, in_pieces=not is_whole)
+    def _begin(self, message: Message, is_whole: bool) -> None:
+        if message.op is MsgOp.SEND:
+            self._take_wqe(message)
+        elif is_whole:
+            message.target = begin_rdma(self._link.hca, self._link.qp, message)
+        else:
+            begin_pieces(self._link.hca, self._link.qp, message)
 
-    def _adopt(self, message: Message, arrival: Arrival) -> bool:
-        """Give the receive request of an incomplete message to one that needs it."""
-        spare = self._spare
-        needs_one = message.op is MsgOp.SEND or message.immediate is not None
-        if spare is None or arrival.wqe is not None or not needs_one:
-            return False
-        self._spare = None
-        if spare.wqe is None:
-            return False
-        arrival.wqe, arrival.cq, arrival.srqn = spare.wqe, spare.cq, spare.srqn
-        return True
+    def _take_wqe(self, message: Message) -> None:
+        """Take a receive WQE: that of an incomplete message if there is one, else the next."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.wqe is not None:
+            message.taken = spare
+        else:
+            check_resource(self._link.hca, self._link.qp, message)
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
@@ -314,16 +325,16 @@ class PacketResponder:
         """Execute a READ request: check its range now, send its data in turns."""
         hca, qp = self._link.hca, self._link.qp
         message = _message_of(packet)
-        responder.begin_read(hca, qp, message)
+        begin_pieces(hca, qp, message)
         if len(self.answers.reads) >= 1 << qp.ctx.log_rra_max:
-            self._check("more READs than the queue pair takes")
+            raise invalid_request(hca, qp, "more READs than the queue pair takes")
         self._count_message()
         qp.epsn = self.answers.data(packet.psn, message).end
 
     def atomic(self, packet: Packet) -> None:
         """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
         qp = self._link.qp
-        old = responder.atomic(self._link.hca, qp, _message_of(packet))
+        old = execute_atomic(self._link.hca, qp, _message_of(packet))
         self._count_message()
         qp.epsn = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
@@ -350,7 +361,7 @@ class PacketResponder:
         packets = packets_of(message.length, qp.mtu_bytes)
         if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
             return
-        if not responder.may_read_again(self._link.hca, qp, message):
+        if not may_read_again(self._link.hca, qp, message):
             return
         reads = self.answers.reads
         for answer in reads:
@@ -379,7 +390,7 @@ def _message_of(packet: Packet) -> Message:
     if kind in (Kind.WRITE, Kind.READ):
         message.length = packet.length
     elif kind is not Kind.SEND:
-        message.length = responder.ATOMIC_BYTES
+        message.length = ATOMIC_BYTES
         message.swap_add = packet.swap_add
         message.compare = packet.compare if kind is Kind.COMPARE_SWAP else 0
     return message

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
-from emu.engine.packets.ack_timer import AckTimer
-from emu.engine.packets.window import Request, SendWindow
 from emu.engine.qp import send_requests as send_work
 from emu.engine.rc.nak import SYNDROMES, NakCode
+from emu.engine.rc.packets.ack_timer import AckTimer
+from emu.engine.rc.packets.window import Request, SendWindow
 from emu.engine.wqe.atomic import atomic_word
 from emu.engine.wqe.registry import gather_piece
 from emu.objects.message import MsgOp
@@ -25,7 +25,7 @@ from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.packets.path import Path
+    from emu.engine.rc.packets.path import Path
 
 
 class PacketCompleter:

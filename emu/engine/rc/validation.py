@@ -1,0 +1,121 @@
+"""Validation of request packets: PSN, opcode sequence, opcode and length (IBTA 9.7.4.1).
+
+These are the checks that need neither a memory key nor a receive WQE; they are the same for a whole
+message of this process as for the packets of one. A check that fails sends the NAK that the
+specification wants and stops the responder (``emu.engine.rc.fatal_nak``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from emu.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.objects import Qp
+from emu.objects.message import Message, MsgOp
+from emu.port.packet import Packet
+from layouts.bth import PSN_HALF, PSN_MASK, Kind
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+MSG_OPS = {
+    Kind.SEND: MsgOp.SEND,
+    Kind.WRITE: MsgOp.WRITE,
+    Kind.READ: MsgOp.READ,
+    Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
+    Kind.FETCH_ADD: MsgOp.FETCH_ADD,
+}
+"""The operation of a message, by the kind of its packets."""
+
+_WRITE, _READ = MsgOp.WRITE, MsgOp.READ
+
+
+class PsnCheck(Enum):
+    """Where the PSN of a request packet lies."""
+
+    EXPECTED = "expected"
+    GAP = "after a gap: packets before it are missing"
+    DUPLICATE = "before the expected one"
+
+
+EXPECTED, GAP, DUPLICATE = PsnCheck
+
+
+def check_psn(qp: Qp, psn: int) -> PsnCheck:
+    """Check psn: compare a request's PSN with the expected one, and count if it is another.
+
+    IBTA 9.7.4.1; rxe_resp.c: check_psn. Reliable services only: UC takes any PSN for the first
+    packet of a message (9.9.2.1.1).
+    """
+    ahead = psn - qp.epsn & PSN_MASK
+    if not ahead:
+        return EXPECTED
+    if ahead < PSN_HALF:
+        qp.count("out_of_sequence")
+        return GAP
+    qp.count("duplicate_request")
+    return DUPLICATE
+
+
+def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> None:
+    """Check the opcode sequence: a packet has to continue what went before it.
+
+    IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the one whose last packet is still to
+    come: the packet must then be a middle or last one of the same operation. Without one it must be
+    a first packet. Raises Nak.
+    """
+    if not follows(packet, message):
+        raise invalid_request(hca, qp, f"{packet!r} does not continue what went before")
+
+
+def follows(packet: Packet, message: Message | None) -> bool:
+    """Whether a packet may come after those of ``message``, or begin a message when it is None."""
+    op = packet.op
+    if message is None:
+        return op.is_first
+    return not op.is_first and MSG_OPS[op.kind] is message.op
+
+
+def check_op_valid(hca: Hca, qp: Qp, message: Message) -> None:
+    """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
+
+    IBTA 9.7.4.1, 10.6.5.2; rxe_resp.c: check_op_valid. Raises Nak, or Dropped on UC.
+    """
+    op = message.op
+    if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
+        raise access_violation(hca, qp, "queue pair does not allow it")
+
+
+def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int) -> None:
+    """Check length: all packets but the last are a full MTU, a WRITE is as long as its RETH says.
+
+    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` bytes of
+    ``message`` have come already. Raises Nak, or Dropped on UC.
+    """
+    op, size = packet.op, len(packet.payload)
+    if op.kind is Kind.READ and not is_possible(qp, packet.length):
+        raise invalid_request(hca, qp, f"READ of {packet.length} bytes")
+    if op.kind not in (Kind.SEND, Kind.WRITE):
+        return
+    is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
+    if size > qp.mtu_bytes or is_too_short:
+        raise invalid_request(hca, qp, f"{packet!r} has {size} bytes")
+    total = size if op.is_first else before + size
+    if op.kind is Kind.SEND:
+        is_wrong = not is_possible(qp, total)
+    else:
+        announced = packet.length if op.is_first or not message else message.length
+        is_wrong = total != announced if op.is_last else total >= announced
+    if is_wrong:
+        raise invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+
+
+def is_possible(qp: Qp, length: int) -> bool:
+    """Whether a message may have this length: log_msg_max, and less than half of all PSNs."""
+    return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
+
+
+def packets_of(length: int, mtu_bytes: int) -> int:
+    """How many packets a message takes, at least one."""
+    return -(-length // mtu_bytes) or 1
