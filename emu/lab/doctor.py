@@ -59,6 +59,7 @@ def examine() -> list[Check]:
         *_images(images),
         _cache(needed),
         _libvfio_user(),
+        _passt(),
     ]
 
 
@@ -165,3 +166,11 @@ def _libvfio_user() -> Check:
     if library is None:
         return Check("libvfio-user", State.NOTE, "absent; only --transport libvfio-user wants it")
     return Check("libvfio-user", State.GOOD, library)
+
+
+def _passt() -> Check:
+    found = shutil.which("passt")
+    if found is None:
+        absent = "absent; only --net user wants it"
+        return Check("passt", State.NOTE, absent, "apt-get install passt")
+    return Check("passt", State.GOOD, found)

@@ -2,9 +2,10 @@
 
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``: a model of ``emu.models`` and options
 of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Ethernet port, which
-otherwise follows from the GUID. With ``ib_virt=0`` the driver queries an InfiniBand port by
-MAD_IFC, as with old firmware;
-with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
+otherwise follows from the GUID, and ``segment`` the number of the segment that it is on, as in
+``--net``. With ``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old
+firmware; with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no
+on-demand
 paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
 """
 
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from emu.device.hca import HcaOptions
 from emu.models import DEFAULT_MODEL, LINKS, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
+from emu.net.eth.spec import MAX_SEGMENT
 from emu.port.ib.port import BASE_GUID, SM_LID
 from layouts.enums import PortType
 
@@ -36,6 +38,8 @@ class DeviceSpec:
     options: HcaOptions
     chosen: frozenset[str] = frozenset()
     """The options given explicitly; the others have their defaults."""
+    segment: int = 0
+    """Where an Ethernet port is plugged in."""
 
 
 def parse(text: str, index: int = 0) -> DeviceSpec:
@@ -59,6 +63,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "lid": 1 + index,
         "pages": 0,
         "mac": 0,
+        "segment": 0,
         "ib_virt": 1,
         "mw_2a": 0,
         "odp": _ODP.index(model.odp),
@@ -71,7 +76,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     if "odp" in chosen:
         odp = values["odp"]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=_ODP[odp])
-    return DeviceSpec(model, options, frozenset(chosen))
+    return DeviceSpec(model, options, frozenset(chosen), values["segment"])
 
 
 def _linked(name: str, chosen: Mapping[str, int]) -> Model:
@@ -97,8 +102,14 @@ _KEYS = {
     "odp": "odp=N",
     "link": "link=ib|eth",
     "mac": "mac=XX:XX:XX:XX:XX:XX",
+    "segment": "segment=N",
 }
-_OF_LINK = {"lid": PortType.IB, "ib_virt": PortType.IB, "mac": PortType.ETH}
+_OF_LINK = {
+    "lid": PortType.IB,
+    "ib_virt": PortType.IB,
+    "mac": PortType.ETH,
+    "segment": PortType.ETH,
+}
 """Settings that only one link layer has."""
 
 _LIMITS = {
@@ -108,6 +119,7 @@ _LIMITS = {
     "ib_virt": (0, 1),
     "mw_2a": (0, 1),
     "odp": (0, len(_ODP) - 1),
+    "segment": (0, MAX_SEGMENT),
 }
 
 

@@ -18,7 +18,8 @@ from emu.control.server import ControlServer
 from emu.function.function import Function, Tracer
 from emu.host.listening import OWNER_ONLY
 from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
+from emu.net.eth.segments import Segments
+from emu.net.eth.spec import NetSpec
 from emu.net.fabric.protocol import Identity
 from emu.net.ib.local import LocalFabric
 from emu.net.ib.sockets import SocketFabric
@@ -54,6 +55,7 @@ class Server:
         faults: FaultOptions | None = None,
         control: Path | None = None,
         socket_mode: int = OWNER_ONLY,
+        nets: Sequence[NetSpec] = (),
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
@@ -61,6 +63,8 @@ class Server:
         a specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
         ``control`` is the path of the control socket; OSError when it cannot be created.
         ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
+        ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
+        one that cannot be made.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -70,7 +74,7 @@ class Server:
             self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)], socket_mode)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
-        segment = Switch(self.loop)
+        self._segments = Segments(self.loop)
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
@@ -82,22 +86,23 @@ class Server:
                 self.loop,
                 wire,
                 tracer(index, self.loop) if tracer else None,
-                self._cable(index, spec, segment),
+                self._cable(index, spec),
             )
             served.listen(function)
             self.loop.add_transport(served)
             self.functions.append(function)
+        self._segments.open(nets, socket_mode)
         self._faults = Faults(self.functions, faults or FaultOptions())
         self._control = None
         if control is not None:
             answered = methods(self.functions, self.loop, self._faults)
             self._control = ControlServer(control, self.loop, answered)
 
-    def _cable(self, index: int, spec: DeviceSpec, segment: Switch) -> FunctionPort | None:
+    def _cable(self, index: int, spec: DeviceSpec) -> FunctionPort | None:
         """What an Ethernet function is plugged into."""
         if spec.model.port_type is not PortType.ETH:
             return None
-        return FunctionPort(f"function {index}", segment)
+        return self._segments.plug(f"function {index}", spec.segment)
 
     def run(self) -> None:
         """Serve until a signal ends it."""
@@ -111,6 +116,7 @@ class Server:
         if self._control is not None:
             self._control.close()
         self._faults.close()
+        self._segments.close()
         if self._sockets is not None:
             self._sockets.close()
         self.loop.close()

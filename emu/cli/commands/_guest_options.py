@@ -11,6 +11,8 @@ import click
 
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
 from emu.lab.recipe import DEFAULT_SUITE, SUITES
+from emu.net.eth import passt
+from emu.net.eth.spec import parse as parse_net
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,6 +54,14 @@ _OPTIONS = (
         "--fabric",
         metavar="NAME",
         help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
+    ),
+    click.option(
+        "--net",
+        "nets",
+        multiple=True,
+        metavar="LINK",
+        help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
+        "stream=PATH, tap=NAME; may be repeated.",
     ),
     click.option(
         "--memory",
@@ -102,11 +112,12 @@ def to_options(
     no_device: bool,
     transport: str | None,
     fabric: str | None,
+    nets: tuple[str, ...],
     **rest: Any,
 ) -> GuestOptions:
     """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
 
-    Raises UserError: nothing has started yet, so a mistake is told at once.
+    Raises UserError: nothing has started yet, so a mistake is told at once, and a missing passt.
     """
     if rest.get("faults") is not None:
         from emu.service.fault_session import (
@@ -114,7 +125,10 @@ def to_options(
         )
 
         read_plan(rest["faults"])
+    if any(parse_net(net).kind == "user" for net in nets):
+        passt.program()
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
     chosen = {"--transport": transport, "--fabric": fabric}
     words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
+    words += [word for net in nets for word in ("--net", net)]
     return dataclasses.replace(options, server_options=tuple(words))

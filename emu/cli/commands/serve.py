@@ -13,6 +13,7 @@ import click
 
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
+from emu.net.eth.spec import parse as parse_net
 from emu.service.collector import short_collections
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
@@ -57,7 +58,8 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "devices",
     multiple=True,
     metavar="SPEC",
-    help="MODEL[,guid=N][,lid=N][,pages=N] of the socket at the same place. Default: connectx6.",
+    help="MODEL[,guid=N][,lid=N][,pages=N][,link=ib|eth][,mac=ADDRESS][,segment=N] of the socket "
+    "at the same place. Default: connectx6.",
 )
 @click.option(
     "--transport",
@@ -70,6 +72,14 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     "--fabric",
     metavar="NAME",
     help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
+)
+@click.option(
+    "--net",
+    "nets",
+    multiple=True,
+    metavar="LINK",
+    help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
+    "stream=PATH, tap=NAME; may be repeated.",
 )
 @click.option(
     "--socket-mode",
@@ -113,6 +123,7 @@ def serve(
     devices: tuple[str, ...],
     transport: str,
     fabric: str | None,
+    nets: tuple[str, ...],
     socket_mode: int,
     trace: Path | None,
     trace_format: str,
@@ -139,7 +150,10 @@ def serve(
             ]
             tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
             options = FaultOptions(faults, record, devices, json.loads(run_json))
-            server = Server(endpoints, transport, tracer, fabric, options, control, socket_mode)
+            server = Server(
+                endpoints, transport, tracer, fabric, options, control, socket_mode,
+                [*map(parse_net, nets)],
+            )  # fmt: skip
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error
         stack.callback(server.close)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from emu.port.eth.checksum import insert
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
-from emu.port.eth.segment import MAX_IP_BYTES, segment
+from emu.port.eth.segment import segment
+
+MOST_PIECES = 1024
+"""So many frames a super-frame may stand for: a segment size of 64 bytes, less than any stack's."""
 
 _UDP_BYTES = 8
 
@@ -22,18 +25,14 @@ def plain(frame: Frame) -> list[bytes]:
     return [frame.data]
 
 
-def fits_ip(frame: Frame) -> bool:
-    """Whether a super-frame is one whole IP packet with TCP in it, as far as its length goes."""
-    headers = parse(frame.data, whole=False)
-    return headers.protocol == TCP and len(frame.data) - headers.l3 <= MAX_IP_BYTES
-
-
 def cut(data: bytes, size: int) -> list[bytes]:
     """A super-frame as frames with ``size`` bytes of payload each. Raises :class:`FrameError`."""
     headers = parse(data, whole=False)
     if not headers.l4:
         raise FrameError("super-frame of a packet that is neither TCP nor UDP")
     at = headers.l4 + transport_bytes(headers)
+    if len(data) - at > size * MOST_PIECES:
+        raise FrameError("super-frame of too many frames")
     return segment(data[:at], data[at:], size)
 
 

@@ -25,7 +25,7 @@ def packet(protocol, payload, checksum=0):
 
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
-@pytest.mark.parametrize("size", [1, 1448, 8000])
+@pytest.mark.parametrize("size", [10, 1448, 8000])
 def test_a_super_frame_is_cut_with_right_checksums(protocol, size):
     payload = bytes(range(256)) * 40
     frames = plain(Frame(packet(protocol, payload), size, checked=True))
@@ -59,3 +59,9 @@ def test_a_super_frame_that_cannot_be_cut(at):
     pack_into(">H", data, at, 0)
     with pytest.raises(FrameError):
         plain(Frame(bytes(data), 10))
+
+
+@pytest.mark.hostile
+def test_a_super_frame_of_very_many_frames_is_refused():
+    with pytest.raises(FrameError, match="too many"):
+        plain(Frame(packet(TCP, bytes(60_000)), 1))

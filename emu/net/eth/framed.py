@@ -1,0 +1,188 @@
+"""A link over a stream socket: each frame behind its length, 4 bytes, big-endian.
+
+So speak QEMU's ``-netdev stream`` (net/stream_data.c) and passt (tap.c). The socket never blocks.
+What the other side does not read waits in a queue of limited size and is dropped beyond it, as by
+hardware; meanwhile its frames are read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections import deque
+from struct import Struct
+
+from emu.net.eth.plain import plain
+from emu.net.eth.port import Segment, SegmentPort, padded
+from emu.net.poller import READ, WRITE, Poller
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import ETHERNET_BYTES, FrameError
+from emu.ports import Buffer
+
+MOST_BODY = 4096 + 65536
+"""Bytes of the longest frame that QEMU takes (net/net.c: NET_BUFSIZE); more breaks the protocol."""
+MOST_QUEUED = 1 << 20
+"""Bytes that may wait for the other side."""
+SEND_BUFFER = 1 << 20
+_READ_BYTES = 1 << 18
+_FRAMES_PER_WRITE = 256
+
+_LENGTH = Struct(">I")
+_length_at = _LENGTH.unpack_from
+_length = _LENGTH.pack
+
+
+class FramedLink(SegmentPort):
+    """A port whose link is a connected stream socket; a :class:`emu.net.poller.Pollable`."""
+
+    is_link = True
+    frames_per_write = _FRAMES_PER_WRITE
+    """How many frames may be in one write."""
+    vouches = False
+    """Whether the peer's checksums can be trusted."""
+
+    def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
+        super().__init__(name)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self._sock: socket.socket | None = sock
+        self._segment = segment
+        self._poller = poller
+        self._queue: deque[Buffer] = deque()
+        """The lengths and frames to be written; the first perhaps only in part."""
+        self._queued = 0
+        self._is_blocked = False
+        self._buffer = bytearray(_READ_BYTES + MOST_BODY + _LENGTH.size)
+        self._filled = self._done = 0
+        """How much of the buffer is filled, and how much of that has been handed on."""
+        self.has_more = False
+        poller.watch(self, READ)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is connected."""
+        return self._sock is not None
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 when closed."""
+        return self._sock.fileno() if self._sock is not None else -1
+
+    # -- out
+
+    def frames(self, frame: Frame) -> list[bytes]:
+        """What the peer can take of a frame. Raises :class:`FrameError`."""
+        return plain(frame)
+
+    def deliver(self, frame: Frame) -> None:
+        """Send a frame; it may be lost, which is counted."""
+        try:
+            frames = self.frames(frame)
+        except FrameError:
+            self.dropped["malformed"] += 1
+            return
+        for data in frames:
+            if self._queued + len(data) > MOST_QUEUED:
+                self.dropped["queue full"] += 1
+            else:
+                self.sent += 1
+                self._queue.append(_length(len(data)) + data)
+                self._queued += len(data) + _LENGTH.size
+        if not self._is_blocked:
+            self._write()
+
+    def room(self) -> None:
+        """The socket has room again."""
+        self._write()
+
+    def _write(self) -> None:
+        most = self.frames_per_write
+        while self._queue and self._sock is not None:
+            try:
+                written = self._sock.sendmsg(itertools.islice(self._queue, most))
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self.close(error.strerror or str(error))
+                return
+            self._queued -= written
+            while written:
+                data = self._queue.popleft()
+                if written < len(data):
+                    self._queue.appendleft(memoryview(data)[written:])
+                written -= min(written, len(data))
+        self._set_blocked(bool(self._queue))
+
+    def _set_blocked(self, is_blocked: bool) -> None:
+        if is_blocked is not self._is_blocked and self._sock is not None:
+            self._is_blocked = is_blocked
+            self._poller.watch(self, WRITE if is_blocked else READ)
+
+    # -- in
+
+    def take(self, most: int) -> int:
+        """Hand received frames to the segment, ``most`` of them; returns how many there were."""
+        if not self.has_more and not self._receive():
+            return 0
+        buffer, at, filled, vouches = self._buffer, self._done, self._filled, self.vouches
+        view, taken = memoryview(buffer), 0
+        self.has_more = False
+        while filled - at >= _LENGTH.size:
+            length = _length_at(buffer, at)[0]
+            end = at + _LENGTH.size + length
+            if length > MOST_BODY:
+                self.close(f"a frame of {length} bytes")
+                return taken + 1
+            if end > filled:
+                break
+            if taken >= most:
+                self.has_more = True
+                break
+            taken += 1
+            if length < ETHERNET_BYTES:
+                self.dropped["bad length"] += 1
+            else:
+                data = padded(bytes(view[at + _LENGTH.size : end]))
+                self._segment.forward(self, Frame(data, 0, vouches))
+                if self._sock is None:
+                    return taken
+            at = end
+        if self.has_more:
+            self._done = at
+        else:
+            left = filled - at
+            view[:left] = view[at:filled]
+            self._filled, self._done = left, 0
+        return max(taken, 1)
+
+    def _receive(self) -> bool:
+        """Read what has arrived; False when there is nothing."""
+        if self._sock is None:
+            return False
+        try:
+            count = self._sock.recv_into(memoryview(self._buffer)[self._filled :], _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return False
+        if not count:
+            self.close("")
+        self._filled += count
+        return count > 0
+
+    # -- the end
+
+    def close(self, why: str) -> None:
+        """Close the socket; ``why`` is empty when the other side just left, or we do."""
+        sock, self._sock = self._sock, None
+        if sock is None:
+            return
+        self._queue.clear()
+        self._queued = 0
+        self._buffer = bytearray()
+        self.has_more = False
+        sock.close()
+        self.closed(why)
+
+    def closed(self, why: str) -> None:
+        """The socket has been closed."""

@@ -1,0 +1,64 @@
+"""All segments of a process, and the links that lead out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emu.host.listening import OWNER_ONLY
+from emu.net.eth.function_port import FunctionPort
+from emu.net.eth.passt import Passt
+from emu.net.eth.spec import NetSpec
+from emu.net.eth.stream import StreamListener
+from emu.net.eth.switch import Switch
+from emu.net.eth.tap import Tap
+from emu.net.poller import Poller, Reactor
+
+
+class Segments:
+    """The segments by number; one exists from the moment that somebody is on it."""
+
+    def __init__(self, loop: Reactor) -> None:
+        self._loop = loop
+        self._switches: dict[int, Switch] = {}
+        self._poller: Poller | None = None
+        """Only with a link: without one the loop need not poll."""
+        self._links: list[Tap | StreamListener | Passt] = []
+
+    def segment(self, number: int) -> Switch:
+        """The segment with this number."""
+        if number not in self._switches:
+            self._switches[number] = Switch(self._loop, f"segment {number}")
+        return self._switches[number]
+
+    def plug(self, name: str, number: int) -> FunctionPort:
+        """A port of a segment for a function."""
+        return FunctionPort(name, self.segment(number))
+
+    def open(self, specs: Sequence[NetSpec], socket_mode: int = OWNER_ONLY) -> None:
+        """Make the links. Raises UserError or OSError for one that cannot be made."""
+        for spec in specs:
+            switch = self.segment(spec.segment)
+            if self._poller is None:
+                self._poller = Poller(self._loop)
+            poller = self._poller
+            if spec.kind == "user":
+                self._links.append(Passt(switch, poller, self._loop, spec.passt_options))
+            elif spec.kind == "stream":
+                self._links.append(StreamListener(Path(spec.what), switch, poller, socket_mode))
+            else:
+                self._links.append(Tap(spec.what, switch, poller))
+
+    def about(self) -> list[dict[str, Any]]:
+        """Every segment with its ports, as values."""
+        return [switch.about() for _, switch in sorted(self._switches.items())]
+
+    def close(self) -> None:
+        """Close the links; programs that were started end."""
+        for link in self._links:
+            link.close("") if isinstance(link, Tap) else link.close()
+        self._links.clear()
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None
