@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.driver import Driver, FunctionBar, enable
+from helpers.eth_queues import rq_fields, sq_fields
 from helpers.parts import Parts
 from helpers.random_commands import CREATES, DESTROYS, LIMITS, commands
 from helpers.snapshot import snapshot
@@ -23,7 +24,6 @@ from emu.engine.events import eq as eq_engine
 from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.ib.local import LocalFabric
-from emu.objects.table import Object
 from emu.pci.capabilities import D0
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status
@@ -82,7 +82,8 @@ class AnyDriver(RuleBasedStateMachine):
         parts = Parts(self.driver)
         self.driver.must(Op.ALLOC_XRCD)
         self.driver.must(Op.ALLOC_Q_COUNTER)
-        self.hca.rqs.add(Object())
+        self.driver.must(Op.CREATE_SQ, **sq_fields(self.driver, parts.pdn, parts.cqn)[0])
+        self.driver.must(Op.CREATE_RQ, **rq_fields(self.driver, parts.pdn, parts.cqn)[0])
         parts.make(QpState.RTS)
         parts.make(QpState.INIT, st=QpType.UD)
         self.driver.create_rmp(parts.pdn)
