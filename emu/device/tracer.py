@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-    from emu.objects import Qp
+    from emu.objects import Qp, Sq
     from emu.objects.page_fault import Fault
     from emu.objects.send_queue import Wqe
     from emu.ports import Buffer
@@ -33,7 +33,7 @@ class DeviceTracer(Protocol):
     def irq(self, vector: int, eqn: int) -> None:
         """An interrupt was raised for an event queue."""
 
-    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
+    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
         """A work request is about to be executed, or is retried."""
 
     def summary(self) -> Iterator[str]:

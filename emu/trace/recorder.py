@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.errors import CmdError
+from emu.objects import Qp
 from emu.trace import decode, mmio, work
 from emu.trace.event import Event, Point
 from emu.trace.text import TextForm
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from emu.cmdif.mailbox import DeliveryError
     from emu.cmdif.registry import Command
     from emu.device.hca import Hca
-    from emu.objects import Qp
+    from emu.objects import Sq
     from emu.objects.page_fault import Fault
     from emu.objects.send_queue import Wqe
     from emu.ports import Buffer, Clock
@@ -169,12 +170,13 @@ class Recorder:
         """An interrupt."""
         self._record(Point.IRQ, {"vector": vector, "eqn": eqn})
 
-    def wqe(self, hca: Hca, qp: Qp, wqe: Wqe) -> None:
+    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
         """A work request, decoded by its opcode."""
         key = hca.mkeys.get(wqe.imm >> 8)
-        shown = work.request(wqe, qp.st, key.mode if key is not None else None)
+        mode = key.mode if key is not None else None
+        shown = work.request(wqe, queue.st if isinstance(queue, Qp) else None, mode)
         self.requests[shown["op"]] += 1
-        self._record(Point.WQE, {"qpn": qp.handle} | shown)
+        self._record(Point.WQE, {"qpn": queue.handle} | shown)
 
     def summary(self) -> Iterator[str]:
         """What was seen, for the end of a run: one line for each kind of work request."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.trace import decode
 from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
+from layouts.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
 from layouts.mkey import mkc
 from layouts.prm import Prm
 from layouts.wqe import (
@@ -84,10 +85,11 @@ def kind(wqe: Wqe) -> str:
     return "UMR change"
 
 
-def request(wqe: Wqe, st: QpType, mode: AccessMode | None) -> dict[str, Any]:
+def request(wqe: Wqe, st: QpType | None, mode: AccessMode | None) -> dict[str, Any]:
     """The keys of a wqe event from ``index`` on.
 
-    ``mode`` is the access mode of the key that a UMR changes, where there is one.
+    ``st`` is the transport service, None for a request of an Ethernet send queue. ``mode`` is the
+    access mode of the key that a UMR changes, where there is one.
     """
     shown: dict[str, Any] = {"index": wqe.index, "op": kind(wqe), "ds": wqe.ds}
     if flags := _control_flags(wqe.fm_ce_se):
@@ -100,7 +102,7 @@ def request(wqe: Wqe, st: QpType, mode: AccessMode | None) -> dict[str, Any]:
     elif wqe.opcode == Opcode.SET_PSV:
         shown |= _segment(seg_set_psv, body, DS)
     elif wqe.opcode in Opcode._value2member_map_ and wqe.opcode != Opcode.NOP:
-        shown |= _message(wqe.opcode, body, st)
+        shown |= _frame(body) if st is None else _message(wqe.opcode, body, st)
     return shown
 
 
@@ -145,6 +147,21 @@ def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
     for layout in _SEGMENTS.get(opcode, ()):
         shown |= _segment(layout, body, at)
         at += layout.size
+    if data := list(_data(body, at)):
+        shown["data"] = data
+    return shown
+
+
+def _frame(body: bytes) -> dict[str, Any]:
+    """The Ethernet segment; the headers that are inline, by their length; the data."""
+    shown = _segment(wqe_eth_seg, body, DS)
+    if not shown:
+        return {}
+    at, trailer = DS + wqe_eth_seg.size, wqe_eth_seg.view(body, DS).trailer
+    if trailer and not trailer & INSERT_VLAN:
+        size = trailer >> 16
+        shown["headers"] = {"inline": size}
+        at += max(size - (wqe_eth_seg.size - INLINE_HDR_START), 0) + DS - 1 & ~(DS - 1)
     if data := list(_data(body, at)):
         shown["data"] = data
     return shown

@@ -61,6 +61,12 @@ def wire(clock):
 
 
 @pytest.fixture
+def eth_wire():
+    """What an Ethernet function's cable is plugged into; None leads nowhere."""
+    return None
+
+
+@pytest.fixture
 def options():
     return HcaOptions(guid=GUID)
 
@@ -84,8 +90,8 @@ def model(limits, scheme):
 
 
 @pytest.fixture
-def function(model, memory, irqs, clock, options, wire):
-    return Function(model, options, TABLE, memory, irqs, clock, wire)
+def function(model, memory, irqs, clock, options, wire, eth_wire):
+    return Function(model, options, TABLE, memory, irqs, clock, wire, eth_wire=eth_wire)
 
 
 @pytest.fixture

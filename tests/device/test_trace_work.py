@@ -1,16 +1,20 @@
 """Work requests in the trace: decoded by names, told apart by what a UMR is used for, counted."""
 
 import pytest
+from helpers.eth_queues import SendQueue
+from helpers.frames import Packet
+from helpers.interfaces import alloc_td, create_tis
 from helpers.keys import INLINE, OFFSET, FastRegKey, Window, umr
 from helpers.outcomes import settle
 from helpers.signatures import Crc, Dif, SignatureKey
 
 from emu.function.function import Function
+from emu.models import LINKS
 from emu.trace.event import Point
 from emu.trace.recorder import EventList, Recorder
 from emu.trace.text import body
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, QpType
+from layouts.enums import AccessMode, Opcode, PortType, QpType
 
 IOVA = 0x1234_0000_0000
 
@@ -140,3 +144,31 @@ def test_text_and_summary(node, traced, recorder, events):
     assert text.startswith(f"qpn {0x40:#x} 0 UMR invalidate ds=8 flags=SIGNALED imm={key.key:#x}")
     assert text.endswith("umr{flags=INLINE mask=FREE} mkc{free=1}")
     assert list(recorder.summary()) == ["1 work requests UMR invalidate"]
+
+
+class TestEthernet:
+    """Requests of a send queue: the Ethernet segment, inline headers by their length, the data."""
+
+    @pytest.fixture
+    def model(self):
+        return LINKS["connectx6"][PortType.ETH]
+
+    @pytest.fixture
+    def sq(self, node, driver):
+        return SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
+
+    def test_frame_and_large_send(self, events, node, sq, region):
+        header = Packet(payload=b"").frame()
+        sq.send(region.sge(0, 100), cs_flags=0xC0, vlan=7)
+        sq.send(region.sge(0, 100), opcode=Opcode.LSO, mss=50, headers=header)
+        node.settle()
+        frame, large = [event.fields for event in events.of(Point.WQE)]
+        assert (frame["qpn"], frame["op"], frame["ds"]) == (sq.sqn, "SEND", 3)
+        assert frame["eth_seg"]["cs_flags"] == 0xC0
+        assert frame["eth_seg"]["trailer"] == 0x8000_0007
+        assert frame["data"] == [{"byte_count": 100, "lkey": region.key, "addr": IOVA}]
+        assert (large["op"], large["eth_seg"]["mss"]) == ("LSO", 50)
+        assert large["headers"] == {"inline": 54}
+        assert large["data"] == frame["data"]
+        done = [event.fields for event in events.of(Point.CQE)]
+        assert [entry["qpn"] for entry in done] == [sq.sqn, sq.sqn]

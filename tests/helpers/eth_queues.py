@@ -5,7 +5,13 @@ from __future__ import annotations
 from helpers.driver import pack64
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import RqState, SqState, WqType
-from layouts.eth_wqe import START_PADDING
+from layouts.eth_wqe import (
+    ETH,
+    INLINE_HDR_START,
+    INSERT_SVLAN,
+    INSERT_VLAN,
+    START_PADDING,
+)
 from layouts.wqe import CTRL, DATA, DS, NEXT, WQEBB
 
 PAGE = 4096
@@ -108,6 +114,12 @@ class SendQueue:
             self.ring_doorbell()
         return index
 
+    def send(self, *sges, opcode=Opcode.SEND, ring=True, flags=SIGNALED, **segment):
+        """A frame: data segments (byte_count, lkey, address), or bytes that go inline."""
+        data = [inline(sge) if isinstance(sge, bytes) else DATA.pack(*sge) for sge in sges]
+        body = eth_segment(**segment) + b"".join(data)
+        return self.post(opcode, body, flags=flags, ring=ring)
+
     def nop(self, **options):
         """A request that does nothing (core/en/txrx.h: mlx5e_post_nop)."""
         return self.post(Opcode.NOP, **options)
@@ -173,3 +185,19 @@ class ReceiveQueue:
     def tell(self):
         """The producer counter into the doorbell record."""
         self.node.memory.write(self.ring.record, (self.posted & 0xFFFF).to_bytes(4, "big"))
+
+
+def eth_segment(*, cs_flags=0, mss=0, headers=b"", vlan=None, svlan=False):
+    """The Ethernet segment, with inline headers behind it or a tag to insert."""
+    if vlan is not None:
+        trailer = INSERT_VLAN | (INSERT_SVLAN if svlan else 0) | vlan
+        return ETH.pack(cs_flags, mss, 0, trailer)
+    whole = ETH.pack(cs_flags, mss, 0, len(headers) << 16)
+    segment = whole[:INLINE_HDR_START] + headers
+    return segment.ljust(-(-len(segment) // DS) * DS, b"\0")
+
+
+def inline(data):
+    """An inline data segment: its header, the bytes, padding."""
+    segment = (1 << 31 | len(data)).to_bytes(4, "big") + data
+    return segment.ljust(-(-len(segment) // DS) * DS, b"\0")

@@ -282,14 +282,19 @@ def _create_tis(draw):
     return {"ctx": {"transport_domain": draw(TD), "tls_en": draw(SELDOM)}}
 
 
+def _spoiled_wq(draw, **fields):
+    wild = draw.spoiled(fields)
+    return {{"log_page_size": "log_wq_pg_sz"}.get(name, name): wild[name] for name in wild}
+
+
 def _create_sq(draw):
-    context = {"tisn": draw(TIS), "wq": draw.spoiled({"wq_umem_valid": draw(SELDOM)})}
+    context = {"tisn": draw(TIS), "wq": _spoiled_wq(draw, wq_umem_valid=draw(SELDOM))}
     return sq_fields(draw.driver, draw(PD), draw(CQ), log_size=2, **context)[0]
 
 
 def _create_rq(draw):
     context = {"mem_rq_type": draw(SELDOM), "rmpn": draw(SRQ), "counter_set_id": draw(SELDOM)}
-    wq = draw.spoiled({"wq_type": draw(st.integers(0, 3))})
+    wq = _spoiled_wq(draw, wq_type=draw(st.integers(0, 3)))
     return rq_fields(draw.driver, draw(PD), draw(CQ), log_size=2, wq=wq, **context)[0]
 
 

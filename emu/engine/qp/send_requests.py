@@ -15,7 +15,7 @@ from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError, InPieces,
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.wqe.registry import WQE_OPS, gather_piece
 from emu.engine.wqe.umr import BindError
-from emu.objects import Qp
+from emu.objects import Qp, Queue
 from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WQE_POINT: FaultPoint[[Qp, Wqe], None] = FaultPoint("wqe")
+WQE_POINT: FaultPoint[[Queue, Wqe], None] = FaultPoint("wqe")
 
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2

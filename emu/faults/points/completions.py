@@ -64,11 +64,11 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
 class WorkRequest(Event[None]):
     """A work request that is about to be carried out, or is tried again."""
 
-    __slots__ = ("_qp", "_wqe")
+    __slots__ = ("_queue", "_wqe")
 
-    def __init__(self, faults: Faults, qp: Qp, wqe: Wqe) -> None:
+    def __init__(self, faults: Faults, queue: Queue, wqe: Wqe) -> None:
         super().__init__(faults)
-        self._qp = qp
+        self._queue = queue
         self._wqe = wqe
 
     @property
@@ -78,13 +78,13 @@ class WorkRequest(Event[None]):
 
     @property
     def qpn(self) -> int:
-        """Its queue pair's number."""
-        return self._qp.handle
+        """The number of its queue pair, or of its Ethernet queue."""
+        return self._queue.handle
 
     @property
-    def service(self) -> QpType:
-        """Its queue pair's transport service."""
-        return self._qp.st
+    def service(self) -> Any:
+        """Its queue pair's transport service; an Ethernet queue has none."""
+        return self._queue.st if isinstance(self._queue, Qp) else MISSING
 
     @property
     def index(self) -> int:
@@ -95,7 +95,7 @@ class WorkRequest(Event[None]):
     def go_on(self) -> None:
         """Nothing: its reader goes on."""
 
-    @action("the work request gets an error syndrome and its queue pair stops", takes=[_SYNDROME])
+    @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
     def fail(self, rule: Rule) -> None:
         """Raises LocalError."""
         raise LocalError(_syndrome(rule), f"fault {rule.name}")

@@ -16,6 +16,8 @@ from emu.port.eth.checksum import CHECKSUM_AT, MODULUS, pseudo_header, total, to
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
 
 MAX_IP_BYTES = 0xFFFF
+MAX_SEGMENTS = 2048
+"""Packets of one large send: Linux sends no less than 48 bytes of TCP payload in each."""
 
 _CWR = 0x80
 _FIN_PSH = 0x09
@@ -44,6 +46,22 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     return [front + middle + piece for front, middle, piece in zip(fronts, middles, pieces)]
 
 
+def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes:
+    """The packets of one large send as one packet, with its IP length and without its checksums.
+
+    Takes and refuses what :func:`segment` does, and refuses what IP has no length for.
+    """
+    headers = parse(header, whole=False)
+    _check(headers, payload, mss)
+    length = len(header) - headers.l3 + len(payload)
+    if length > MAX_IP_BYTES:
+        raise FrameError("packet longer than IP allows")
+    at = headers.l3 + 2
+    if headers.version == 6:
+        at, length = headers.l3 + 4, length - _IPV6_BYTES
+    return b"".join((header[:at], length.to_bytes(2, "big"), header[at + 2 :], payload))
+
+
 def _check(headers: Headers, payload: bytes, mss: int) -> None:
     size = len(headers.frame)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:
@@ -52,6 +70,8 @@ def _check(headers: Headers, payload: bytes, mss: int) -> None:
         raise FrameError("large send whose inline headers do not end with the transport's")
     if mss <= 0 or not payload:
         raise FrameError("large send without payload or segment size")
+    if len(payload) > mss * MAX_SEGMENTS:
+        raise FrameError("large send of too many segments")
     if size - headers.l3 + min(mss, len(payload)) > MAX_IP_BYTES:
         raise FrameError("large send whose segments are longer than IP allows")
 

@@ -1,0 +1,117 @@
+"""Send requests of Ethernet queues: what each makes of its segments, and how that leaves.
+
+SEND is one frame: inline headers or none, data, a VLAN tag that the adapter inserts, checksums that
+it computes. LSO is headers, always inline, and a long payload; it leaves as one super-frame, which
+is cut where somebody needs frames. Checksums are left undone as well when both were asked for: the
+frame says so, and who can do without them never computes any.
+
+Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmit_wqe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.engine.eth.gather import gather
+from emu.objects.send_queue import BadWqeError
+from emu.port.eth.checksum import insert
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
+from emu.port.eth.port import FCS_BYTES
+from emu.port.eth.segment import MAX_IP_BYTES, segment, unsegmented
+from emu.port.eth.vlan import MIN_FRAME_BYTES, insert_tag
+from layouts.enums import Opcode
+from layouts.eth_enums import EthChecksum
+from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
+from layouts.wqe import DS
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.objects import Sq
+    from emu.objects.send_queue import Wqe
+
+MAX_FRAME_BYTES = MAX_IP_BYTES + ETHERNET_BYTES
+STEPS_PER_FRAME = 8
+"""What a frame counts among the steps of a round: its receiver is often in the same process."""
+
+_ETH_AT = DS
+_INLINE_AT = _ETH_AT + INLINE_HDR_START
+_SEGMENTS_AT = _ETH_AT + ETH.size
+_PAD = DS - 1
+_INLINE_SIZE_SHIFT = 16
+_VLAN_TCI = 0xFFFF
+_L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
+_BOTH = _L3 | _L4
+
+_eth = ETH.unpack_from
+
+
+def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
+    """Send what a SEND or LSO request asks for.
+
+    Raises BadWqeError, TooLongError or AccessError; nothing has been sent then.
+    """
+    if wqe.ds * DS < _SEGMENTS_AT:
+        raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
+    cs_flags, mss, _, trailer = _eth(wqe.buf, _ETH_AT)
+    header, at = b"", _SEGMENTS_AT
+    if trailer and not trailer & INSERT_VLAN:
+        header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
+    if wqe.opcode == Opcode.LSO:
+        most = 1 << hca.caps.ethernet.max_lso_cap
+        _send_large(hca, header, gather(hca, sq, wqe, at, b"", most), mss)
+        return
+    data = gather(hca, sq, wqe, at, header, MAX_FRAME_BYTES)
+    if len(data) < ETHERNET_BYTES:
+        raise BadWqeError(f"frame of {len(data)} bytes")
+    if trailer & INSERT_VLAN:
+        tpid = ETH_STAG if trailer & INSERT_SVLAN else ETH_CTAG
+        data = insert_tag(data, trailer & _VLAN_TCI, tpid)
+    wanted = cs_flags & _BOTH
+    if wanted and wanted != _BOTH:
+        data = insert(parse(data), l3=bool(wanted & _L3), l4=bool(wanted & _L4))
+    if len(data) < MIN_FRAME_BYTES:
+        data = data.ljust(MIN_FRAME_BYTES, b"\0")
+    send(hca, Frame(data, 0, wanted == _BOTH), 1, len(data), len(data))
+
+
+def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
+    """The headers in the WQE, and where the segments after them begin."""
+    if not size or _INLINE_AT + size > wqe.ds * DS:
+        raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
+    at = _SEGMENTS_AT + (max(size - (_SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
+    return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
+
+
+def _send_large(hca: Hca, header: bytes, payload: bytes, mss: int) -> None:
+    """Send a super-frame; frames when one is enough, or when IP has no length for all of it."""
+    try:
+        if len(payload) > mss and len(header) + len(payload) <= MAX_FRAME_BYTES:
+            frame = Frame(unsegmented(header, payload, mss), mss, checked=True)
+            packets = -(-len(payload) // mss)
+            longest = len(header) + mss
+            send(hca, frame, packets, longest, packets * len(header) + len(payload))
+            return
+        cut = segment(header, payload, mss)
+    except FrameError as error:
+        raise BadWqeError(str(error)) from None
+    for data in cut:
+        data = data.ljust(MIN_FRAME_BYTES, b"\0")
+        send(hca, Frame(data), 1, len(data), len(data))
+
+
+def send(hca: Hca, frame: Frame, packets: int, longest: int, octets: int) -> None:
+    """Put a frame on the wire, or drop and count what the port does not let out.
+
+    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all.
+    """
+    hca.steps += packets * STEPS_PER_FRAME
+    port = hca.eth
+    if not port.is_up:
+        port.sent.discards += packets
+    elif longest + FCS_BYTES > port.mtu:
+        port.sent.too_long += packets
+        port.sent.errors += packets
+    else:
+        port.sent.add(frame.data, packets, octets)
+        hca.eth_wire.transmit(hca, frame)
