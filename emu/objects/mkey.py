@@ -19,6 +19,7 @@ from emu.objects.translations import (
     mtt_entries,
 )
 from emu.objects.users import Umem
+from emu.objects.views import Span, Views
 from layouts.enums import AccessMode
 from layouts.wqe import KLM
 
@@ -67,10 +68,8 @@ class KeySignature(Protocol):
     def rearm(self) -> None:
         """Report the next error, even if one has been reported already."""
 
-    def views(
-        self, hca: Any, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
-    ) -> Sequence[memoryview]:
-        """``length`` bytes of the wire domain's data, for the access rights in ``need``."""
+    def views(self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int) -> Views:
+        """A span of the wire domain's data."""
 
 
 _LONG_LIST = 1024

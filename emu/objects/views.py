@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 Views = Sequence[memoryview]
 
+Span = tuple[int, int, int]
+"""A range of a key's addresses and what is to be done there: va, bytes, set of rights."""
+
 
 def copy(target: Views, source: Views) -> None:
     """Copy all bytes of ``source`` into ``target``, which has room for them."""

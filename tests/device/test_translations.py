@@ -95,7 +95,7 @@ def found(node, key, va, length, need):
     """The device's answer: views, or None for a refusal."""
     pd = node.hca.pds.get(node.pdn)
     try:
-        return access(node.hca, pd, ANY_QPN, key.key, va, length, need)
+        return access(node.hca, pd, ANY_QPN, key.key, (va, length, need))
     except AccessError:
         return None
 

@@ -45,7 +45,7 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
             length = byte_count
             if not 0 < length <= most:  # 0 means 2 GiB
                 raise TooLongError(f"segment of {length or 1 << 31} bytes")
-            parts += access(hca, sq.pd, sq.handle, lkey, address, length, LOCAL_READ)
+            parts += access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ))
             at += DS
         most -= length
         if most < 0:

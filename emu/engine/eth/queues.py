@@ -21,7 +21,7 @@ from emu.engine.events import eq as eq_engine
 from emu.objects import Cq, Rq, Sq
 from emu.objects.receive_queue import ListBrokenError
 from emu.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.enums import CqeSyndrome, EventType
 from layouts.eth_enums import RqState, SqState
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
 def fail(hca: Hca, sq: Sq, index: int, opcode: int, syndrome: CqeSyndrome, why: str) -> None:
     """A request completes in error, and the queue stops (core/en_tx.c: mlx5e_poll_tx_cq)."""
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
-    cq_engine.fail(
-        hca, sq.cq, sq, CqeOpcode.REQ_ERR, syndrome, wqe_counter=index, wqe_opcode=opcode
-    )
+    cq_engine.fail_send(hca, sq.cq, sq, syndrome, index, opcode)
     stop_sq(hca, sq)
 
 
@@ -99,10 +97,9 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
     try:
         for ctrl in islice(sq.ring.drain(), FLUSHED_AT_ONCE):
             left -= 1
-            cq_engine.fail(
-                hca, sq.cq, sq, CqeOpcode.REQ_ERR, CqeSyndrome.WR_FLUSH_ERR,
-                wqe_counter=ctrl >> 8 & 0xFFFF, wqe_opcode=ctrl & 0xFF,
-            )  # fmt: skip
+            cq_engine.fail_send(
+                hca, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
+            )
     except DmaError as error:
         log.warning("%r: send queue cannot be flushed: %s", sq, error)
         return False
@@ -158,9 +155,7 @@ def _flush_rq(hca: Hca, rq: Rq) -> bool:
             if wqe is None:
                 break
             found = True
-            cq_engine.fail(
-                hca, rq.cq, rq, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR, wqe_counter=wqe.index
-            )
+            cq_engine.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
     return found

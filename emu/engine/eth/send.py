@@ -19,7 +19,7 @@ from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.objects import Sq
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
+from layouts.enums import CqeSyndrome, Opcode
 from layouts.eth_enums import SqState
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         if sq.state is not _RDY:  # this request has failed, or its completion
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-            cq_engine.complete(
-                hca, sq.cq, sq, CqeOpcode.REQ, wqe_counter=wqe.index, wqe_opcode=wqe.opcode
-            )
+            cq_engine.complete_send(hca, sq.cq, sq, wqe)
         if hca.steps > STEPS_PER_ROUND:
             break
     return True

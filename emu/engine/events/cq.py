@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.device.points import FaultPoint
 from emu.engine.events import eq as eq_engine
@@ -37,6 +37,7 @@ from layouts.enums import (
 if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import Queue
+    from emu.objects.send_queue import Wqe
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ MODERATION_UNMEASURED_NS = 8_000
 The driver's default starts at 1 us (lib/dim/rdma_dim.c), whatever the queue is used for.
 """
 _WORD = 0xFFFFFFFF
+_REQ = CqeOpcode.REQ
 ARM_SOLICITED = 1 << 24
 _SOLICITED = 1 << 1
 _EVENT_DATA = Struct(">24xI")
@@ -63,50 +65,59 @@ _STATUSES = {
 }
 
 
-def complete(
-    hca: Hca,
-    cq: Cq,
-    queue: Queue,
-    opcode: CqeOpcode,
-    *,
-    wqe_counter: int,
-    byte_cnt: int = 0,
-    wqe_opcode: int = 0,
-    srqn: int = 0,
-    immediate: int = 0,
-    flags_rqpn: int = 0,
-    slid: int = 0,
-    ml_path: int = 0,
-    solicited: bool = False,
-) -> None:
-    """Report a success; ``wqe_opcode`` is the send opcode of a requester's completion."""
+class Received(NamedTuple):
+    """What a completion tells of a message that has filled a receive WQE (``cqe64``)."""
+
+    wqe_counter: int
+    byte_cnt: int
+    srqn: int
+    """0 for the queue pair's own receive queue."""
+    immediate: int
+    """Immediate data, or the key that was invalidated."""
+    flags_rqpn: int
+    slid: int
+    solicited: bool
+    ml_path: int = 0
+
+
+def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
+    """Report that a send request is done."""
     now = hca.clock.now_ns()
     entry = CQE.pack(
-        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & 0xFFFFFFFF,
-        now & 0xFFFFFFFF, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF,
+        0, 0, 0, 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        wqe.opcode << 24 | queue.handle, wqe.index,
+    )  # fmt: skip
+    _report(hca, cq, queue, entry, _REQ << 4, False)
+
+
+def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
+    """Report that a message has filled a receive WQE."""
+    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path = received
+    now = hca.clock.now_ns()
+    entry = CQE.pack(
+        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
     _report(hca, cq, queue, entry, op_own, solicited)
 
 
-def fail(
-    hca: Hca,
-    cq: Cq,
-    queue: Queue,
-    opcode: CqeOpcode,
-    syndrome: CqeSyndrome,
-    *,
-    wqe_counter: int,
-    vendor: int = 0,
-    wqe_opcode: int = 0,
-    srqn: int = 0,
+def fail_send(
+    hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, wqe_opcode: int
 ) -> None:
-    """Report a failure; errors count as solicited (IBTA 11.4.2.2)."""
-    count_error(queue, opcode, syndrome)
-    entry = error_entry(
-        queue, syndrome, wqe_counter=wqe_counter, vendor=vendor, wqe_opcode=wqe_opcode, srqn=srqn
-    )
-    _report(hca, cq, queue, entry, opcode << 4, True)
+    """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
+    count_error(queue, CqeOpcode.REQ_ERR, syndrome)
+    entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode)
+    _report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
+
+
+def fail_receive(
+    hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, srqn: int = 0
+) -> None:
+    """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
+    count_error(queue, CqeOpcode.RESP_ERR, syndrome)
+    entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, srqn=srqn)
+    _report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
 def report_signature(
@@ -145,9 +156,9 @@ def error_entry(
     syndrome: CqeSyndrome,
     *,
     wqe_counter: int,
-    vendor: int,
-    wqe_opcode: int,
-    srqn: int,
+    wqe_opcode: int = 0,
+    srqn: int = 0,
+    vendor: int = 0,
 ) -> bytes:
     """The bytes of an error CQE before op_own."""
     return ERR_CQE.pack(

@@ -34,7 +34,7 @@ from emu.engine.mr.rights import (
 from emu.engine.mr.special_keys import NULL_MKEY
 from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
 from emu.objects.table import DRIVER_UID
-from emu.objects.views import Views, length_of
+from emu.objects.views import Span, Views, length_of
 from emu.ports import DmaError
 from layouts.enums import AccessMode
 from layouts.wqe import KLM
@@ -51,27 +51,43 @@ MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
 
 
-def access(
-    hca: Hca,
-    pd: Pd | None,
-    qpn: int,
-    key: int,
-    va: int,
-    length: int,
-    need: int,
-    depth: int = 0,
-    only_check: bool = False,
-) -> Views:
-    """The guest's bytes behind ``length`` bytes at ``va`` of ``key``, as views in order.
+def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int = 0) -> Views:
+    """The guest's bytes behind a span of ``key``, as views in order.
 
-    ``need`` is a set of rights. Zero bytes are granted without a check (IBTA C10-60). Raises
-    :class:`AccessError`; a caller that can split or wait handles InPieces and PageFault first.
+    Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
+    that can split or wait handles InPieces and PageFault first. ``depth`` keys have led here.
     """
-    if not length:
+    if not span[1]:
         return ()
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
-        return special_keys.views(hca, qpn, key, va, length, need, depth)
+        return special_keys.views(hca, qpn, key, span, depth)
+    _check(hca, mkey, pd, qpn, key, span)
+    cached = mkey.views.get(span)
+    if cached is not None and cached[0] == hca.memory.generation:
+        return cached[1]
+    try:
+        if mkey.signature is not None:
+            return mkey.signature.views(hca, mkey, qpn, span, depth)
+        return _translate(hca, mkey, span, depth)
+    except (DmaError, IndexError):
+        raise AccessError(Refusal.TRANSLATION, key, *span[:2]) from None
+
+
+def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
+    """As ``access``, but check only the key itself, without translating."""
+    mkey = hca.mkeys.get(key >> 8)
+    if not span[1]:
+        return
+    if mkey is None or mkey.variant != key & 0xFF:
+        with suppress(InPieces):
+            special_keys.views(hca, qpn, key, span, 0)
+    else:
+        _check(hca, mkey, pd, qpn, key, span)
+
+
+def _check(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
+    va, length, need = span
     if mkey.free:
         raise AccessError(Refusal.FREE, key, va, length)
     is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
@@ -81,23 +97,6 @@ def access(
         raise AccessError(Refusal.RIGHTS, key, va, length)
     if va < mkey.start or va + length > mkey.end:
         raise AccessError(Refusal.BOUNDS, key, va, length)
-    if only_check:
-        return ()
-    cached = mkey.views.get((va, length, need))
-    if cached is not None and cached[0] == hca.memory.generation:
-        return cached[1]
-    try:
-        if mkey.signature is not None:
-            return mkey.signature.views(hca, mkey, qpn, va, length, need, depth)
-        return _translate(hca, mkey, va, length, need, depth)
-    except (DmaError, IndexError):
-        raise AccessError(Refusal.TRANSLATION, key, va, length) from None
-
-
-def check(hca: Hca, pd: Pd | None, qpn: int, key: int, va: int, length: int, need: int) -> None:
-    """As ``access``, but check only the key itself, without translating."""
-    with suppress(InPieces):
-        access(hca, pd, qpn, key, va, length, need, only_check=True)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
@@ -126,23 +125,24 @@ def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
     mkey.qp_serial = owner.serial if owner is not None else 0
 
 
-def _translate(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
+    va, length, need = span
     if length > MOST_BYTES:
         raise InPieces(mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
     if mkey.mode == AccessMode.PA:
         return hca.memory.segments(va, length, writable=writable)
     if mkey.mode != AccessMode.MTT:
-        return indirect(hca, mkey, va, length, need, depth)
+        return indirect(hca, mkey, span, depth)
     views: list[memoryview] = []
     for iova, size in page_runs(mkey, va, length, need):
         views += hca.memory.segments(iova, size, writable=writable)
     if hca.faults is None:  # DMA faults must see every access
-        _keep(hca, mkey, (va, length, need), views)
+        _keep(hca, mkey, span, views)
     return views
 
 
-def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
+def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
     """Cache a translation with its key; when all keys have too many, drop all of them."""
     if len(mkey.views) >= _KEPT_RANGES:
         mkey.views.clear()
@@ -151,7 +151,7 @@ def _keep(hca: Hca, mkey: Mkey, of: tuple[int, int, int], views: Views) -> None:
         hca.forget_views()
         hca.kept_views = len(views)
     if len(views) <= MOST_KEPT_VIEWS:
-        mkey.views[of] = hca.memory.generation, views
+        mkey.views[span] = hca.memory.generation, views
         hca.keys_with_views.add(mkey.handle)
 
 
@@ -187,8 +187,9 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     yield start, end - start
 
 
-def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) -> Views:
+def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
+    va, length, need = span
     if depth and depth >= hca.caps.general.max_indirection:
         raise AccessError(Refusal.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
@@ -201,7 +202,7 @@ def indirect(hca: Hca, mkey: Mkey, va: int, length: int, need: int, depth: int) 
         if key == NULL_MKEY and is_implicit:
             raise PageFault(mkey.key, *_rest(va, length, views))
         try:
-            found = access(hca, mkey.pd, ANY_QPN, key, at, size, below, depth + 1)
+            found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1)
         except PageFault as page:
             if not is_implicit:
                 raise

@@ -28,7 +28,7 @@ from emu.engine.mr.rights import (
     InPieces,
     Refusal,
 )
-from emu.objects.views import Views, copy
+from emu.objects.views import Span, Views, copy
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -69,13 +69,12 @@ class Signature:
         """Bytes on the wire for ``length`` bytes of the memory domain."""
         return _to_stream(self.blocks.wire, _to_data(self.blocks.mem, length))
 
-    def views(
-        self, hca: Hca, mkey: Mkey, qpn: int, va: int, length: int, need: int, depth: int
-    ) -> Views:
-        """``length`` bytes of the wire's stream: a computed copy to read, or a sink for writes.
+    def views(self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int) -> Views:
+        """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
         Raises AccessError as the key's ranges do, and for atomics; InPieces if it is too long.
         """
+        va, length, need = span
         if need & REMOTE_ATOMIC:
             raise AccessError(Refusal.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
@@ -112,7 +111,7 @@ class _Stream:
         mkey, va = self._mkey, self._mkey.start + at
         while length:
             size = min(length, PACKET_BYTES)
-            views = memory.indirect(self._hca, mkey, va, size, self._need, self._depth)
+            views = memory.indirect(self._hca, mkey, (va, size, self._need), self._depth)
             if self._hca.steps > self.most:
                 raise InPieces(mkey.key, va, length, PIECE_BYTES)
             yield from views

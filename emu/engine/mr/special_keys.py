@@ -18,7 +18,7 @@ from emu.engine.mr.rights import (
     Refusal,
 )
 from emu.objects.table import DRIVER_UID
-from emu.objects.views import Views
+from emu.objects.views import Span, Views
 from emu.ports import DmaError
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
 _NULL_BYTES = 1 << 16
 
 
-def views(hca: Hca, qpn: int, key: int, va: int, length: int, need: int, depth: int) -> Views:
+def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
     """The views of a special key. Only the null key may be an entry of another key's list.
 
     The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
     all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
     """
-    general = hca.caps.general
+    general, (va, length, need) = hca.caps.general, span
     if key == NULL_MKEY and general.null_mkey:
         return _nothing(key, va, length, need)
     if depth or need & ~(LOCAL_READ | LOCAL_WRITE):

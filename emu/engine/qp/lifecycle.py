@@ -21,7 +21,7 @@ from emu.objects import Cq, Qp, Srq
 from emu.objects.page_fault import Side
 from emu.objects.receive_queue import TakenWqe
 from emu.ports import DmaError
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpState, QpType
+from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -172,10 +172,9 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
         left = FLUSHED_AT_ONCE
         for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
             left -= 1
-            cq_engine.fail(
-                hca, cq, qp, CqeOpcode.REQ_ERR, CqeSyndrome.WR_FLUSH_ERR,
-                wqe_counter=ctrl >> 8 & 0xFFFF, wqe_opcode=ctrl & 0xFF,
-            )  # fmt: skip
+            cq_engine.fail_send(
+                hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
+            )
         if not left:
             hca.schedule(qp)
     except DmaError as error:
@@ -209,9 +208,7 @@ def _flush_receives(hca: Hca, qp: Qp) -> bool:
             if wqe is None:
                 break
             found = True
-            cq_engine.fail(
-                hca, cq, qp, CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR, wqe_counter=wqe.index
-            )
+            cq_engine.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except DmaError as error:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
     return found
@@ -233,10 +230,7 @@ def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> No
     """Complete a receive WQE in error, unless that has been done."""
     wqe, taken.wqe = taken.wqe, None
     if wqe is not None:
-        cq_engine.fail(
-            hca, taken.cq, qp, CqeOpcode.RESP_ERR, syndrome,
-            wqe_counter=wqe.index, srqn=taken.srqn,
-        )  # fmt: skip
+        cq_engine.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)
 
 
 def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:

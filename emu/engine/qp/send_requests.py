@@ -20,7 +20,7 @@ from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views
 from emu.port.ib.datagram import Datagram
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, QpType
+from layouts.enums import CqeSyndrome, EventType, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -103,10 +103,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-        cq_engine.complete(
-            hca, qp.scq, qp, CqeOpcode.REQ,
-            wqe_counter=wqe.index, byte_cnt=length, wqe_opcode=wqe.opcode,
-        )  # fmt: skip
+        cq_engine.complete_send(hca, qp.scq, qp, wqe, length)
     if qp.is_draining:
         qp_life.drained(hca, qp)
 
@@ -117,10 +114,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    cq_engine.fail(
-        hca, qp.scq, qp, CqeOpcode.REQ_ERR, syndrome,
-        wqe_counter=wqe.index, wqe_opcode=wqe.opcode,
-    )  # fmt: skip
+    cq_engine.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode)
     if qp.st in (QpType.RC, QpType.XRC, QpType.REG_UMR):
         qp_life.to_error(hca, qp)
     else:

@@ -29,10 +29,8 @@ def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
     if not _is_allowed(hca, qp, message):
         return False
     try:
-        check(
-            hca, domain_of(hca, qp, message), qp.handle, message.rkey, start_of(hca, message),
-            message.length, REMOTE_READ,
-        )  # fmt: skip
+        span = start_of(hca, message), message.length, REMOTE_READ
+        check(hca, domain_of(hca, qp, message), qp.handle, message.rkey, span)
     except AccessError:
         return False
     return True
@@ -48,7 +46,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         return None
     try:
         pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
-        return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE_READ)
+        return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
     except PageFault as page:
         if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
             return None

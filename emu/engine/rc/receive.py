@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine.events import cq as cq_engine
+from emu.engine.events.cq import Received
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access, is_for, is_type_2a
 from emu.engine.mr.rights import (
@@ -141,7 +142,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             continue
         size = min(room - skip, left)
         try:
-            views += access(hca, wqe.pd, qp.handle, lkey, address + skip, size, LOCAL_WRITE)
+            views += access(hca, wqe.pd, qp.handle, lkey, (address + skip, size, LOCAL_WRITE))
         except PageFault as page:
             raise _wait_for_room(hca, qp, taken, offset, length, page) from None
         except InPieces:
@@ -225,19 +226,11 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     wqe, taken.wqe = taken.wqe, None
     assert wqe is not None
     immediate = message.inv_rkey if message.immediate is None else message.immediate
-    cq_engine.complete(
-        hca,
-        taken.cq,
-        qp,
-        _opcode(message),
-        wqe_counter=wqe.index,
-        byte_cnt=message.length,
-        srqn=taken.srqn,
-        immediate=immediate or 0,
-        flags_rqpn=qp.remote_qpn,
-        slid=slid,
-        solicited=message.solicited,
-    )
+    received = Received(
+        wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
+        message.solicited,
+    )  # fmt: skip
+    cq_engine.complete_receive(hca, taken.cq, qp, _opcode(message), received)
 
 
 def _opcode(message: Message) -> CqeOpcode:

@@ -90,7 +90,7 @@ def check_rkey_only(hca: Hca, qp: Qp, message: Message) -> None:
     """
     operation, pd, va = REMOTE[message.op], domain_of(hca, qp, message), start_of(hca, message)
     try:
-        check(hca, pd, qp.handle, message.rkey, va, message.length, operation.need)
+        check(hca, pd, qp.handle, message.rkey, (va, message.length, operation.need))
     except AccessError as error:
         raise access_violation(hca, qp, str(error)) from None
     try:
@@ -121,7 +121,8 @@ def map_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> V
     pd = domain_of(hca, qp, message) if qp.st is _XRC else qp.pd
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
-        return access(hca, pd, qp.handle, message.rkey, va, length, REMOTE[message.op].need)
+        span = va, length, REMOTE[message.op].need
+        return access(hca, pd, qp.handle, message.rkey, span)
     except PageFault as page:
         raise _wait_for_page(hca, qp, message, offset, page) from None
     except InPieces:

@@ -121,7 +121,7 @@ def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         except ReceiveError as error:
             assert message.taken is not None
             give_up(hca, qp, message.taken, error)
-    if message.has_wqe:
+    if message.taken is not None and message.taken.wqe is not None:
         complete_receive(hca, qp, message, slid)
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine.events import cq as cq_engine
+from emu.engine.events.cq import Received
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
 from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
@@ -111,20 +112,18 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
     copy(target, (memoryview(grh), *datagram.data))
     immediate = origin.pkey if qp.st is QpType.QP1 else datagram.immediate
-    cq_engine.complete(
-        hca,
-        cq,
-        qp,
-        CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM,
+    opcode = CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM
+    received = Received(
         wqe_counter=wqe.index,
         byte_cnt=length,
         srqn=srqn,
         immediate=immediate or 0,
         flags_rqpn=int(has_grh) << 28 | datagram.to.sl << 24 | origin.qpn,
         slid=origin.lid,
-        ml_path=datagram.to.path_bits,
         solicited=datagram.solicited,
+        ml_path=datagram.to.path_bits,
     )
+    cq_engine.complete_receive(hca, cq, qp, opcode, received)
 
 
 def _wait_for_room(
@@ -156,7 +155,7 @@ def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
     views: list[memoryview] = []
     for byte_count, lkey, address in wqe.segments:
         size = min(byte_count or 1 << 31, length)
-        views += access(hca, wqe.pd, qp.handle, lkey, address, size, LOCAL_WRITE)
+        views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE))
         length -= size
         if not length:
             return views

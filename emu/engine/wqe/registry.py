@@ -82,7 +82,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
         length = byte_count or SEGMENT_2GIB
         if hca.has_signatures:
             address, length = on_wire(hca, lkey, address, length)
-        views += access(hca, qp.pd, qp.handle, lkey, address, length, need)
+        views += access(hca, qp.pd, qp.handle, lkey, (address, length, need))
         room -= length
         if room < 0 or hca.steps > most:
             raise InPieces(lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES)
@@ -139,7 +139,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
         elif is_inline:
             views.append(memoryview(wqe.buf)[at + 4 + offset : at + 4 + offset + size])
         else:
-            views += access(hca, qp.pd, qp.handle, lkey, address + offset, size, need)
+            views += access(hca, qp.pd, qp.handle, lkey, (address + offset, size, need))
             if is_long and hca.steps > most:
                 raise InPieces(lkey, address, length, PIECE_BYTES)
         if size > 0:

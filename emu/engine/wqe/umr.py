@@ -217,7 +217,7 @@ def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
     if qp.st is QpType.REG_UMR:
         source = hca.mkeys.get(lkey >> 8)
         pd = source.pd if source is not None else None
-    return b"".join(access(hca, pd, qp.handle, lkey, address, length, LOCAL_READ))
+    return b"".join(access(hca, pd, qp.handle, lkey, (address, length, LOCAL_READ)))
 
 
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
