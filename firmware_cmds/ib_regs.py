@@ -70,14 +70,6 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
         hca.ib.ppcnt_base = hca.ib.link_downed
 
 
-def _read_node_description(hca: Hca, reg: Any) -> None:
-    reg.desc = hca.ib.node_description
-
-
-def _write_node_description(hca: Hca, reg: Any) -> None:
-    hca.ib.node_description = reg.desc
-
-
 REGISTERS: dict[int, Register] = {
     RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
@@ -85,8 +77,5 @@ REGISTERS: dict[int, Register] = {
     RegId.PAOS: Register(layout.paos_reg, _paos),
     RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
-    RegId.NODE_DESC: Register(
-        layout.node_desc_reg, _read_node_description, _write_node_description
-    ),
 }
 """What a function has when its port is of this link layer."""

@@ -31,8 +31,20 @@ def _host_endianness(hca: Hca, reg: Any) -> None:
     """Physical functions write it at probe; the device speaks big-endian whatever it says."""
 
 
+def _read_node_description(hca: Hca, reg: Any) -> None:
+    """mlx5_ib reads it on every link layer."""
+    reg.desc = hca.port.node_description
+
+
+def _write_node_description(hca: Hca, reg: Any) -> None:
+    hca.port.node_description = reg.desc
+
+
 REGISTERS: dict[int, Register] = {
     RegId.HOST_ENDIANNESS: Register(layout.host_endianness_reg, write=_host_endianness),
+    RegId.NODE_DESC: Register(
+        layout.node_desc_reg, _read_node_description, _write_node_description
+    ),
     RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
     RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),

@@ -50,11 +50,11 @@ from emu.objects import (
 from emu.objects.ledger import Ledger
 from emu.objects.page_fault import FaultTable
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
-from emu.port.base import Link, Port
+from emu.port.base import NODE_DESCRIPTION_BYTES, Link, Port
 from emu.port.eth.no_rdma import NoFabric, NoLink
 from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
 from emu.port.eth.wire import EthWire, NoWire
-from emu.port.ib.port import NODE_DESCRIPTION_BYTES, IbPort
+from emu.port.ib.port import IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
 from layouts.enums import EventType, PortType, Status
@@ -331,7 +331,7 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
 
 def _eth_port(model: Model, options: HcaOptions) -> EthPort:
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
-    return EthPort(options.guid, mac, model.eth_speed)
+    return EthPort(options.guid, mac, model.eth_speed, node_description=_described(model))
 
 
 def _described(model: Model) -> bytes:

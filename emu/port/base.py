@@ -27,8 +27,14 @@ class Count(Protocol):
         """All their bytes, as far as the link layer counts them."""
 
 
+NODE_DESCRIPTION_BYTES = 64
+
+
 class Port(Protocol):
     """What the ports of all link layers have."""
+
+    node_description: bytes
+    """NODE_DESCRIPTION_BYTES, of which the driver sets the text."""
 
     @property
     def guid(self) -> int:

@@ -392,7 +392,7 @@ class TestRegisters:
             if answer.status != Status.OK:
                 assert snapshot(function.hca) == before
 
-    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.NODE_DESC, RegId.PPLM])
+    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PPLM])
     def test_registers_of_other_ports(self, driver, register):
         assert (
             driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR
@@ -410,6 +410,14 @@ class TestRegisters:
 )
 def test_not_an_infiniband_port(refused, op):
     refused(Status.BAD_OP_ERR, op, out_extra=16 if op is Op.QUERY_HCA_VPORT_GID else 0)
+
+
+def test_node_description(driver, model):
+    """mlx5_ib fails to load without (ib/main.c: init_node_data)."""
+    shown = driver.read_register(RegId.NODE_DESC, reg.node_desc_reg).desc
+    assert shown.startswith(model.title.encode())
+    assert driver.write_register(RegId.NODE_DESC, b"me".ljust(64, b"\0")).status == Status.OK
+    assert driver.read_register(RegId.NODE_DESC, reg.node_desc_reg).desc.rstrip(b"\0") == b"me"
 
 
 def test_one_partition_key(driver):

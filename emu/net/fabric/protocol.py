@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
+from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.ib import framing
 from emu.port.ib.endport import EndPort
-from emu.port.ib.port import NODE_DESCRIPTION_BYTES, PKEY_TABLE_ENTRIES, SM_LID
+from emu.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 
 VERSION = 1

@@ -13,6 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
+from emu.port.base import NODE_DESCRIPTION_BYTES
+
 MAC_BYTES = 6
 BROADCAST = b"\xff" * MAC_BYTES
 FCS_BYTES = 4
@@ -108,6 +110,7 @@ class EthPort:
     max_mtu: int = MAX_MTU
     admin_mtu: int = DEFAULT_MTU
     """Hardware MTU of the physical port, as the driver has set it (PMTU)."""
+    node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     admin_up: bool = True
     """What the driver wants (PAOS)."""
     has_cable: bool = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.ib.framing import Route
 from emu.port.packet import GlobalHeader, Packet
 from layouts.enums import CapMask1, PhysState, PortState
@@ -13,7 +14,6 @@ LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
 GID_TABLE_ENTRIES = 8
 PKEY_TABLE_ENTRIES = 128
-NODE_DESCRIPTION_BYTES = 64
 SM_LID = 0xBFFF
 """LID of the fabric's subnet manager: the last unicast LID, so functions have the others."""
 BASE_GUID = 0x0002_C903_00E5_0000
