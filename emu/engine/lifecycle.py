@@ -77,7 +77,7 @@ def quiesce(hca: Hca) -> None:
     # There may be 250,000 of each, and most have no timer or page fault to cancel.
     for qp in hca.qps:
         qp.state = QpState.RST
-        if qp.timer is not None or qp.link is not None:
+        if qp.timer is not None or qp.connection is not None:
             qp.stop_waiting()
         if qp.faults or qp.held_by is not None:
             page_faults.cancel(hca, qp)

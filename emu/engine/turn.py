@@ -7,7 +7,7 @@ from emu.device.turns import turn_of
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import send_requests as send_work
 from emu.engine.rc import requester
-from emu.engine.rc.packets.link import link_of
+from emu.engine.rc.packets.connection import connection_of
 from emu.objects import Qp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import BadWqeError
@@ -22,20 +22,20 @@ _RTS = QpState.RTS
 def turn(hca: Hca, qp: Qp) -> bool:
     """Send responses, then requests: directly within this process, else in packets."""
     more = False
-    if qp.link is not None:
+    if qp.connection is not None:
         # Responses are sent even after the queue pair has failed: the NAK is one of them.
-        more = qp.link.respond()
+        more = qp.connection.respond()
     if qp.sq is None:
         return more
     if qp.state is not _RTS:
         qp_life.flush(hca, qp)
         return more
-    if qp.is_draining and (qp.link is None or not qp.link.is_awaiting):
+    if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
         qp_life.drained(hca, qp)
         return more
     try:
-        if qp.link is not None or hca.wire.reaches(qp.destination):
-            return link_of(hca, qp).requester.turn() or more
+        if qp.connection is not None or hca.wire.reaches(qp.destination):
+            return connection_of(hca, qp).requester.turn() or more
         return qp.timer is None and not _waits_for_page(qp) and requester.turn(hca, qp)
     except (BadWqeError, DmaError) as error:
         send_work.break_queue(hca, qp, error)

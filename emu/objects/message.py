@@ -27,7 +27,7 @@ class MsgOp(IntEnum):
     FETCH_ADD = 4
 
 
-ANSWERED = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+WITH_RESPONSE_DATA = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
 """Requests whose responses carry data."""
 
 

@@ -81,11 +81,46 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "ctx", "destination", "epsn", "faults", "held_by",
-        "is_draining", "kept", "link", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
-        "moving", "mtu_bytes", "parts", "pd", "pkey_index", "psn", "q_key", "rae", "rcq",
-        "refaults", "remote_qpn", "retries", "retry_count", "rnr_retries", "rnr_retry",
-        "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer", "xrcd",
+        "ack_timeout",
+        "buffer",
+        "connection",
+        "ctx",
+        "destination",
+        "epsn",
+        "faults",
+        "held_by",
+        "is_draining",
+        "kept",
+        "log_msg_max",
+        "max_datagram",
+        "mcgs",
+        "min_rnr_nak",
+        "moving",
+        "mtu_bytes",
+        "parts",
+        "pd",
+        "pkey_index",
+        "psn",
+        "q_key",
+        "rae",
+        "rcq",
+        "refaults",
+        "remote_qpn",
+        "retries",
+        "retry_count",
+        "rnr_retries",
+        "rnr_retry",
+        "rq",
+        "rre",
+        "rwe",
+        "scq",
+        "serial",
+        "sq",
+        "srq",
+        "st",
+        "state",
+        "timer",
+        "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -121,7 +156,7 @@ class Qp(Queue):
         self.timer: Timer | None = None
         """Runs until a retry, or until the receive queue is checked again."""
         self.retries = self.rnr_retries = 0
-        self.link: Connection | None = None
+        self.connection: Connection | None = None
         """State that only packets need; None while the peer is in this process."""
         self.faults: dict[Side, Fault] = {}
         """The page faults that its sides wait for."""
@@ -155,8 +190,8 @@ class Qp(Queue):
         self.max_datagram = self.mtu_bytes
         self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
         self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
-        if self.link is not None:
-            self.link.reload()
+        if self.connection is not None:
+            self.connection.reload()
 
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
@@ -171,15 +206,15 @@ class Qp(Queue):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        if self.link is not None:
-            self.link.pause()
+        if self.connection is not None:
+            self.connection.pause()
         self.retries = self.rnr_retries = 0
 
     def unlink(self) -> None:
         """Drop the state that only packets need. Everything that waits for it has been notified."""
-        if self.link is not None:
-            self.link.dissolve()
-            self.link = None
+        if self.connection is not None:
+            self.connection.dissolve()
+            self.connection = None
 
     def restart(self) -> None:
         """State RST: the driver starts counting at 0 again."""

@@ -123,7 +123,7 @@ def _qp(_function: Function, qp: Qp) -> dict[str, Any]:
         "remote_address": qp.destination, "scq": qp.scq.handle if qp.scq else None,
         "rcq": qp.rcq.handle if qp.rcq else None, "srq": qp.srq.handle if qp.srq else None,
         "psn": qp.psn, "epsn": qp.epsn, "retries": qp.retries, "rnr_retries": qp.rnr_retries,
-        "packets": qp.link is not None,
+        "packets": qp.connection is not None,
     }  # fmt: skip
 
 

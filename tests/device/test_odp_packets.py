@@ -294,7 +294,7 @@ class TestResponder:
         event = pagers[1].fault()
         for _ in range(2 * MOST_HELD):
             packet_wire.arrive(frames[1])
-        link = channel.right.hca.qps.get(channel.receiver.qpn).link
+        link = channel.right.hca.qps.get(channel.receiver.qpn).connection
         assert len(link.responder._held) == MOST_HELD
         far.bring_in()
         pagers[1].must_resume(event)

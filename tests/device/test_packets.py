@@ -775,6 +775,6 @@ def test_requester_that_never_reads_is_not_listened_to(channel, wire, target):
     atomic = wire.frames.popleft()
     for _ in range(5000):
         wire.arrive(atomic)
-    answers = channel.right.hca.qps.get(channel.receiver.qpn).link.responder.answers
+    answers = channel.right.hca.qps.get(channel.receiver.qpn).connection.responder.responses
     assert answers.is_full
-    assert len(answers._answers) <= 256
+    assert len(answers._responses) <= 256

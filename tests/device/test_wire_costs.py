@@ -97,7 +97,10 @@ def test_duplicate_of_a_long_read_translates_nothing(channel, packet_wire, asked
     for _ in range(100):
         packet_wire.arrive(asked)
     assert translated() == 0
-    assert len(channel.right.hca.qps.get(channel.receiver.qpn).link.responder.answers.reads) == 1
+    assert (
+        len(channel.right.hca.qps.get(channel.receiver.qpn).connection.responder.responses.reads)
+        == 1
+    )
 
 
 @pytest.mark.parametrize("service", [QpType.RC, QpType.UC])
@@ -144,7 +147,7 @@ def waiting(packet_pair, service=QpType.RC, count=3, **options):
 
 
 def links(channels):
-    return [channel.right.hca.qps.get(channel.receiver.qpn).link for channel in channels]
+    return [channel.right.hca.qps.get(channel.receiver.qpn).connection for channel in channels]
 
 
 def kept(channels):
@@ -231,4 +234,4 @@ def test_ack_timer_of_a_requester_that_waits(packet_pair, packet_wire, clock, mo
         clock.advance(timeout)
         lifecycle.run(left.hca)
     assert channel.sender.state == QpState.RTS
-    assert left.hca.qps.get(channel.sender.qpn).link.requester.is_stuck
+    assert left.hca.qps.get(channel.sender.qpn).connection.requester.is_stuck

@@ -130,7 +130,7 @@ def drained(hca: Hca, qp: Qp) -> None:
 def stop_paging(hca: Hca, qp: Qp) -> None:
     """Reset: return receive requests that no message has filled to their shared queue."""
     page_faults.cancel(hca, qp)
-    unfinished = [qp.kept, *(qp.link.unfinished() if qp.link is not None else ())]
+    unfinished = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
     qp.kept = None
     for taken in unfinished:
         if taken is None or taken.wqe is None:
@@ -163,8 +163,8 @@ def _begin_flush(hca: Hca, qp: Qp) -> None:
 
 
 def _flush_sends(hca: Hca, qp: Qp) -> None:
-    if qp.link is not None:
-        qp.link.stop()
+    if qp.connection is not None:
+        qp.connection.stop()
     sq, cq = qp.sq, qp.scq
     if sq is None or cq is None:
         return

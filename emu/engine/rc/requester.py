@@ -23,7 +23,7 @@ from emu.engine.rc.validation import EXPECTED, GAP, check_psn
 from emu.engine.ud import datagram as ud
 from emu.engine.ud import delivery as arrivals
 from emu.objects import Qp
-from emu.objects.message import ANSWERED, Message
+from emu.objects.message import WITH_RESPONSE_DATA, Message
 from emu.objects.page_fault import Held, Side
 from emu.objects.send_queue import Wqe
 from emu.port.ib.datagram import Datagram
@@ -179,7 +179,7 @@ _FRAME_BYTES = bth.lrh.size + bth.bth.size + bth.ICRC_BYTES
 def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
     """Count the packets that a wire would have carried, without acknowledgements and padding."""
     sent, octets = packets, packets * _FRAME_BYTES + message.length
-    if message.op in ANSWERED:
+    if message.op in WITH_RESPONSE_DATA:
         node.link.count_sent(sent, octets)
         hca.link.count_received(sent, octets)
         sent, octets = 1, _FRAME_BYTES + bth.reth.size

@@ -14,8 +14,8 @@ from pydantic import Field as Bounds
 
 from emu.device.points import FaultPoint
 from emu.engine.rc.packets import intake
+from emu.engine.rc.packets.connection import connection_of
 from emu.engine.rc.packets.intake import PKT_RX_POINT
-from emu.engine.rc.packets.link import link_of
 from emu.faults.declare import Parameter, action, mount, point
 from emu.faults.event import Faults, Field, Result
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
@@ -150,7 +150,7 @@ class PacketArrives(_OfPacket[None]):
         if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
             return
         timer = _DEFAULT_RNR_TIMER if rule["timer"] is None else rule["timer"]
-        link_of(hca, qp).responder.not_ready(packet, timer)
+        connection_of(hca, qp).responder.not_ready(packet, timer)
 
 
 class _Frame:

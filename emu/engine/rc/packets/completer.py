@@ -25,60 +25,60 @@ from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.rc.packets.path import Path
+    from emu.engine.rc.packets.interfaces import InnerConnection
 
 
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
-    __slots__ = ("_is_retrying", "_link", "timer", "window")
+    __slots__ = ("_connection", "_is_retrying", "timer", "window")
 
-    def __init__(self, link: Path, window: SendWindow) -> None:
-        self._link = link
+    def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
+        self._connection = connection
         self.window = window
-        self.timer = AckTimer(link.hca.clock, self._timed_out, self._schedule)
+        self.timer = AckTimer(connection.hca.clock, self._timed_out, self._schedule)
         self._is_retrying = False
 
     def restart(self) -> None:
         """The queue pair has stopped: forget all outstanding requests."""
-        self.window.restart(self._link.qp.psn)
+        self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
 
     def watch(self) -> None:
         """Start the ACK timer if a response is due."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if self.window.una != qp.psn and qp.st is not QpType.UC and qp.state is QpState.RTS:
             self.timer.watch(qp.ack_timeout)
 
-    # -- answers
+    # -- responses
 
-    def answer(self, packet: Packet) -> None:
+    def take(self, packet: Packet) -> None:
         """Take a response packet."""
         window = self.window
         if window.distance(packet.psn) < window.distance(window.sent):
-            _ANSWERS[packet.op.kind](self, packet)
+            _RESPONSES[packet.op.kind](self, packet)
 
     def acknowledged(self, packet: Packet) -> None:
         """ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its PSN."""
         kind = packet.syndrome & bth.SYNDROME_KIND
         psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
         if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
-            step = _REFUSALS.get(kind, PacketCompleter.refused_wrongly)
+            step = _NAKS.get(kind, PacketCompleter.bad_syndrome)
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
-    def refused(self, code: int) -> None:
+    def nak(self, code: int) -> None:
         """NAK: go back for a PSN sequence error, otherwise fail the request."""
         if code == NakCode.PSN_SEQUENCE_ERROR:
             self._go_back("packet_seq_err")
         elif code in SYNDROMES:
-            nak = NakCode(code)
-            self.fail(SYNDROMES[nak], f"peer: {nak.name}")
+            found = NakCode(code)
+            self.fail(SYNDROMES[found], f"peer: {found.name}")
         else:
-            self.refused_wrongly(code)
+            self.bad_syndrome(code)
 
     def not_ready(self, code: int) -> None:
         """RNR NAK: send nothing for the time that the receiver names, then go back."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if self.timer.is_paused:
             return
         qp.count("rnr_nak_retry_err")
@@ -88,7 +88,7 @@ class PacketCompleter:
         else:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
 
-    def refused_wrongly(self, code: int) -> None:
+    def bad_syndrome(self, code: int) -> None:
         """A NAK or AETH syndrome that the specification does not define."""
         self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
 
@@ -96,7 +96,11 @@ class PacketCompleter:
         """Take a packet of READ data; packets must come in PSN order."""
         if not self.advance(packet.psn) or not self._is_running:
             return
-        request, mtu, size = self.window.requests[0], self._link.qp.mtu_bytes, len(packet.payload)
+        request, mtu, size = (
+            self.window.requests[0],
+            self._connection.qp.mtu_bytes,
+            len(packet.payload),
+        )
         offset = (packet.psn - request.first & PSN_MASK) * mtu
         is_last = (packet.psn + 1) & PSN_MASK == request.end
         if request.op is not MsgOp.READ:
@@ -112,14 +116,14 @@ class PacketCompleter:
             return
         request = self.window.requests[0]
         if request.op in (MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD):
-            old = atomic_word(self._link.hca).pack(packet.original)
+            old = atomic_word(self._connection.hca).pack(packet.original)
             self._take(request, memoryview(old), 0)
         else:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
 
     def _take(self, request: Request, data: memoryview, offset: int) -> None:
         """Write response data to the request's memory; the key may be gone by now."""
-        hca, qp, message = self._link.hca, self._link.qp, request.message
+        hca, qp, message = self._connection.hca, self._connection.qp, request.message
         assert message is not None
         try:
             target = gather_piece(
@@ -137,7 +141,7 @@ class PacketCompleter:
         """The page for response data is absent: drop all responses from here and go back later."""
         self.window.rewind()
         self._is_retrying = True
-        self._link.requester.stall(request, page, done)
+        self._connection.requester.stall(request, page, done)
 
     # -- progress
 
@@ -156,7 +160,7 @@ class PacketCompleter:
 
     def _progress(self, una: int) -> None:
         """Move ``una``, reset the retry counts, and complete what is done."""
-        qp = self._link.qp
+        qp = self._connection.qp
         self.window.move(una)
         self._is_retrying = False
         qp.retries = qp.rnr_retries = 0
@@ -167,7 +171,7 @@ class PacketCompleter:
 
     def retire(self) -> None:
         """Report the oldest requests, as far as they are done or have failed."""
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         while qp.state is QpState.RTS and (request := self.window.pop()) is not None:
             if request.failure is not None:
                 self._fail(request, request.failure.syndrome, str(request.failure))
@@ -177,37 +181,37 @@ class PacketCompleter:
     @property
     def _is_running(self) -> bool:
         """False if reporting earlier requests has stopped the queue pair or emptied the window."""
-        return self._link.qp.state is QpState.RTS and bool(self.window.requests)
+        return self._connection.qp.state is QpState.RTS and bool(self.window.requests)
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
         """Fail the oldest request."""
         self._fail(self.window.requests[0], syndrome, why)
 
     def _fail(self, request: Request, syndrome: CqeSyndrome, why: str) -> None:
-        send_work.fail(self._link.hca, self._link.qp, request.wqe, syndrome, why)
+        send_work.fail(self._connection.hca, self._connection.qp, request.wqe, syndrome, why)
 
     # -- trying again
 
     def _go_back(self, counter: str) -> None:
         """Something from ``una`` on was lost: send from there again."""
         if not self._is_retrying:
-            self._link.qp.count(counter)
+            self._connection.qp.count(counter)
             self._retry(counter)
 
     def _timed_out(self) -> bool:
         """The ACK timer expired: retry. False when no response is due any more."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if qp.state is not QpState.RTS or self.window.una == qp.psn:
             return False
-        if self._link.requester.is_stuck:
+        if self._connection.requester.is_stuck:
             self.timer.restart()
             return True
         qp.count("local_ack_timeout_err")
-        self._retry("no answer")
+        self._retry("no response")
         return qp.state is QpState.RTS
 
     def _retry(self, why: str) -> None:
-        qp = self._link.qp
+        qp = self._connection.qp
         if not send_work.may_ask_again(qp):
             self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
             return
@@ -217,16 +221,16 @@ class PacketCompleter:
         self._schedule()
 
     def _schedule(self) -> None:
-        self._link.hca.schedule(self._link.qp)
+        self._connection.hca.schedule(self._connection.qp)
 
 
-_ANSWERS: Mapping[Kind, Callable[[PacketCompleter, Packet], None]] = {
+_RESPONSES: Mapping[Kind, Callable[[PacketCompleter, Packet], None]] = {
     Kind.ACKNOWLEDGE: PacketCompleter.acknowledged,
     Kind.READ_RESPONSE: PacketCompleter.read_response,
     Kind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
 }
 
-_REFUSALS: Mapping[int, Callable[[PacketCompleter, int], None]] = {
+_NAKS: Mapping[int, Callable[[PacketCompleter, int], None]] = {
     bth.KIND_RNR: PacketCompleter.not_ready,
-    bth.KIND_NAK: PacketCompleter.refused,
+    bth.KIND_NAK: PacketCompleter.nak,
 }

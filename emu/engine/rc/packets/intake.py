@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.qp.transitions import RECEIVING
-from emu.engine.rc.packets.link import link_of
+from emu.engine.rc.packets.connection import connection_of
 from emu.port.ib import partitions
 from emu.port.packet import SERVICES, Packet
 from layouts.bth import RESPONSES, Service
@@ -47,12 +47,12 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
         return
-    link = link_of(hca, qp)
+    connection = connection_of(hca, qp)
     if packet.op.kind in RESPONSES:
         if qp.state is QpState.RTS:
-            link.completer.answer(packet)
+            connection.completer.take(packet)
     else:
-        link.responder.request(packet)
+        connection.responder.request(packet)
 
 
 def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:

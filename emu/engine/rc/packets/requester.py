@@ -17,7 +17,7 @@ from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.packets.completer import PacketCompleter
 from emu.engine.rc.packets.window import Request, SendWindow
 from emu.engine.wqe.registry import gather_piece
-from emu.objects.message import ANSWERED, Message, MsgOp
+from emu.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import Wqe
 from emu.port.packet import OPS, SERVICES, Packet
@@ -26,7 +26,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.rc.packets.path import Path
+    from emu.engine.rc.packets.interfaces import InnerConnection
 
 PACKETS_PER_TURN = 64
 WINDOW_PACKETS = 128
@@ -53,10 +53,10 @@ _FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
 class PacketRequester:
     """The sending side of one queue pair."""
 
-    __slots__ = ("_completer", "_link", "_window", "is_stuck")
+    __slots__ = ("_completer", "_connection", "_window", "is_stuck")
 
-    def __init__(self, link: Path, completer: PacketCompleter) -> None:
-        self._link = link
+    def __init__(self, connection: InnerConnection, completer: PacketCompleter) -> None:
+        self._connection = connection
         self._completer = completer
         self._window: SendWindow = completer.window
         self.is_stuck = False
@@ -72,9 +72,9 @@ class PacketRequester:
         return more
 
     def _send_share(self) -> bool:
-        qp, window, budget = self._link.qp, self._window, PACKETS_PER_TURN
+        qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
         while budget > 0 and qp.state is QpState.RTS and not self._is_held_up:
-            if self._link.hca.steps > STEPS_PER_ROUND:
+            if self._connection.hca.steps > STEPS_PER_ROUND:
                 return True
             if window.has_unsent(qp.psn):
                 sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
@@ -88,7 +88,7 @@ class PacketRequester:
     @property
     def _is_held_up(self) -> bool:
         """Whether an RNR NAK, the wire or a page fault stops sending for now."""
-        return self.is_stuck or self._completer.timer.is_paused or self._link.is_waiting
+        return self.is_stuck or self._completer.timer.is_paused or self._connection.is_waiting
 
     # -- from the ring to the window
 
@@ -97,7 +97,7 @@ class PacketRequester:
 
         A local request is executed here.
         """
-        window, qp = self._window, self._link.qp
+        window, qp = self._window, self._connection.qp
         assert qp.sq is not None
         waiting = qp.sq.waiting() - window.ahead
         if waiting <= 0 or qp.is_draining or not self._has_room() or Side.REQUESTER in qp.faults:
@@ -132,26 +132,26 @@ class PacketRequester:
         fence = wqe.fm_ce_se >> _FENCE_SHIFT
         if fence == _STRONG:
             return bool(self._window.requests)
-        return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.answered > 0
+        return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
     def _parse(self, wqe: Wqe) -> Message | None:
         """The WQE's message, None for a local request. Raises LocalError, PageFault."""
-        work = send_work.parse(self._link.hca, self._link.qp, wqe)
+        work = send_work.parse(self._connection.hca, self._connection.qp, wqe)
         if work is None:
             return None
         assert isinstance(work, Message)
         masks = work.swap_add_mask & work.compare_mask
         if masks != _ALL_BITS or (work.op is MsgOp.FETCH_ADD and work.compare):
             raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "a masked atomic has no packet")
-        if work.length >= PSN_HALF * self._link.qp.mtu_bytes:
+        if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
             raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
         return work
 
     def _number(self, request: Request, message: Message) -> bool:
         """Give the request its PSNs; False when it has to wait for earlier ones."""
-        qp, window = self._link.qp, self._window
+        qp, window = self._connection.qp, self._window
         packets = -(-message.length // qp.mtu_bytes) or 1
-        if message.op in ANSWERED and window.answered >= 1 << qp.ctx.log_sra_max:
+        if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
             return False
         if window.distance(qp.psn) + packets > PSN_HALF:
             return False
@@ -180,7 +180,7 @@ class PacketRequester:
         If the request cannot wait or the driver gives up, ``refuse`` is called with the reason.
         ``done`` bytes of the request are transferred; it continues after them.
         """
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
         if Side.REQUESTER in qp.faults:
             return
@@ -194,12 +194,12 @@ class PacketRequester:
 
     def _page_is_there(self, _: Exception | None) -> None:
         self.is_stuck = False
-        self._link.hca.schedule(self._link.qp)
+        self._connection.hca.schedule(self._connection.qp)
 
     def _admit_failed(self, request: Request, why: LocalError) -> None:
         """Fail the next request of the ring once all before it are complete."""
         if not self._window.requests:
-            self._window.restart(self._link.qp.psn)
+            self._window.restart(self._connection.qp.psn)
         self.fail(request, why)
         self._window.append(request)
         self._completer.retire()
@@ -218,15 +218,17 @@ class PacketRequester:
         message = request.message
         if most <= 0 or message is None or request.failure is not None:
             return 0
-        if message.op in ANSWERED:
+        if message.op in WITH_RESPONSE_DATA:
             self._ask(request, message)
             return 1
         sent = 0
         try:
-            while sent < most and self._window.next != request.end and not self._link.is_waiting:
+            while (
+                sent < most and self._window.next != request.end and not self._connection.is_waiting
+            ):
                 sent += 1
                 self._send_piece(request, message, sent == most)
-                if self._link.hca.steps > STEPS_PER_ROUND:
+                if self._connection.hca.steps > STEPS_PER_ROUND:
                     break
         except PageFault as page:
             self.stall(request, page, self._offset_of(request))
@@ -239,7 +241,7 @@ class PacketRequester:
 
     def _offset_of(self, request: Request) -> int:
         """The offset of packet ``next`` in the request's data."""
-        return (self._window.next - request.first & PSN_MASK) * self._link.qp.mtu_bytes
+        return (self._window.next - request.first & PSN_MASK) * self._connection.qp.mtu_bytes
 
     def _send_piece(self, request: Request, message: Message, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
@@ -247,7 +249,7 @@ class PacketRequester:
         ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
         anything is sent.
         """
-        hca, qp, psn = self._link.hca, self._link.qp, self._window.next
+        hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
         offset = self._offset_of(request)
         size = min(qp.mtu_bytes, message.length - offset)
         payload = gather_piece(hca, qp, request.wqe, message.data_at, LOCAL_READ, offset, size)
@@ -256,7 +258,7 @@ class PacketRequester:
         is_last = following == request.end
         packet = self._packet(message, psn, is_first=not offset, is_last=is_last)
         packet.ack_request = is_last or is_final or psn % ACK_EVERY == 0
-        self._link.send(packet, payload, size)
+        self._connection.send(packet, payload, size)
         if qp.st is QpType.UC:
             self._completer.advance(following)
 
@@ -268,10 +270,10 @@ class PacketRequester:
         packet.swap_add, packet.compare = message.swap_add, message.compare
         packet.ack_request = True
         self._window.sent_up_to(request.end, request, 1)
-        self._link.send(packet)
+        self._connection.send(packet)
 
     def _packet(self, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
-        qp = self._link.qp
+        qp = self._connection.qp
         ending = None
         if is_last and message.immediate is not None:
             ending = bth.imm_dt

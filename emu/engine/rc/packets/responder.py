@@ -17,7 +17,7 @@ from emu.engine.qp import lifecycle as qp_life
 from emu.engine.rc.duplicates import may_read_again
 from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
-from emu.engine.rc.packets.responses import AnswerQueue
+from emu.engine.rc.packets.responses import ResponseQueue
 from emu.engine.rc.receive import check_resource, keep
 from emu.engine.rc.responder import (
     ATOMIC_BYTES,
@@ -47,7 +47,7 @@ from layouts.bth import MSN_MASK, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
 
 if TYPE_CHECKING:
-    from emu.engine.rc.packets.path import Path
+    from emu.engine.rc.packets.interfaces import InnerConnection
     from emu.ports import Timer
 
 _UC = QpType.UC
@@ -65,13 +65,21 @@ class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_atomics", "_has_missed", "_has_naked", "_held", "_link", "_message",
-        "_offset", "_patience", "_spare", "answers",
+        "_atomics",
+        "_connection",
+        "_has_missed",
+        "_has_naked",
+        "_held",
+        "_message",
+        "_offset",
+        "_patience",
+        "_spare",
+        "responses",
     )  # fmt: skip
 
-    def __init__(self, link: Path) -> None:
-        self._link = link
-        self.answers = AnswerQueue(link)
+    def __init__(self, connection: InnerConnection) -> None:
+        self._connection = connection
+        self.responses = ResponseQueue(connection)
         self._message: Message | None = None
         """The message whose last packet is still to come."""
         self._offset = 0
@@ -81,7 +89,7 @@ class PacketResponder:
         """A NAK for the expected PSN has been sent, and no second one is."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
-        self._held = HeldPackets(link.hca.held_room)
+        self._held = HeldPackets(connection.hca.held_room)
         """Packets that came while the responder waits for a page or has older held packets."""
         self._has_missed = False
         """Packets were dropped because there was no room to hold them."""
@@ -89,7 +97,7 @@ class PacketResponder:
 
     def abandon(self) -> None:
         """The queue pair stops: flush the receive WQE of an incomplete message."""
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         for taken in self.unfinished():
             qp_life.fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
         self._message = self._spare = None
@@ -101,7 +109,7 @@ class PacketResponder:
 
     def request(self, packet: Packet) -> None:
         """Take a request packet."""
-        if self.answers.is_full:
+        if self.responses.is_full:
             return
         if self._held or self._is_waiting:
             self._hold(packet)
@@ -115,7 +123,7 @@ class PacketResponder:
     def turn(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""
         budget = PACKETS_PER_TURN
-        while self._held and budget and not self._is_waiting and not self.answers.is_full:
+        while self._held and budget and not self._is_waiting and not self.responses.is_full:
             budget -= 1
             packet = self._held.pop()
             try:
@@ -125,21 +133,21 @@ class PacketResponder:
                 self.wait_for(held.fault)
             else:
                 self._ask_for_missed()
-        more = self.answers.turn()
+        more = self.responses.turn()
         return more or (bool(self._held) and not self._is_waiting)
 
     def _ask_for_missed(self) -> None:
         """All held packets are taken: NAK if packets after them were dropped for lack of room."""
         if self._has_missed and not self._held:
             self._has_missed = False
-            if self._link.qp.st is not QpType.UC:
-                self._link.qp.count("out_of_sequence")
+            if self._connection.qp.st is not QpType.UC:
+                self._connection.qp.count("out_of_sequence")
                 self._nak_gap()
 
     @property
     def _is_waiting(self) -> bool:
         """Whether the next packet needs an absent page."""
-        faults = self._link.qp.faults
+        faults = self._connection.qp.faults
         return bool(faults) and Side.RESPONDER in faults
 
     def drop_held(self) -> None:
@@ -148,7 +156,7 @@ class PacketResponder:
 
     def _take(self, packet: Packet) -> None:
         """Take one packet. Raises Held when a page is absent: take it again later."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if qp.st is _UC:
             self._unreliable(packet)
             return
@@ -162,15 +170,15 @@ class PacketResponder:
 
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK for a request, as if there were no receive request."""
-        if packet.psn == self._link.qp.epsn:
+        if packet.psn == self._connection.qp.epsn:
             self._has_naked = True
-            self.answers.refuse(packet.psn, bth.KIND_RNR | timer)
+            self.responses.nak(packet.psn, bth.KIND_RNR | timer)
 
     # -- waiting for a page
 
     def _hold(self, packet: Packet) -> None:
         """Hold a packet until the page is present; without room for it, send an RNR NAK."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if not self._held.add(packet):
             self._has_missed = True
             if not self._held and not self._has_naked:
@@ -178,7 +186,7 @@ class PacketResponder:
             return
         if self._patience is None:
             patience = UC_PATIENCE_NS if qp.st is QpType.UC else PATIENCE_NS
-            self._patience = self._link.hca.clock.call_later(patience, self._lose_patience)
+            self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: Fault) -> None:
         """Wait for a page; usually it comes before the requester times out."""
@@ -193,44 +201,44 @@ class PacketResponder:
 
     def _ask_for_time(self) -> None:
         """Send an RNR NAK (IBTA 9.7.5.2.8)."""
-        qp = self._link.qp
+        qp = self._connection.qp
         if qp.st is not QpType.UC:
             self._has_naked = True
-            self.answers.refuse(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
+            self.responses.nak(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
 
-    def _page_is_there(self, answer: Exception | None) -> None:
+    def _page_is_there(self, outcome: Exception | None) -> None:
         """The wait for a page is over; the held packets are then taken in turns.
 
-        ``answer`` is None if the page is present, otherwise what the requester gets instead.
+        ``outcome`` is None if the page is present, otherwise what the requester gets instead.
         """
-        qp = self._link.qp
+        qp = self._connection.qp
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        if self.answers.is_stuck:
-            self.answers.is_stuck = False
-            if answer is not None:
-                self.answers.stop_data(answer)
-        elif isinstance(answer, Nak):
-            self.answers.refuse(qp.epsn, bth.KIND_NAK | answer.code)
-        elif answer is not None and self._held:
+        if self.responses.is_stuck:
+            self.responses.is_stuck = False
+            if outcome is not None:
+                self.responses.stop_data(outcome)
+        elif isinstance(outcome, Nak):
+            self.responses.nak(qp.epsn, bth.KIND_NAK | outcome.code)
+        elif outcome is not None and self._held:
             self._held.pop()
             self._break_off()
-        self._link.hca.schedule(qp)
+        self._connection.hca.schedule(qp)
 
     # -- PSN
 
     def _expected(self, packet: Packet) -> None:
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         try:
             check_op_seq(hca, qp, packet, self._message)
             check_length(hca, qp, packet, self._message, self._offset)
             _REQUESTS[packet.op.kind](self, packet)
         except Nak as nak:
-            self.answers.refuse(packet.psn, bth.KIND_NAK | nak.code)
+            self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
         except RnrNak as nak:
             self._has_naked = True
-            self.answers.refuse(packet.psn, bth.KIND_RNR | nak.timer)
+            self.responses.nak(packet.psn, bth.KIND_RNR | nak.timer)
         else:
             self._has_naked = False
 
@@ -238,11 +246,11 @@ class PacketResponder:
         """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
-            self.answers.refuse(self._link.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+            self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
 
     def _unreliable(self, packet: Packet) -> None:
         """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         if packet.op.is_first:
             self._break_off()
         elif packet.psn != qp.epsn or self._message is None or not follows(packet, self._message):
@@ -264,7 +272,7 @@ class PacketResponder:
 
     def piece(self, packet: Packet) -> None:
         """Execute a packet of a SEND or a WRITE."""
-        hca, qp, op, message = self._link.hca, self._link.qp, packet.op, self._message
+        hca, qp, op, message = self._connection.hca, self._connection.qp, packet.op, self._message
         if op.is_first or message is None:
             message = _message_of(packet)
             self._begin(message, op.is_last)
@@ -295,15 +303,15 @@ class PacketResponder:
             keep(hca, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
         if packet.ack_request and qp.st is not QpType.UC:
-            self.answers.acknowledge(packet.psn)
+            self.responses.acknowledge(packet.psn)
 
     def _begin(self, message: Message, is_whole: bool) -> None:
         if message.op is MsgOp.SEND:
             self._take_wqe(message)
         elif is_whole:
-            message.target = begin_rdma(self._link.hca, self._link.qp, message)
+            message.target = begin_rdma(self._connection.hca, self._connection.qp, message)
         else:
-            begin_pieces(self._link.hca, self._link.qp, message)
+            begin_pieces(self._connection.hca, self._connection.qp, message)
 
     def _take_wqe(self, message: Message) -> None:
         """Take a receive WQE: that of an incomplete message if there is one, else the next."""
@@ -311,7 +319,7 @@ class PacketResponder:
         if spare is not None and spare.wqe is not None:
             message.taken = spare
         else:
-            check_resource(self._link.hca, self._link.qp, message)
+            check_resource(self._connection.hca, self._connection.qp, message)
 
     @staticmethod
     def _finish_reading(message: Message, packet: Packet, length: int) -> None:
@@ -323,60 +331,60 @@ class PacketResponder:
 
     def read(self, packet: Packet) -> None:
         """Execute a READ request: check its range now, send its data in turns."""
-        hca, qp = self._link.hca, self._link.qp
+        hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
         begin_pieces(hca, qp, message)
-        if len(self.answers.reads) >= 1 << qp.ctx.log_rra_max:
+        if len(self.responses.reads) >= 1 << qp.ctx.log_rra_max:
             raise invalid_request(hca, qp, "more READs than the queue pair takes")
         self._count_message()
-        qp.epsn = self.answers.data(packet.psn, message).end
+        qp.epsn = self.responses.data(packet.psn, message).end
 
     def atomic(self, packet: Packet) -> None:
         """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
-        qp = self._link.qp
-        old = execute_atomic(self._link.hca, qp, _message_of(packet))
+        qp = self._connection.qp
+        old = execute_atomic(self._connection.hca, qp, _message_of(packet))
         self._count_message()
         qp.epsn = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
         while len(self._atomics) > 1 << qp.ctx.log_rra_max:
             self._atomics.popleft()
-        self.answers.value(packet.psn, old)
+        self.responses.value(packet.psn, old)
 
     def _count_message(self) -> None:
-        self.answers.msn = (self.answers.msn + 1) & MSN_MASK
+        self.responses.msn = (self.responses.msn + 1) & MSN_MASK
 
     # -- duplicates (9.7.5.1.4)
 
     def duplicate_piece(self, packet: Packet) -> None:
         """The data are placed already and only the ACK was lost: acknowledge again."""
-        self.answers.acknowledge(packet.psn)
+        self.responses.acknowledge(packet.psn)
 
     def duplicate_read(self, packet: Packet) -> None:
         """Read the data again, if the key still allows it and the PSNs lie before the expected one.
 
         If the READ's response is still being sent, it restarts at the requested packet.
         """
-        qp = self._link.qp
+        qp = self._connection.qp
         message = _message_of(packet)
         packets = packets_of(message.length, qp.mtu_bytes)
         if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
             return
-        if not may_read_again(self._link.hca, qp, message):
+        if not may_read_again(self._connection.hca, qp, message):
             return
-        reads = self.answers.reads
-        for answer in reads:
-            if answer.end == (packet.psn + packets) & PSN_MASK:
-                if packets > (answer.end - answer.psn & PSN_MASK):
-                    answer.message, answer.psn = message, packet.psn
+        reads = self.responses.reads
+        for response in reads:
+            if response.end == (packet.psn + packets) & PSN_MASK:
+                if packets > (response.end - response.psn & PSN_MASK):
+                    response.message, response.psn = message, packet.psn
                 return
         if len(reads) <= 1 << qp.ctx.log_rra_max:
-            self.answers.data(packet.psn, message, is_replay=True)
+            self.responses.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:
         """Send the kept result again; an atomic that is too old gets no response."""
         for psn, old in self._atomics:
             if psn == packet.psn:
-                self.answers.value(psn, old)
+                self.responses.value(psn, old)
                 return
 
 

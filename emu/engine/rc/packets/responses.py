@@ -22,7 +22,7 @@ from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
-    from emu.engine.rc.packets.path import Path
+    from emu.engine.rc.packets.interfaces import InnerConnection
 
 PACKETS_PER_TURN = 64
 MOST = 256
@@ -30,7 +30,7 @@ MOST = 256
 _SILENT = (QpState.RST, QpState.INIT)
 
 
-class Answer:
+class Response:
     """A response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
 
     __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
@@ -48,14 +48,14 @@ class Answer:
         """Set for a duplicate READ: if its data cannot be read any more, nothing is sent."""
 
 
-class AnswerQueue:
+class ResponseQueue:
     """The queued responses of one queue pair."""
 
-    __slots__ = ("_answers", "_link", "is_stuck", "msn")
+    __slots__ = ("_connection", "_responses", "is_stuck", "msn")
 
-    def __init__(self, link: Path) -> None:
-        self._link = link
-        self._answers: deque[Answer] = deque()
+    def __init__(self, connection: InnerConnection) -> None:
+        self._connection = connection
+        self._responses: deque[Response] = deque()
         self.msn = 0
         """The MSN: how many messages have been completed, modulo 2**24."""
         self.is_stuck = False
@@ -64,43 +64,43 @@ class AnswerQueue:
     @property
     def is_full(self) -> bool:
         """Whether too many responses are queued to take another request."""
-        return len(self._answers) >= MOST
+        return len(self._responses) >= MOST
 
     @property
-    def reads(self) -> list[Answer]:
+    def reads(self) -> list[Response]:
         """The READs whose data have not all been sent."""
-        return [answer for answer in self._answers if answer.kind is Kind.READ]
+        return [response for response in self._responses if response.kind is Kind.READ]
 
     def acknowledge(self, psn: int) -> None:
         """Acknowledge everything up to and including ``psn``."""
-        last = self._answers[-1] if self._answers else None
+        last = self._responses[-1] if self._responses else None
         if last is None or last.kind is not Kind.ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
-            self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn))
+            self._add(Response(Kind.ACKNOWLEDGE, psn, self.msn))
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
 
-    def refuse(self, psn: int, syndrome: int) -> None:
+    def nak(self, psn: int, syndrome: int) -> None:
         """NAK or RNR NAK for the packet ``psn``."""
-        self._add(Answer(Kind.ACKNOWLEDGE, psn, self.msn, syndrome))
+        self._add(Response(Kind.ACKNOWLEDGE, psn, self.msn, syndrome))
 
     def value(self, psn: int, old: int) -> None:
         """Respond with the old value of an atomic."""
-        answer = Answer(Kind.ATOMIC_ACKNOWLEDGE, psn, self.msn)
-        answer.value = old
-        self._add(answer)
+        response = Response(Kind.ATOMIC_ACKNOWLEDGE, psn, self.msn)
+        response.value = old
+        self._add(response)
 
-    def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Answer:
+    def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
         """Respond with the data that a READ asks for."""
-        answer = Answer(Kind.READ, psn, self.msn)
-        packets = packets_of(message.length, self._link.qp.mtu_bytes)
-        answer.message, answer.end = message, (psn + packets) & PSN_MASK
-        answer.is_replay = is_replay
-        self._add(answer)
-        return answer
+        response = Response(Kind.READ, psn, self.msn)
+        packets = packets_of(message.length, self._connection.qp.mtu_bytes)
+        response.message, response.end = message, (psn + packets) & PSN_MASK
+        response.is_replay = is_replay
+        self._add(response)
+        return response
 
-    def _add(self, answer: Answer) -> None:
-        self._answers.append(answer)
-        self._link.hca.schedule(self._link.qp)
+    def _add(self, response: Response) -> None:
+        self._responses.append(response)
+        self._connection.hca.schedule(self._connection.qp)
 
     # -- sending
 
@@ -109,69 +109,69 @@ class AnswerQueue:
 
         A queue pair in ERR still sends the ACKs of what it executed, and the NAK that stopped it.
         """
-        if self._link.qp.state in _SILENT:
-            self._answers.clear()
+        if self._connection.qp.state in _SILENT:
+            self._responses.clear()
         budget = PACKETS_PER_TURN
-        hca = self._link.hca
-        while self._answers and budget and not self._is_held_up and hca.steps <= STEPS_PER_ROUND:
+        hca = self._connection.hca
+        while self._responses and budget and not self._is_held_up and hca.steps <= STEPS_PER_ROUND:
             budget -= 1
             self._send_next()
-        return bool(self._answers) and not self._is_held_up
+        return bool(self._responses) and not self._is_held_up
 
     @property
     def _is_held_up(self) -> bool:
-        return self.is_stuck or self._link.is_waiting
+        return self.is_stuck or self._connection.is_waiting
 
     def _send_next(self) -> None:
         """Send one packet of the oldest response."""
-        answer = self._answers[0]
-        if answer.message is not None:
-            self._send_data(answer, answer.message)
+        response = self._responses[0]
+        if response.message is not None:
+            self._send_data(response, response.message)
             return
-        self._answers.popleft()
-        packet = self._packet(answer.kind, answer)
-        packet.syndrome, packet.original = answer.syndrome, answer.value
-        self._link.send(packet)
+        self._responses.popleft()
+        packet = self._packet(response.kind, response)
+        packet.syndrome, packet.original = response.syndrome, response.value
+        self._connection.send(packet)
 
-    def _send_data(self, answer: Answer, message: Message) -> None:
+    def _send_data(self, response: Response, message: Message) -> None:
         """Send the next response packet of a READ; the key may be gone since the request came."""
-        hca, qp = self._link.hca, self._link.qp
-        left = answer.end - answer.psn & PSN_MASK
+        hca, qp = self._connection.hca, self._connection.qp
+        left = response.end - response.psn & PSN_MASK
         offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
         size = min(qp.mtu_bytes, message.length - offset)
-        read = duplicates.read_again if answer.is_replay else responder.execute_read
+        read = duplicates.read_again if response.is_replay else responder.execute_read
         try:
             data = read(hca, qp, message, offset, size)
         except Held as held:
             self.is_stuck = True
-            self._link.responder.wait_for(held.fault)
+            self._connection.responder.wait_for(held.fault)
             return
         except Nak as nak:
             self.stop_data(nak)
             return
         if data is None or left == 1:
-            self._answers.popleft()
+            self._responses.popleft()
         if data is None:
             return
-        packet = self._packet(Kind.READ_RESPONSE, answer, is_first=not offset, is_last=left == 1)
+        packet = self._packet(Kind.READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
         packet.syndrome = bth.ACK_UNLIMITED
-        answer.psn = (answer.psn + 1) & PSN_MASK
-        self._link.send(packet, data, size)
+        response.psn = (response.psn + 1) & PSN_MASK
+        self._connection.send(packet, data, size)
 
-    def stop_data(self, answer: Exception | None) -> None:
-        """The oldest READ's data cannot be read: send ``answer`` if it is a NAK, else nothing."""
-        first = self._answers[0]
-        if isinstance(answer, Nak):
-            self._answers.clear()
-            self.refuse(first.psn, bth.KIND_NAK | answer.code)
+    def stop_data(self, outcome: Exception | None) -> None:
+        """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""
+        first = self._responses[0]
+        if isinstance(outcome, Nak):
+            self._responses.clear()
+            self.nak(first.psn, bth.KIND_NAK | outcome.code)
         else:
-            self._answers.popleft()
+            self._responses.popleft()
 
     def _packet(
-        self, kind: Kind, answer: Answer, *, is_first: bool = True, is_last: bool = True
+        self, kind: Kind, response: Response, *, is_first: bool = True, is_last: bool = True
     ) -> Packet:
-        qp = self._link.qp
+        qp = self._connection.qp
         op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
-        packet = Packet(op, qp.remote_qpn, answer.psn)
-        packet.msn = answer.msn
+        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet.msn = response.msn
         return packet

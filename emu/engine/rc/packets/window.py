@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 
 from emu.engine.qp.send_requests import LocalError
-from emu.objects.message import ANSWERED, Message, MsgOp
+from emu.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.objects.send_queue import Wqe
 from layouts.bth import PSN_HALF, PSN_MASK
 
@@ -46,15 +46,15 @@ class Request:
         return self.message.length if self.message is not None else 0
 
     @property
-    def is_answered(self) -> bool:
+    def expects_data(self) -> bool:
         """Whether it needs a response with data (READ, atomic) rather than an ACK."""
-        return self.op in ANSWERED
+        return self.op in WITH_RESPONSE_DATA
 
 
 class SendWindow:
     """Requests in the order of the send queue."""
 
-    __slots__ = ("_current", "ahead", "answered", "flying", "next", "requests", "sent", "una")
+    __slots__ = ("_current", "ahead", "expecting_data", "flying", "next", "requests", "sent", "una")
 
     def __init__(self, psn: int) -> None:
         self.requests: deque[Request] = deque()
@@ -65,7 +65,7 @@ class SendWindow:
         self.requests.clear()
         self.ahead = 0
         """Blocks of the ring that the requests take up."""
-        self.answered = 0
+        self.expecting_data = 0
         """READs and atomics among them."""
         self.flying = 0
         """Request packets in flight."""
@@ -87,7 +87,7 @@ class SendWindow:
             self.requests[-1].following = request
         self.requests.append(request)
         self.ahead += request.wqe.blocks
-        self.answered += request.is_answered
+        self.expecting_data += request.expects_data
 
     # -- sending
 
@@ -117,7 +117,7 @@ class SendWindow:
         self.flying += flying - request.flying
         request.flying = flying
 
-    # -- answers
+    # -- responses
 
     def reach(self, psn: int) -> int:
         """How far ``una`` may move when everything before ``psn`` is acknowledged.
@@ -128,7 +128,7 @@ class SendWindow:
         for request in self.requests:
             if start >= end:
                 break
-            if request.is_answered:
+            if request.expects_data:
                 return self.una + start & PSN_MASK
             start = self.distance(request.end)
         return psn
@@ -146,11 +146,11 @@ class SendWindow:
         request = self.requests[0]
         left = self.distance(request.end)
         if 0 < left < PSN_HALF and request.failure is None:
-            if not request.is_answered:
+            if not request.expects_data:
                 self._count(request, min(left, self.distance(self.next)))
             return None
         self.requests.popleft()
         self._count(request, 0)
         self.ahead -= request.wqe.blocks
-        self.answered -= request.is_answered
+        self.expecting_data -= request.expects_data
         return request

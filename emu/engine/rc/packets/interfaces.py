@@ -31,8 +31,8 @@ class ResponderPart(Protocol):
         """The responder waits for a page."""
 
 
-class Path(Protocol):
-    """One queue pair's packet connection (``emu.engine.rc.packets.link``)."""
+class InnerConnection(Protocol):
+    """One queue pair's packet connection (``emu.engine.rc.packets.connection``)."""
 
     hca: Hca
     qp: Qp

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from emu.objects import Qp
 
 
-class Link:
+class PacketConnection:
     """One queue pair's packet connection to its peer in another process."""
 
     __slots__ = ("_route", "completer", "hca", "is_waiting", "qp", "requester", "responder")
@@ -92,10 +92,10 @@ class Link:
             self.responder.abandon()
 
 
-def link_of(hca: Hca, qp: Qp) -> Link:
+def connection_of(hca: Hca, qp: Qp) -> PacketConnection:
     """The queue pair's packet connection, created if it has none."""
-    link = qp.link
-    if link is None:
-        link = qp.link = Link(hca, qp)
-    assert isinstance(link, Link)  # only this function creates one
-    return link
+    connection = qp.connection
+    if connection is None:
+        connection = qp.connection = PacketConnection(hca, qp)
+    assert isinstance(connection, PacketConnection)  # only this function creates one
+    return connection
