@@ -20,6 +20,7 @@ from emu.host.listening import OWNER_ONLY
 from emu.net.eth.function_port import FunctionPort
 from emu.net.eth.segments import Segments
 from emu.net.eth.spec import NetSpec
+from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric.protocol import Identity
 from emu.net.ib.local import LocalFabric
 from emu.net.ib.sockets import SocketFabric
@@ -69,12 +70,14 @@ class Server:
         self.loop = Loop()
         self.functions: list[Function] = []
         specs = [endpoint.spec for endpoint in endpoints]
+        self._segments = Segments(self.loop)
         self._sockets: SocketFabric | None = None
         if fabric is not None:
-            self._sockets = SocketFabric(fabric, self.loop, [*map(_wanted, specs)], socket_mode)
+            uplinks = Uplinks(self._segments)
+            wanted = [*map(_wanted, specs)]
+            self._sockets = SocketFabric(fabric, self.loop, wanted, socket_mode, uplinks)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
-        self._segments = Segments(self.loop)
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
@@ -131,8 +134,13 @@ class Server:
 def _wanted(spec: DeviceSpec) -> Identity:
     """The LID and GUID that a specification requests on a fabric; 0 if it leaves them open."""
     options, chosen = spec.options, spec.chosen
-    return Identity(options.lid if "lid" in chosen else 0, options.guid if "guid" in chosen else 0)
+    return Identity(
+        options.lid if "lid" in chosen else 0,
+        options.guid if "guid" in chosen else 0,
+        spec.model.port_type is PortType.ETH,
+    )
 
 
 def _with_identity(spec: DeviceSpec, given: Identity) -> DeviceSpec:
-    return replace(spec, options=replace(spec.options, lid=given.lid, guid=given.guid))
+    lid = given.lid or spec.options.lid
+    return replace(spec, options=replace(spec.options, lid=lid, guid=given.guid))

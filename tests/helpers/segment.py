@@ -25,10 +25,10 @@ STEP_NS = 5_000_000
 class Host(SegmentPort):
     """A port of the segment, in the test's hand."""
 
-    def __init__(self, wall):
+    def __init__(self, wall, segment=0):
         super().__init__("host")
         self.got = []
-        self._switch = wall.segments.segment(0)
+        self._switch = wall.segments.segment(segment)
         self._switch.add(self)
 
     def deliver(self, frame):

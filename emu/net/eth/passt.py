@@ -22,10 +22,9 @@ from collections.abc import Sequence
 from emu.host.user_error import UserError
 from emu.net.eth.framed import FramedLink
 from emu.net.eth.plain import plain
-from emu.net.eth.port import MIN_FRAME
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
-from emu.port.eth.frame import Frame
+from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import TCP, FrameError, parse
 from emu.ports import Clock, Timer
 
@@ -70,7 +69,7 @@ class _Link(FramedLink):
     def frames(self, frame: Frame) -> list[bytes]:
         """TCP super-frames go whole; UDP ones would be taken for one datagram. No padding."""
         data = frame.data
-        if len(data) <= MIN_FRAME:
+        if len(data) <= MIN_BYTES:
             return [data[: parse(data).end or len(data)]]
         if frame.gso_size and (len(data) > MAX_BYTES or not _is_tcp(data)):
             return plain(frame)

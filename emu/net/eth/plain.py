@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.port.eth.checksum import insert
+from emu.port.eth.checksum import CHECKSUM_AT, insert
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
 from emu.port.eth.segment import segment
@@ -34,6 +34,15 @@ def cut(data: bytes, size: int) -> list[bytes]:
     if len(data) - at > size * MOST_PIECES:
         raise FrameError("super-frame of too many frames")
     return segment(data[:at], data[at:], size)
+
+
+def is_sound(frame: Frame) -> bool:
+    """Whether a super-frame from outside can be cut; any other frame is sound."""
+    size, data = frame.gso_size, frame.data
+    if not size:
+        return True
+    headers = parse(data, whole=False)
+    return bool(headers.l4) and headers.protocol in CHECKSUM_AT and len(data) <= size * MOST_PIECES
 
 
 def transport_bytes(headers: Headers) -> int:

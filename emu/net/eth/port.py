@@ -6,13 +6,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from emu.net.eth.loops import Guard
-from emu.port.eth.frame import Frame
-from emu.port.eth.headers import ETHERNET_BYTES
-
-MIN_FRAME = 60
-"""Bytes of the shortest frame without frame check sequence (IEEE 802.3 3.2.8)."""
-MAX_FRAME = 0xFFFF + ETHERNET_BYTES + 8
-"""Bytes of the longest one: the longest IP packet behind two VLAN tags."""
+from emu.port.eth.frame import MIN_BYTES, Frame
 
 
 class Segment(Protocol):
@@ -62,4 +56,4 @@ class SegmentPort:
 
 def padded(data: bytes) -> bytes:
     """The frame with zeros up to the shortest length, which peers without a wire leave out."""
-    return data if len(data) >= MIN_FRAME else data.ljust(MIN_FRAME, b"\0")
+    return data if len(data) >= MIN_BYTES else data.ljust(MIN_BYTES, b"\0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,20 @@ class Segments:
         self._poller: Poller | None = None
         """Only with a link: without one the loop need not poll."""
         self._links: list[Tap | StreamListener | Passt] = []
+        self.on_new: Callable[[int, Switch], None] | None = None
+        """Told of each new segment."""
 
     def segment(self, number: int) -> Switch:
         """The segment with this number."""
         if number not in self._switches:
-            self._switches[number] = Switch(self._loop, f"segment {number}")
+            switch = self._switches[number] = Switch(self._loop, f"segment {number}")
+            if self.on_new is not None:
+                self.on_new(number, switch)
         return self._switches[number]
+
+    def all(self) -> Sequence[tuple[int, Switch]]:
+        """The segments that there are."""
+        return tuple(self._switches.items())
 
     def plug(self, name: str, number: int) -> FunctionPort:
         """A port of a segment for a function."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from emu.net.eth.addresses import Addresses, Place
 from emu.net.eth.loops import BLOCKED_NS, RECENT_NS
-from emu.net.eth.port import MAX_FRAME, SegmentPort
-from emu.port.eth.frame import Frame
+from emu.net.eth.port import SegmentPort
+from emu.port.eth.frame import MAX_BYTES, Frame
 from emu.port.eth.headers import ETHERNET_BYTES
 from emu.ports import Clock
 
@@ -62,7 +62,7 @@ class Switch:
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
         data, now, guard = frame.data, self._now_ns(), source.guard
-        if not ETHERNET_BYTES <= len(data) <= MAX_FRAME:
+        if not ETHERNET_BYTES <= len(data) <= MAX_BYTES:
             source.dropped["bad length"] += 1
             return
         if guard is not None and guard.is_blocked(now):

@@ -18,11 +18,11 @@ from typing import Final
 
 from emu.host.user_error import UserError
 from emu.net.eth.plain import plain, transport_bytes
-from emu.net.eth.port import MAX_FRAME, SegmentPort, padded
+from emu.net.eth.port import SegmentPort, padded
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
 from emu.port.eth.checksum import CHECKSUM_AT, MODULUS, insert, pseudo_header
-from emu.port.eth.frame import Frame
+from emu.port.eth.frame import MAX_BYTES, Frame
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Tap(SegmentPort):
         """Take frames from the kernel, ``most`` of them; returns how many there were."""
         for taken in range(most):
             try:
-                data = os.read(self._fd, _VNET.size + MAX_FRAME)
+                data = os.read(self._fd, _VNET.size + MAX_BYTES)
             except BlockingIOError:
                 return taken
             except OSError as error:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from emu.device.containment import ContainedClock
-from emu.net.fabric.protocol import HEADER, MAX_BODY, Kind, ProtocolError, frames
+from emu.net.fabric.protocol import HEADER, LOSABLE, MAX_BODY, Kind, ProtocolError, frames
 from emu.net.poller import READ, WRITE
 from emu.ports import Buffer, Clock, Timer
 
@@ -92,11 +92,16 @@ class Connection:
 
     # -- out
 
+    @property
+    def is_congested(self) -> bool:
+        """Whether packets had better be dropped: the other side reads too slowly, or not at all."""
+        return self._is_stuck or self._packet_bytes >= PAUSE_BYTES
+
     def send(self, kind: Kind, body: Buffer) -> bool:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:
             return True
-        is_packet = kind is Kind.PACKET
+        is_packet = kind in LOSABLE
         size = HEADER.size + len(body)
         if is_packet:
             if self._is_stuck:

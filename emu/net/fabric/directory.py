@@ -30,7 +30,14 @@ def assign(
     avoid = [*avoid]
     free_lids = _free(range(1, SM_LID), lids | {one.lid for one in avoid})
     free_guids = _free(range(BASE_GUID, 1 << 64, _GUID_STEP), guids | {one.guid for one in avoid})
-    return [Identity(want.lid or next(free_lids), want.guid or next(free_guids)) for want in wanted]
+    return [
+        Identity(
+            0 if want.is_ethernet else want.lid or next(free_lids),
+            want.guid or next(free_guids),
+            want.is_ethernet,
+        )
+        for want in wanted
+    ]
 
 
 def _claim(kind: str, number: int, taken: set[int]) -> None:

@@ -162,7 +162,7 @@ class Seat:
         if not why or why != self._why_lost:
             log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
         self._why_lost, self._why = why, why or "the hub has gone"
-        self._former = [Identity(port.lid, port.port_guid) for port in membership.ports()]
+        self._former = membership.others()
         self.role = None
         self._sitter.unseated()
         # A process that breaks the protocol may go on doing so.

@@ -32,12 +32,29 @@ GREETING_NS = 5_000_000_000
 """A process that connects has to send HELLO within this time."""
 
 
+class FrameCarrier(Protocol):
+    """What carries the Ethernet frames of the process."""
+
+    def linked(self, connection: Connection, name: str) -> None:
+        """Ethernet ports are behind this connection from now on."""
+
+    def unlinked(self, connection: Connection) -> None:
+        """The connection has ended."""
+
+    def received(self, connection: Connection, body: memoryview) -> int:
+        """A FRAME; returns how much work it was. ProtocolError closes the connection."""
+
+
 class Site(Protocol):
     """The process around a hub or a membership."""
 
     @property
     def clock(self) -> Clock:
         """The clock that connections use."""
+
+    @property
+    def ethernet(self) -> FrameCarrier:
+        """The Ethernet segments of the process."""
 
     def watch(self, connection: Connection, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
@@ -66,8 +83,15 @@ class _Member:
     is_greeted: bool = False
     is_informed: bool = False
     """Whether it has been sent the current state of all ports."""
+    guids: bytes = b""
+    """The GUIDs of Ethernet ports that it has been told."""
     patience: Timer | None = None
     """Runs until the deadline for its HELLO."""
+
+    @property
+    def has_ethernet(self) -> bool:
+        """Whether a function of it has an Ethernet port."""
+        return any(identity.is_ethernet for identity in self.identities)
 
 
 class Hub:
@@ -162,6 +186,8 @@ class Hub:
         member = self._members[connection]
         if kind is Kind.PACKET and member.is_greeted:
             return self._forward(connection, member, body)
+        if kind is Kind.FRAME and member.has_ethernet:
+            return self._site.ethernet.received(connection, body)
         if not member.is_greeted:
             if kind is not Kind.HELLO:
                 raise ProtocolError(f"{kind.name} before HELLO")
@@ -196,11 +222,23 @@ class Hub:
             return
         member.is_greeted = True
         for identity in member.identities:
-            self._ways[identity.lid] = connection
-        lids = ", ".join(f"{identity.lid:#x}" for identity in member.identities)
-        log.info("%s has joined: LID %s", connection.name, lids)
-        self._tell_later()
+            if not identity.is_ethernet:
+                self._ways[identity.lid] = connection
+        log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
+        if member.has_ethernet:
+            self._tell()  # of its GUIDs, which no PORT tells
+        else:
+            self._tell_later()
         connection.send(Kind.WELCOME, protocol.welcome(member.identities))
+        if member.has_ethernet:
+            self._site.ethernet.linked(connection, connection.name)
+
+    def _not_of(self, member: _Member) -> Iterator[Identity]:
+        """The functions of all processes but this member's."""
+        yield from self.identities
+        for other in self._members.values():
+            if other is not member:
+                yield from other.identities
 
     def _taken(self) -> list[Identity]:
         taken = [*self.identities]
@@ -215,6 +253,8 @@ class Hub:
             member.patience.cancel()
         for identity in member.identities:
             self._ways.pop(identity.lid, None)
+        if member.has_ethernet:
+            self._site.ethernet.unlinked(connection)
         if why:
             log.warning("%s: connection dropped: %s", connection.name, why)
         else:
@@ -256,6 +296,10 @@ class Hub:
                 member.is_informed = True
                 ports = [data for number, data in others.items() if number != member.number]
                 connection.send(Kind.PORTS, b"".join((own, *ports)))
+                guids = protocol.guids(self._not_of(member))
+                if guids != member.guids:
+                    member.guids = guids
+                    connection.send(Kind.GUIDS, guids)
 
     # -- packets
 

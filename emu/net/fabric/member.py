@@ -38,6 +38,8 @@ class Membership:
         self._place = place
         self._wanted = list(wanted)
         self._ports: dict[int, EndPort] = {}
+        self._ethernet: list[Identity] = []
+        """The Ethernet functions of all other processes."""
         self.identities: list[Identity] | None = None
         """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
         self.connection = Connection(sock, self, site.clock, "the fabric's hub")
@@ -64,7 +66,20 @@ class Membership:
 
     def close(self) -> None:
         """Leave."""
+        self._unlink()
         self.connection.abandon()
+
+    def others(self) -> list[Identity]:
+        """The functions of all other processes."""
+        return [Identity(port.lid, port.port_guid) for port in self.ports()] + self._ethernet
+
+    @property
+    def _has_ethernet(self) -> bool:
+        return any(one.is_ethernet for one in self.identities or ())
+
+    def _unlink(self) -> None:
+        if self._has_ethernet:
+            self._site.ethernet.unlinked(self.connection)
 
     # -- the connection
 
@@ -76,6 +91,11 @@ class Membership:
         """A frame from the hub."""
         if self.identities is None:
             self._answered(kind, body)
+        elif kind is Kind.FRAME and self._has_ethernet:
+            return self._site.ethernet.received(connection, body)
+        elif kind is Kind.GUIDS:
+            self._ethernet = protocol.read_guids(body)
+            return 1 + len(self._ethernet)
         elif kind is Kind.PACKET:
             return self._site.deliver(self._site.parse(body), len(body))
         elif kind is Kind.PORTS:
@@ -97,9 +117,12 @@ class Membership:
         elif kind is Kind.WELCOME:
             self.identities = protocol.read_welcome(body, self._wanted)
             self._place.joined(self, self.identities)
+            if self._has_ethernet:
+                self._site.ethernet.linked(self.connection, "fabric")
         else:
             raise ProtocolError(f"{kind.name} before WELCOME")
 
     def closed(self, connection: Connection, why: str) -> None:
         """The hub has gone, or was never there."""
+        self._unlink()
         self._place.lost(self, why)

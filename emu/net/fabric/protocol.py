@@ -1,10 +1,12 @@
 """The protocol between the processes of a fabric: frames of a length, a kind and a body.
 
-A process that connects sends HELLO: the protocol's version, and a LID and a GUID for each of its
-functions, 0 for any. The listener replies with WELCOME and the assigned LIDs and GUIDs, or with
-REFUSED and the reason. From then on members report their own ports (PORT), the listener tells each
-member about all ports but the member's own (PORTS), and PACKETs go in both directions, from the
-local route header to the invariant CRC.
+A process that connects sends HELLO: the protocol's version, and for each of its functions the kind
+of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The listener replies with
+WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
+their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
+own (PORTS, and the GUIDs of Ethernet ports), and two kinds of frames go in both directions:
+PACKETs, from the local route header to the invariant CRC, and Ethernet frames, from the destination
+address to the payload's end, behind the number of their segment and what the sender knows of them.
 
 Everything from a socket is checked here before it is used.
 """
@@ -17,12 +19,14 @@ from enum import IntEnum
 from struct import Struct
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
+from emu.port.eth.frame import MAX_BYTES as MAX_FRAME
+from emu.port.eth.frame import Frame
 from emu.port.ib import framing
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PhysState, PortState
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"mlx5fab\n"
 MAX_PORTS = 1024
 """Functions in one fabric."""
@@ -31,7 +35,10 @@ MAX_REASON = 400
 HEADER = Struct(">IB3x")
 _HELLO = Struct(">8sHH")
 _WELCOME = Struct(">HH")
-_IDENTITY = Struct(">HQ")
+_IDENTITY = Struct(">BHQ")
+_GUID = Struct(">Q")
+_FRAME = Struct(">BBH")
+"""Segment, 1 when the checksums are vouched for, segment size of a super-frame or 0."""
 _PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
 _PKEY = Struct(">H")
 _MTUS = (256, 512, 1024, 2048, 4096)
@@ -47,7 +54,12 @@ class Kind(IntEnum):
     PORTS = 4
     PORT = 5
     PACKET = 6
+    FRAME = 7
+    GUIDS = 8
 
+
+LOSABLE = frozenset({Kind.PACKET, Kind.FRAME})
+"""The kinds that are dropped when the other side does not read."""
 
 _MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
 MAX_BODY = {
@@ -57,6 +69,8 @@ MAX_BODY = {
     Kind.PORTS: MAX_PORTS * _MOST_PORT,
     Kind.PORT: _MOST_PORT,
     Kind.PACKET: framing.MAX_BYTES,
+    Kind.FRAME: _FRAME.size + MAX_FRAME,
+    Kind.GUIDS: MAX_PORTS * _GUID.size,
 }
 
 
@@ -74,6 +88,8 @@ class Identity:
 
     lid: int = 0
     guid: int = 0
+    is_ethernet: bool = False
+    """Its port is an Ethernet port, which has no LID."""
 
 
 def frame(kind: Kind, body: bytes) -> bytes:
@@ -130,8 +146,9 @@ def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]
         raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
     given = _read_identities(body[_WELCOME.size :], count)
     if len(given) != len(wanted) or any(
-        not got.lid
+        not (got.lid or got.is_ethernet)
         or not got.guid
+        or want.is_ethernet is not got.is_ethernet
         or want.lid not in (0, got.lid)
         or want.guid not in (0, got.guid)
         for got, want in zip(given, wanted)
@@ -141,16 +158,47 @@ def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]
 
 
 def _identities(identities: Iterable[Identity]) -> bytes:
-    return b"".join(_IDENTITY.pack(identity.lid, identity.guid) for identity in identities)
+    return b"".join(_IDENTITY.pack(one.is_ethernet, one.lid, one.guid) for one in identities)
 
 
 def _read_identities(body: memoryview, count: int) -> list[Identity]:
     if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
         raise ProtocolError(f"{count} functions in {len(body)} bytes")
-    found = [Identity(lid, guid) for lid, guid in _IDENTITY.iter_unpack(body)]
-    if any(identity.lid >= SM_LID for identity in found):
-        raise ProtocolError("a LID is too high")
+    found = []
+    for kind, lid, guid in _IDENTITY.iter_unpack(body):
+        if lid >= SM_LID:
+            raise ProtocolError("a LID is too high")
+        if kind > 1 or (kind and lid):
+            raise ProtocolError(f"a port of kind {kind} with LID {lid:#x}")
+        found.append(Identity(lid, guid, bool(kind)))
     return found
+
+
+def guids(identities: Iterable[Identity]) -> bytes:
+    """The body of GUIDS: those of the Ethernet ports among the identities."""
+    return b"".join(_GUID.pack(one.guid) for one in identities if one.is_ethernet)
+
+
+def read_guids(body: memoryview) -> list[Identity]:
+    """The Ethernet ports in the body of GUIDS. Raises :class:`ProtocolError`."""
+    if len(body) % _GUID.size:
+        raise ProtocolError("a GUID is cut off")
+    return [Identity(0, guid, True) for (guid,) in _GUID.iter_unpack(body)]
+
+
+def ethernet(segment: int, frame: Frame) -> bytes:
+    """The body of FRAME."""
+    return _FRAME.pack(segment, frame.checked, frame.gso_size) + frame.data
+
+
+def read_ethernet(body: memoryview) -> tuple[int, Frame]:
+    """The segment and the frame in the body of FRAME. Raises :class:`ProtocolError`."""
+    if len(body) < _FRAME.size:
+        raise ProtocolError("an Ethernet frame is cut off")
+    segment, checked, gso_size = _FRAME.unpack_from(body)
+    if checked > 1:
+        raise ProtocolError(f"an Ethernet frame with flags {checked:#x}")
+    return segment, Frame(bytes(body[_FRAME.size :]), gso_size, bool(checked))
 
 
 def reason(text: str) -> bytes:

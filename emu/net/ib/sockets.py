@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from emu.engine import lifecycle
 from emu.engine.rc.packets import intake
 from emu.host.listening import OWNER_ONLY
+from emu.net.eth.segments import Segments
+from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric.address import parse as parse_address
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.election import Seat
-from emu.net.fabric.hub import Hub
+from emu.net.fabric.hub import FrameCarrier, Hub
 from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import Identity, Kind, ProtocolError
 from emu.net.ib.local import LocalFabric
@@ -49,13 +51,16 @@ class SocketFabric(LocalFabric):
         loop: Reactor,
         wanted: Sequence[Identity],
         socket_mode: int = OWNER_ONLY,
+        ethernet: FrameCarrier | None = None,
     ) -> None:
         """``wanted``: the LIDs and GUIDs that our functions ask for, 0 for any.
 
-        Raises :class:`FabricError` for an invalid name.
+        ``ethernet`` carries Ethernet frames; the default knows only other processes. Raises
+        :class:`FabricError` for an invalid name.
         """
         super().__init__(loop)
         address = parse_address(name, socket_mode)
+        self.ethernet = ethernet if ethernet is not None else Uplinks(Segments(loop))
         self._loop = loop
         self._poller = Poller(loop)
         self.seat = Seat(self, address, loop, self._poller, wanted)

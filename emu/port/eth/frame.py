@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from emu.port.eth.headers import ETHERNET_BYTES, MAX_TAGS, TAG_BYTES
+
+MIN_BYTES = 60
+"""Length of the shortest frame, without frame check sequence (IEEE 802.3 3.2.8)."""
+MAX_BYTES = ETHERNET_BYTES + MAX_TAGS * TAG_BYTES + 0xFFFF
+"""Length of the longest one: the longest IP packet behind its VLAN tags."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

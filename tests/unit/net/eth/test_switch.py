@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.net.eth import addresses, loops
-from emu.net.eth.port import MAX_FRAME, SegmentPort, padded
+from emu.net.eth.port import SegmentPort, padded
 from emu.net.eth.switch import Switch
-from emu.port.eth.frame import Frame
+from emu.port.eth.frame import MAX_BYTES, Frame
 
 A, B, C = (bytes((2, 0, 0, 0, 0, number)) for number in (1, 2, 3))
 EVERYONE = b"\xff" * 6
@@ -124,7 +124,7 @@ def test_pause_frames_end_here(net):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("size", [0, 13, MAX_FRAME + 1])
+@pytest.mark.parametrize("size", [0, 13, MAX_BYTES + 1])
 def test_lengths_that_no_frame_has(net, size):
     a, *_ = net.ports
     net.switch.forward(a, Frame(bytes(size)))
