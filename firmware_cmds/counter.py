@@ -8,7 +8,7 @@ from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.objects import QCounter
 from layouts import counter as layout
-from layouts.enums import Op, Status
+from layouts.enums import Op, PortType, Status
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -40,8 +40,11 @@ def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out)
 def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
-    """Overruns and refused commands since the last reset (core/diag/reporter_vnic.c)."""
+    """Overruns, refused commands, dropped packets (core/diag/reporter_vnic.c, en_stats.c)."""
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
     env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)
     env.invalid_command = hca.missing.commands.total()
+    if hca.model.port_type is PortType.ETH:
+        env.nic_receive_steering_discard = hca.eth.vport.steering_discards
+        env.eth_wqe_too_small = hca.eth.vport.wqe_too_small & 0xFFFFFFFF

@@ -8,7 +8,7 @@ from emu.cmdif.registry import command
 from emu.engine.eth import queues
 from emu.errors import CmdError
 from emu.objects import Cq, Pd, QCounter, Rq, Srq, SrqForm
-from emu.objects.receive_queue import RecvQueue, RecvRing, SharedRecvList
+from emu.objects.receive_queue import PacketRing, RecvQueue, SharedRecvList
 from emu.objects.rq import RqParts
 from emu.objects.table import holding
 from emu.turns import Turns
@@ -29,7 +29,7 @@ _NOT_BUILT = ("rlky", "delay_drop_en", "scatter_fcs", "hairpin", "reservation_ti
 
 _WQ_TYPES: dict[int, type[RecvQueue]] = {
     WqType.LINKED_LIST: SharedRecvList,
-    WqType.CYCLIC: RecvRing,
+    WqType.CYCLIC: PacketRing,
 }
 """The striding types have a capability bit, which is not set."""
 

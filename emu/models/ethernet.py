@@ -30,6 +30,9 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "log_max_rqt_size": 11,
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
+        # Counters of dropped packets (core/en_stats.c: vnic_env).
+        "nic_receive_steering_discard": 1,
+        "eth_wqe_too_small": 1,
         # What the vPort context can list.
         "log_max_current_uc_list": 7,
         "log_max_current_mc_list": 11,

@@ -79,6 +79,10 @@ class RecvQueue:
         """
         raise NotImplementedError
 
+    def give_back(self, wqe: RecvWqe) -> None:
+        """Return a request that has been taken and that nothing has filled; it is used next."""
+        raise NotImplementedError
+
     def restart(self) -> None:
         """The queue went to RST: the driver counts from 0 again."""
         self._taken = 0
@@ -96,6 +100,49 @@ class RecvRing(RecvQueue):
         return RecvWqe(index, tuple(scatter_list(wqe, 0)), self._pd)
 
 
+class PacketRing(RecvQueue):
+    """The receive queue of packets, used in order. It reads several requests at once.
+
+    The driver does not touch a request any more that its counter has passed.
+    """
+
+    FETCHED = 32
+    """Requests that are read at once, at most."""
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self._fetched: deque[RecvWqe] = deque()
+
+    def take(self) -> RecvWqe | None:
+        fetched = self._fetched
+        if not fetched and not self._fetch():
+            return None
+        self._taken = self._taken + 1 & _COUNTER_MASK
+        return fetched.popleft()
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        self._fetched.appendleft(wqe)
+        self._taken = self._taken - 1 & _COUNTER_MASK
+
+    def restart(self) -> None:
+        super().restart()
+        self._fetched.clear()
+
+    def _fetch(self) -> bool:
+        """Read what is posted, up to the ring's end; False when that is nothing."""
+        first = self._taken & self._size - 1
+        count = min(self.posted(), self.FETCHED, self._size - first)
+        stride, pd, index = self._stride, self._pd, self._taken
+        raw = self._buffer.read(first * stride, count * stride)
+        for number in range(count):
+            wqe = raw[number * stride : (number + 1) * stride]
+            segments = tuple(scatter_list(wqe, 0))
+            self._fetched.append(RecvWqe(index + number & _COUNTER_MASK, segments, pd))
+        return bool(count)
+
+
 class SharedRecvQueue(RecvQueue):
     """A queue that several queue pairs receive from. Its WQEs begin with a link segment."""
 
@@ -111,7 +158,6 @@ class SharedRecvQueue(RecvQueue):
         return super().posted() + len(self._returned)
 
     def give_back(self, wqe: RecvWqe) -> None:
-        """Return a request whose queue pair is gone before a message filled it; it is used next."""
         self._returned.append(wqe)
 
 

@@ -1,5 +1,7 @@
 """Frames that Ethernet send queues send: data, headers, checksums, tags, LSO (core/en_tx.c)."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.eth_queues import SendQueue
 from helpers.eth_wire import TapWire
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.models import LINKS
-from emu.net.eth.plain import plain
+from emu.port.eth.plain import plain
 from emu.port.eth.segment import MAX_SEGMENTS
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, PortType
 from layouts.eth_enums import EthChecksum, SqState
@@ -181,13 +183,12 @@ def test_without_flags_bytes_go_as_they_are(sq, put, sent):
 
 def lso(sq, put, packet, mss, **options):
     """A large send of a packet: its headers inline, its payload in pieces."""
-    whole = packet.frame()
-    at = len(whole) - len(packet.payload)
+    header = replace(packet, payload=b"").frame()
     sges = [
         put(packet.payload[start : start + 32768], start)
         for start in range(0, len(packet.payload), 32768)
     ]
-    return sq.send(*sges, opcode=Opcode.LSO, cs_flags=BOTH, mss=mss, headers=whole[:at], **options)
+    return sq.send(*sges, opcode=Opcode.LSO, cs_flags=BOTH, mss=mss, headers=header, **options)
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -236,6 +237,12 @@ def test_large_send_of_one_packet(sq, put, sent, size):
     (frame,) = sent()
     assert frame.gso_size == 0
     assert frame.data == packet.frame().ljust(60, b"\0")
+
+
+@pytest.mark.parametrize(("size", "count"), [(65535 - 40, 1), (65535 - 39, 47)])
+def test_the_longest_large_send(sq, put, sent, size, count):
+    lso(sq, put, Packet(payload=bytes(size)), 1400)
+    assert len(sent()) == count
 
 
 def test_more_than_ip_has_a_length_for(sq, put, sent):

@@ -129,6 +129,16 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
         _look(hca, rq, FIRST_LOOK_NS)
 
 
+def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
+    """A request cannot be filled because of its keys: it completes in error, the queue stops.
+
+    The driver then takes the queue through RST (core/en/reporter_rx.c).
+    """
+    log.warning("%r: receive request %d fails: %s", rq, index, why)
+    cq_engine.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
+    stop_rq(hca, rq)
+
+
 def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
     """Receive requests cannot be read: an event, and the queue stops."""
     log.warning("%r: receive queue is broken: %s", rq, why)

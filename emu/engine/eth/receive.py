@@ -1,21 +1,133 @@
-"""Frames that arrive at a function's Ethernet port."""
+"""Frames that arrive at a function's Ethernet port: checked, steered, and given to receive queues.
+
+A super-frame is steered once, as all packets of a flow go the same way, and cut for its receive
+queue. What nobody wants is counted and dropped: nothing here raises, whatever the wire carries.
+
+Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.port.eth.frame import Frame
+from emu.engine.eth.deliver import Received, deliver
+from emu.engine.eth.steering.route import route
+from emu.port.eth.checksum import insert
+from emu.port.eth.frame import MIN_BYTES, Frame
+from emu.port.eth.headers import FrameError, Headers, parse
+from emu.port.eth.plain import header_bytes
+from emu.port.eth.port import FCS_BYTES
+from emu.port.eth.segment import segment
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.objects import TransportDomain
 
 
 def arrive(hca: Hca, frame: Frame) -> None:
-    """Take a frame from the wire. Nothing raises here, whatever the wire carries.
+    """Take a frame from the wire. Nothing raises here: an unexpected exception stops the function.
 
-    No receive queue exists yet, so every frame is counted and discarded.
+    A frame that comes while the link is down has never been there.
     """
+    if hca.has_failed or not hca.eth.is_up:
+        return
+    try:
+        _take(hca, frame)
+    except Exception:
+        hca.fail()
+
+
+def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+    """Take a frame that a send queue of the function itself has sent, and that is for it, too.
+
+    It has not been on the wire, and counts nowhere but at its receive queue.
+    """
+    try:
+        if frame.gso_size > 0:
+            _steer_large(hca, _Large(frame), source)
+        else:
+            _steer_one(hca, frame, source)
+    except FrameError:
+        return
+
+
+def _take(hca: Hca, frame: Frame) -> None:
+    received = hca.eth.received
+    data = frame.data
+    try:
+        if frame.gso_size > 0:
+            large = _Large(frame)
+            if _is_too_long(hca, large.longest, large.packets):
+                return
+            received.add(data, large.packets, large.octets)
+            _steer_large(hca, large, None)
+        elif not _is_too_long(hca, len(data), 1):
+            _steer_one(hca, frame, None)
+            received.add(data)
+    except FrameError:
+        received.errors += 1
+
+
+def _is_too_long(hca: Hca, size: int, packets: int) -> bool:
+    """Whether packets of this size are above the MTU; if so, they are counted."""
     port = hca.eth
-    if port.is_up:
-        port.received.add(frame.data)
-        port.received.discards += 1
+    if size + FCS_BYTES <= port.mtu:
+        return False
+    port.received.too_long += packets
+    port.received.errors += packets
+    return True
+
+
+def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
+    data = frame.data
+    headers = parse(data)
+    queues = route(hca, headers, len(data), 1, source)
+    if not queues:
+        hca.eth.vport.steering_discards += 1
+        return
+    if frame.checked:
+        headers.frame = insert(headers, l3=True, l4=True)
+    packet = Received(headers, frame.checked)
+    for to in queues:
+        deliver(hca, packet, to)
+
+
+class _Large:
+    """A super-frame: its headers, and what it stands for. Raises FrameError for one that lies."""
+
+    __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
+
+    def __init__(self, frame: Frame) -> None:
+        self.data, self.size = frame.data, frame.gso_size
+        self.headers = parse(frame.data, whole=False)
+        self.header = header_bytes(self.headers)
+        payload = len(frame.data) - self.header
+        if payload <= 0:
+            raise FrameError("super-frame without payload")
+        self.packets = -(-payload // self.size)
+        self.octets = self.packets * self.header + payload
+        self.longest = self.header + min(payload, self.size)
+
+
+def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
+    """Steer a super-frame by its headers, then give each of its packets to the same queues."""
+    data, at, headers = large.data, large.header, large.headers
+    cut = segment(data[:at], data[at:], large.size)
+    queues = route(hca, headers, large.octets, large.packets, source)
+    if not queues:
+        hca.eth.vport.steering_discards += large.packets
+        return
+    for one in cut:
+        packet = Received(_of_segment(headers, one), True)
+        for to in queues:
+            deliver(hca, packet, to)
+
+
+def _of_segment(headers: Headers, data: bytes) -> Headers:
+    """The headers of a packet that was cut out of a super-frame: they lie where they did there."""
+    end = len(data)
+    if end < MIN_BYTES:
+        data = data.ljust(MIN_BYTES, b"\0")
+    return Headers(
+        data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
+    )

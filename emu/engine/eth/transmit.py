@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.eth.gather import gather
+from emu.engine.eth.receive import loop_back
 from emu.objects.send_queue import BadWqeError
 from emu.port.eth.checksum import insert
-from emu.port.eth.frame import Frame
+from emu.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
 from emu.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
-from emu.port.eth.port import FCS_BYTES
-from emu.port.eth.segment import MAX_IP_BYTES, segment, unsegmented
-from emu.port.eth.vlan import MIN_FRAME_BYTES, insert_tag
+from emu.port.eth.port import FCS_BYTES, MAC_BYTES
+from emu.port.eth.segment import segment, unsegmented
+from emu.port.eth.vlan import insert_tag
 from layouts.enums import Opcode
 from layouts.eth_enums import EthChecksum
 from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from emu.objects import Sq
     from emu.objects.send_queue import Wqe
 
-MAX_FRAME_BYTES = MAX_IP_BYTES + ETHERNET_BYTES
 STEPS_PER_FRAME = 8
 """What a frame counts among the steps of a round: its receiver is often in the same process."""
 
@@ -38,6 +38,8 @@ _ETH_AT = DS
 _INLINE_AT = _ETH_AT + INLINE_HDR_START
 _SEGMENTS_AT = _ETH_AT + ETH.size
 _PAD = DS - 1
+_GROUP_BIT = 1
+"""Of a MAC address's first byte."""
 _INLINE_SIZE_SHIFT = 16
 _VLAN_TCI = 0xFFFF
 _L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
@@ -59,9 +61,9 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
     if wqe.opcode == Opcode.LSO:
         most = 1 << hca.caps.ethernet.max_lso_cap
-        _send_large(hca, header, gather(hca, sq, wqe, at, b"", most), mss)
+        _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)
         return
-    data = gather(hca, sq, wqe, at, header, MAX_FRAME_BYTES)
+    data = gather(hca, sq, wqe, at, header, MAX_BYTES)
     if len(data) < ETHERNET_BYTES:
         raise BadWqeError(f"frame of {len(data)} bytes")
     if trailer & INSERT_VLAN:
@@ -70,9 +72,9 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     wanted = cs_flags & _BOTH
     if wanted and wanted != _BOTH:
         data = insert(parse(data), l3=bool(wanted & _L3), l4=bool(wanted & _L4))
-    if len(data) < MIN_FRAME_BYTES:
-        data = data.ljust(MIN_FRAME_BYTES, b"\0")
-    send(hca, Frame(data, 0, wanted == _BOTH), 1, len(data), len(data))
+    if len(data) < MIN_BYTES:
+        data = data.ljust(MIN_BYTES, b"\0")
+    send(hca, sq, Frame(data, 0, wanted == _BOTH), 1, len(data), len(data))
 
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
@@ -83,27 +85,30 @@ def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
 
 
-def _send_large(hca: Hca, header: bytes, payload: bytes, mss: int) -> None:
+def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> None:
     """Send a super-frame; frames when one is enough, or when IP has no length for all of it."""
     try:
-        if len(payload) > mss and len(header) + len(payload) <= MAX_FRAME_BYTES:
-            frame = Frame(unsegmented(header, payload, mss), mss, checked=True)
+        whole = unsegmented(header, payload, mss) if len(payload) > mss else None
+        if whole is not None:
+            frame = Frame(whole, mss, checked=True)
             packets = -(-len(payload) // mss)
-            longest = len(header) + mss
-            send(hca, frame, packets, longest, packets * len(header) + len(payload))
+            octets = packets * len(header) + len(payload)
+            send(hca, sq, frame, packets, len(header) + mss, octets)
             return
         cut = segment(header, payload, mss)
     except FrameError as error:
         raise BadWqeError(str(error)) from None
     for data in cut:
-        data = data.ljust(MIN_FRAME_BYTES, b"\0")
-        send(hca, Frame(data), 1, len(data), len(data))
+        data = data.ljust(MIN_BYTES, b"\0")
+        send(hca, sq, Frame(data), 1, len(data), len(data))
 
 
-def send(hca: Hca, frame: Frame, packets: int, longest: int, octets: int) -> None:
+def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
     """Put a frame on the wire, or drop and count what the port does not let out.
 
-    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all.
+    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. A frame to
+    an address of the function itself stays here, one to a group comes back as well; who takes them
+    is up to the TIRs (tirc.self_lb_block).
     """
     hca.steps += packets * STEPS_PER_FRAME
     port = hca.eth
@@ -114,4 +119,16 @@ def send(hca: Hca, frame: Frame, packets: int, longest: int, octets: int) -> Non
         port.sent.errors += packets
     else:
         port.sent.add(frame.data, packets, octets)
+        is_multicast = frame.data[0] & _GROUP_BIT
+        if is_multicast or _is_own(port.vport.uc_list, port.permanent_address, frame.data):
+            assert sq.tis is not None  # only queues with a TIS send frames
+            loop_back(hca, frame, sq.tis.td)
+            if not is_multicast:
+                return
         hca.eth_wire.transmit(hca, frame)
+
+
+def _is_own(addresses: tuple[bytes, ...], permanent: bytes, data: bytes) -> bool:
+    """Whether the driver receives at the destination; before it says where, at the vPort's own."""
+    to = data[:MAC_BYTES]
+    return to in addresses or (not addresses and to == permanent)

@@ -87,7 +87,7 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
         0, 0, 0, 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
     )  # fmt: skip
-    _report(hca, cq, queue, entry, _REQ << 4, False)
+    report(hca, cq, queue, entry, _REQ << 4, False)
 
 
 def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
@@ -99,7 +99,7 @@ def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
-    _report(hca, cq, queue, entry, op_own, solicited)
+    report(hca, cq, queue, entry, op_own, solicited)
 
 
 def fail_send(
@@ -108,7 +108,7 @@ def fail_send(
     """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode)
-    _report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
+    report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
 
 
 def fail_receive(
@@ -117,7 +117,7 @@ def fail_receive(
     """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, srqn=srqn)
-    _report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
+    report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
 def report_signature(
@@ -138,10 +138,10 @@ def report_signature(
         found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
         offset, queue.handle,
     )  # fmt: skip
-    _report(hca, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
+    report(hca, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
 
 
-def _report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
+def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
     """Write an entry, unless a fault suppresses it; count a lost one at its queue."""
     if hca.faults is None:
         is_written = write(hca, cq, entry, op_own, solicited)

@@ -12,11 +12,11 @@ import socket
 from collections import deque
 from struct import Struct
 
-from emu.net.eth.plain import plain
 from emu.net.eth.port import Segment, SegmentPort, padded
 from emu.net.poller import READ, WRITE, Poller
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import ETHERNET_BYTES, FrameError
+from emu.port.eth.plain import plain
 from emu.ports import Buffer
 
 MOST_BODY = 4096 + 65536

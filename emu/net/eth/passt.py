@@ -21,11 +21,11 @@ from collections.abc import Sequence
 
 from emu.host.user_error import UserError
 from emu.net.eth.framed import FramedLink
-from emu.net.eth.plain import plain
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import TCP, FrameError, parse
+from emu.port.eth.plain import plain
 from emu.ports import Clock, Timer
 
 log = logging.getLogger(__name__)

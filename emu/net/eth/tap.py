@@ -17,13 +17,13 @@ from struct import Struct
 from typing import Final
 
 from emu.host.user_error import UserError
-from emu.net.eth.plain import plain, transport_bytes
 from emu.net.eth.port import SegmentPort, padded
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
 from emu.port.eth.checksum import CHECKSUM_AT, MODULUS, insert, pseudo_header
 from emu.port.eth.frame import MAX_BYTES, Frame
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
+from emu.port.eth.plain import plain, transport_bytes
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ unfinished checksums stay what they are between our processes.
 
 from __future__ import annotations
 
-from emu.net.eth.plain import is_sound
 from emu.net.eth.port import SegmentPort
 from emu.net.eth.segments import Segments
 from emu.net.eth.switch import Switch
@@ -15,6 +14,7 @@ from emu.net.fabric import protocol
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.protocol import Kind
 from emu.port.eth.frame import MIN_BYTES, Frame
+from emu.port.eth.plain import is_sound
 
 
 class _Uplink(SegmentPort):

@@ -50,7 +50,7 @@ class Direction:
     sizes: list[int] = field(default_factory=_sizes)
     """Frames by size with frame check sequence; the last entry is for the longest."""
     discards: int = 0
-    """Frames without an error that were dropped: no receive request, no flow entry, no link."""
+    """Frames without an error that were dropped at the port, because of its link."""
     errors: int = 0
     """Frames dropped because something is wrong with them; includes ``too_long``."""
     too_long: int = 0
@@ -96,6 +96,10 @@ class Vport:
     vlan_list: tuple[int, ...] = ()
     roce_en: bool = False
     qkey_violations: int = 0
+    steering_discards: int = 0
+    """Received packets that no flow table entry led anywhere."""
+    wqe_too_small: int = 0
+    """Received packets that were longer than the request at their receive queue."""
 
 
 @dataclass(slots=True)

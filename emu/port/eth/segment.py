@@ -46,16 +46,16 @@ def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
     return [front + middle + piece for front, middle, piece in zip(fronts, middles, pieces)]
 
 
-def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes:
+def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
     """The packets of one large send as one packet, with its IP length and without its checksums.
 
-    Takes and refuses what :func:`segment` does, and refuses what IP has no length for.
+    Takes and refuses what :func:`segment` does. None when IP has no length for all of it.
     """
     headers = parse(header, whole=False)
     _check(headers, payload, mss)
     length = len(header) - headers.l3 + len(payload)
     if length > MAX_IP_BYTES:
-        raise FrameError("packet longer than IP allows")
+        return None
     at = headers.l3 + 2
     if headers.version == 6:
         at, length = headers.l3 + 4, length - _IPV6_BYTES

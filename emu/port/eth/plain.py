@@ -5,10 +5,7 @@ from __future__ import annotations
 from emu.port.eth.checksum import CHECKSUM_AT, insert
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import TCP, FrameError, Headers, parse
-from emu.port.eth.segment import segment
-
-MOST_PIECES = 1024
-"""So many frames a super-frame may stand for: a segment size of 64 bytes, less than any stack's."""
+from emu.port.eth.segment import MAX_SEGMENTS, segment
 
 _UDP_BYTES = 8
 
@@ -28,11 +25,7 @@ def plain(frame: Frame) -> list[bytes]:
 def cut(data: bytes, size: int) -> list[bytes]:
     """A super-frame as frames with ``size`` bytes of payload each. Raises :class:`FrameError`."""
     headers = parse(data, whole=False)
-    if not headers.l4:
-        raise FrameError("super-frame of a packet that is neither TCP nor UDP")
-    at = headers.l4 + transport_bytes(headers)
-    if len(data) - at > size * MOST_PIECES:
-        raise FrameError("super-frame of too many frames")
+    at = header_bytes(headers)
     return segment(data[:at], data[at:], size)
 
 
@@ -42,7 +35,14 @@ def is_sound(frame: Frame) -> bool:
     if not size:
         return True
     headers = parse(data, whole=False)
-    return bool(headers.l4) and headers.protocol in CHECKSUM_AT and len(data) <= size * MOST_PIECES
+    return bool(headers.l4) and headers.protocol in CHECKSUM_AT and len(data) <= size * MAX_SEGMENTS
+
+
+def header_bytes(headers: Headers) -> int:
+    """How long all headers of a super-frame are. Raises FrameError unless it is TCP or UDP."""
+    if not headers.l4 or headers.protocol not in CHECKSUM_AT:
+        raise FrameError("super-frame of a packet that is neither TCP nor UDP")
+    return headers.l4 + transport_bytes(headers)
 
 
 def transport_bytes(headers: Headers) -> int:

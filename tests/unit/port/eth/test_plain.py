@@ -4,10 +4,10 @@ from struct import pack, pack_into
 
 import pytest
 
-from emu.net.eth.plain import plain
 from emu.port.eth.checksum import verify
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import TCP, UDP, FrameError, parse
+from emu.port.eth.plain import plain
 
 MACS = bytes.fromhex("020000000001 020000000002")
 

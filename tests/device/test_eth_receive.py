@@ -1,0 +1,627 @@
+"""Frames that come in: steered, checked, stripped, scattered, completed (core/en_rx.c)."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue, rq_fields
+from helpers.eth_wire import TapWire
+from helpers.flows import Flows, to_tir
+from helpers.frames import MACS, UDP, Packet, ones_complement_sum, packets
+from helpers.interfaces import (
+    alloc_td,
+    create_direct_tir,
+    create_indirect_tir,
+    create_rqt,
+    create_tis,
+    rss,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emu.engine.eth.receive import arrive
+from emu.models import LINKS
+from emu.port.eth.frame import Frame
+from emu.port.eth.headers import parse
+from emu.port.eth.plain import plain
+from emu.port.eth.segment import unsegmented
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, PortType
+from layouts.eth_enums import (
+    CqeChecked,
+    CqeHashType,
+    CqeHeader,
+    MemRqType,
+    RqState,
+    SelfLbBlock,
+    WqType,
+)
+
+L2, L3, L4 = CqeChecked.L2, CqeChecked.L3, CqeChecked.L4
+ARP = (MACS + b"\x08\x06" + bytes(range(28))).ljust(60, b"\0")
+GROUP = b"\x01\x00\x5e\0\0\1"
+V6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
+
+
+@pytest.fixture
+def model():
+    return LINKS["connectx6"][PortType.ETH]
+
+
+@pytest.fixture
+def eth_wire():
+    return TapWire()
+
+
+@pytest.fixture
+def td(driver):
+    return alloc_td(driver)
+
+
+@pytest.fixture
+def hca(function, driver):
+    assert driver
+    return function.hca
+
+
+@pytest.fixture
+def counter(driver):
+    return driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+
+
+@pytest.fixture
+def lead(driver, td):
+    """Make every frame go to a TIR: to one of an RQ, if it is given none."""
+
+    def to(rqn=None, tirn=None, tag=0):
+        tirn = tirn or create_direct_tir(driver, td, rqn)
+        flows = Flows(driver)
+        table = flows.table(0, log_size=0)
+        group = flows.group(table, 0, 0)
+        flows.set_root(table)
+        flows.entry(table, 0, group, to_tir(tirn), tag=tag)
+
+    return to
+
+
+@pytest.fixture
+def rq(node, counter, lead):
+    queue = ReceiveQueue(node, counter_set_id=counter)
+    lead(queue.rqn)
+    return queue
+
+
+def out_of_buffer(driver, counter):
+    return driver.must(Op.QUERY_Q_COUNTER, counter_set_id=counter).out_of_buffer
+
+
+def right_sum(entry, data):
+    """Both 0 and 0xffff are the sum of nothing."""
+    return entry.check_sum % 0xFFFF == ones_complement_sum(data[14:]) % 0xFFFF
+
+
+# -- data
+
+
+def test_a_packet(hca, rq, clock):
+    buffers = Buffers(rq)
+    frame = Packet(payload=bytes(range(200))).frame()
+    arrive(hca, Frame(frame))
+    ((entry, data),) = buffers.drain()
+    assert data == frame
+    assert (entry.op_own >> 4, entry.wqe_counter, entry.byte_cnt) == (
+        CqeOpcode.RESP_SEND, 0, len(frame),
+    )  # fmt: skip
+    assert entry.timestamp_h << 32 | entry.timestamp_l == clock.now_ns()
+    assert entry.sop_drop_qpn == 0
+    assert entry.srqn == 0
+    assert (hca.eth.received.packets, hca.eth.received.octets) == (1, len(frame))
+
+
+def test_in_order_and_over_the_rings_end(hca, rq):
+    buffers = Buffers(rq, count=5)
+    for number in range(70):
+        frame = Packet(payload=bytes([number]) * 100).frame()
+        arrive(hca, Frame(frame))
+        ((entry, data),) = buffers.drain()
+        assert (entry.wqe_counter, data) == (number, frame)
+        buffers.post()
+
+
+def test_counter_goes_over_65535(hca, rq):
+    buffers = Buffers(rq, count=0)
+    rq.posted = 0xFFFA
+    rq.object.queue._taken = 0xFFFA
+    for _ in range(10):
+        buffers.post()
+    for _ in range(10):
+        arrive(hca, Frame(ARP))
+    assert [entry.wqe_counter for entry, _ in buffers.drain()] == [
+        number & 0xFFFF for number in range(0xFFFA, 0x10004)
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(64, 100, 2000), (1664, 2048), (14, 1, 1, 300, 2000)])
+@pytest.mark.parametrize("size", [60, 164, 165, 1000, 1500])
+def test_scattered_over_fragments(hca, node, counter, lead, sizes, size):
+    rq = ReceiveQueue(node, log_stride=7, counter_set_id=counter)
+    lead(rq.rqn)
+    buffers = Buffers(rq, *sizes)
+    frame = MACS + b"\x08\x06" + bytes(number & 0xFF for number in range(size - 14))
+    arrive(hca, Frame(frame))
+    assert [data for _, data in buffers.drain()] == [frame]
+
+
+def test_exactly_full(hca, rq):
+    buffers = Buffers(rq, 60)
+    arrive(hca, Frame(ARP))
+    assert [data for _, data in buffers.drain()] == [ARP]
+
+
+def test_longer_than_the_request(hca, rq, driver, counter):
+    """Dropped, and the request stays for the next one: rx_oversize_pkts_buffer of ethtool -S."""
+    buffers = Buffers(rq, 60)
+    arrive(hca, Frame(Packet(payload=bytes(100)).frame()))
+    arrive(hca, Frame(ARP))
+    ((entry, data),) = buffers.drain()
+    assert (entry.wqe_counter, data) == (0, ARP)
+    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.eth_wqe_too_small == 1
+    assert out_of_buffer(driver, counter) == 0
+
+
+def test_no_request(hca, rq, driver, counter):
+    arrive(hca, Frame(ARP))
+    assert out_of_buffer(driver, counter) == 1
+    buffers = Buffers(rq, count=1)
+    for _ in range(3):
+        arrive(hca, Frame(ARP))
+    assert len(buffers.drain()) == 1
+    assert out_of_buffer(driver, counter) == 3
+
+
+def test_drop_queue_counts(hca, node, driver, counter, lead):
+    rq = ReceiveQueue(node, log_size=0, log_stride=4, counter_set_id=counter, wq={"pd": 0})
+    lead(rq.rqn)
+    arrive(hca, Frame(ARP))
+    assert out_of_buffer(driver, counter) == 1
+
+
+def test_nobody_wants_it(hca, driver):
+    arrive(hca, Frame(ARP))
+    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.nic_receive_steering_discard == 1
+    assert hca.eth.received.packets == 1
+
+
+@pytest.mark.parametrize("state", [RqState.RST, RqState.ERR])
+def test_queue_that_is_not_ready(hca, node, rq, state):
+    buffers = Buffers(rq, count=0)
+    rq.modify(state)
+    arrive(hca, Frame(ARP))
+    assert buffers.drain() == []
+
+
+def test_link_down(hca, rq):
+    buffers = Buffers(rq)
+    hca.eth.set_link(up=False)
+    arrive(hca, Frame(ARP))
+    assert (buffers.drain(), hca.eth.received.packets) == ([], 0)
+
+
+def test_longer_than_the_mtu(hca, rq):
+    longest = hca.eth.mtu - 4
+    buffers = Buffers(rq)
+    arrive(hca, Frame(MACS + b"\x08\x06" + bytes(longest - 14)))
+    arrive(hca, Frame(MACS + b"\x08\x06" + bytes(longest - 13)))
+    assert [len(data) for _, data in buffers.drain()] == [longest]
+    assert (hca.eth.received.too_long, hca.eth.received.errors) == (1, 1)
+
+
+@pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
+def test_kinds_of_work_queue(hca, node, lead, wq_type):
+    rq = ReceiveQueue(node, log_stride=6, wq={"wq_type": wq_type})
+    lead(rq.rqn)
+    buffers = Buffers(rq)
+    for _ in range(3):
+        arrive(hca, Frame(ARP))
+    assert [(entry.wqe_counter, data) for entry, data in buffers.drain()] == [
+        (0, ARP), (1, ARP), (2, ARP),
+    ]  # fmt: skip
+
+
+def test_over_a_memory_pool(hca, node, driver, lead):
+    """And its limit event, as of a shared receive queue."""
+    rmp, cq = node.shared_queue(form="ring"), node.completion_queue()
+    region = node.region(4096)
+    fields, _ = rq_fields(driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=rmp.srqn)
+    rqn = driver.must(Op.CREATE_RQ, **fields).rqn
+    driver.must(Op.MODIFY_RQ, rqn=rqn, rq_state=RqState.RST, ctx={"state": RqState.RDY})
+    lead(rqn)
+    rmp.post(region.sge(0, 100))
+    rmp.post(region.sge(100, 100))
+    rmp.arm(2)
+    arrive(hca, Frame(ARP))
+    assert region.read(0, 60) == ARP
+    assert [(done.opcode, done.byte_cnt) for done in cq.drain()] == [(CqeOpcode.RESP_SEND, 60)]
+    assert node.events() == [(EventType.SRQ_RQ_LIMIT, rmp.srqn)]
+
+
+# -- what the completion says
+
+
+@pytest.mark.parametrize(
+    ("packet", "checked", "kind"),
+    [
+        (Packet(), L2 | L3 | L4, CqeHeader.IPV4),
+        (Packet(**V6), L2 | L3 | L4, CqeHeader.IPV6),
+        (Packet(protocol=UDP, chain=UDP), L2 | L3 | L4, CqeHeader.IPV4),
+        (Packet(protocol=UDP, chain=UDP, checked=False), L2 | L3 | L4, CqeHeader.IPV4),
+        (Packet(protocol=1, chain=1, payload=bytes(20)), L2 | L3, CqeHeader.IPV4),
+        (Packet(fragment=0x2000), L2 | L3, CqeHeader.IPV4),
+        (Packet(tags=((0x8100, 5),)), L2 | L3 | L4, CqeHeader.IPV4),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 7, 200, 1301])
+def test_checksums(hca, rq, packet, checked, kind, size):
+    """check_sum covers all that follows the Ethernet header, padding included."""
+    if packet.protocol != 1:
+        packet = replace(packet, payload=bytes(number & 0xFF for number in range(size)))
+    frame = packet.frame().ljust(60, b"\x55")
+    buffers = Buffers(rq)
+    arrive(hca, Frame(frame))
+    ((entry, data),) = buffers.drain()
+    assert (data, entry.hds_ip_ext, entry.l4_l3_hdr_type) == (frame, checked, kind)
+    assert right_sum(entry, data)
+
+
+def test_other_ethertypes(hca, rq):
+    buffers = Buffers(rq)
+    arrive(hca, Frame(ARP))
+    ((entry, data),) = buffers.drain()
+    assert (entry.hds_ip_ext, entry.l4_l3_hdr_type) == (L2, 0)
+    assert right_sum(entry, data)
+
+
+@pytest.mark.parametrize(("at", "checked"), [(24, L2 | L4), (50, L2 | L3), (70, L2 | L3)])
+def test_wrong_checksums(hca, rq, at, checked):
+    frame = bytearray(Packet(payload=bytes(range(100))).frame())
+    frame[at] ^= 0x11
+    buffers = Buffers(rq)
+    arrive(hca, Frame(bytes(frame)))
+    ((entry, data),) = buffers.drain()
+    assert entry.hds_ip_ext == checked & ~L4 if at == 24 else entry.hds_ip_ext == checked
+    assert right_sum(entry, data)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("tags", [(), ((0x8100, 5),)])
+@pytest.mark.parametrize("vsd", [0, 1])
+def test_checksums_that_the_sender_left_out(hca, node, lead, version, tags, vsd):
+    """They are computed here, and need not be looked at again."""
+    rq = ReceiveQueue(node, vsd=vsd)
+    lead(rq.rqn)
+    packet = Packet(payload=bytes(range(250)), tags=tags, **(V6 if version == 6 else {}))
+    right = packet.frame()
+    wrong = bytearray(right)
+    at = packet.l4 + 16
+    wrong[at : at + 2] = b"\x12\x34"
+    if version == 4:
+        wrong[packet.l3 + 10 : packet.l3 + 12] = b"\0\0"
+    buffers = Buffers(rq)
+    arrive(hca, Frame(bytes(wrong), checked=True))
+    ((entry, data),) = buffers.drain()
+    assert data == (right if vsd else right[:12] + right[12 + 4 * len(tags) :])
+    assert entry.hds_ip_ext == L2 | L3 | L4
+    assert right_sum(entry, data)
+
+
+@pytest.mark.parametrize(
+    ("tags", "tci", "left"),
+    [
+        (((0x8100, 0x6005),), 0x6005, ()),
+        (((0x8100, 0x0007), (0x8100, 9)), 7, ((0x8100, 9),)),
+        (((0x88A8, 5),), None, ((0x88A8, 5),)),
+        (((0x88A8, 5), (0x8100, 6)), None, ((0x88A8, 5), (0x8100, 6))),
+        ((), None, ()),
+    ],
+)
+def test_tag_stripped(hca, node, lead, tags, tci, left):
+    rq = ReceiveQueue(node, vsd=0)
+    lead(rq.rqn)
+    buffers = Buffers(rq)
+    packet = Packet(tags=tags, payload=bytes(range(100)))
+    arrive(hca, Frame(packet.frame()))
+    packet.tags = left
+    ((entry, data),) = buffers.drain()
+    assert data == packet.frame()
+    assert entry.l4_l3_hdr_type & 1 == (tci is not None)
+    assert entry.vlan_info == (tci or 0)
+    assert entry.byte_cnt == len(packet.frame())
+    assert entry.hds_ip_ext == L2 | L3 | L4
+    assert right_sum(entry, data)
+
+
+@pytest.mark.parametrize(("tos", "ce"), [(0, 0), (1, 0), (2, 0), (3, 0x80), (0xFF, 0x80)])
+@pytest.mark.parametrize("version", [4, 6])
+def test_congestion_mark(hca, rq, tos, ce, version):
+    buffers = Buffers(rq)
+    arrive(hca, Frame(Packet(tos=tos, **(V6 if version == 6 else {})).frame()))
+    ((entry, _),) = buffers.drain()
+    assert entry.ml_path == ce
+
+
+def test_flow_tag(hca, node, lead):
+    rq = ReceiveQueue(node)
+    lead(rq.rqn, tag=0x123456)
+    buffers = Buffers(rq)
+    arrive(hca, Frame(ARP))
+    ((entry, _),) = buffers.drain()
+    assert entry.sop_drop_qpn == 0x123456
+
+
+def test_hash_spreads_over_queues(hca, node, driver, td, lead):
+    rqs = [ReceiveQueue(node) for _ in range(4)]
+    buffers = [Buffers(rq) for rq in rqs]
+    rqtn = create_rqt(driver, [rq.rqn for rq in rqs])
+    lead(tirn=create_indirect_tir(driver, td, rqtn, **rss()))
+    for port in range(16):
+        arrive(hca, Frame(Packet(ports=(port << 16 | 80).to_bytes(4, "big")).frame()))
+    counts = []
+    for number, place in enumerate(buffers):
+        found = place.drain()
+        counts.append(len(found))
+        for entry, _ in found:
+            assert entry.rss_hash_result % 4 == number
+            assert entry.rss_hash_type == CqeHashType.IPV4 | CqeHashType.L4_TCP
+    assert sum(counts) == 16
+    assert all(counts)
+
+
+def test_two_queues_get_one_packet(hca, node, driver, td):
+    """One wants the tag, the other has it stripped."""
+    rqs = [ReceiveQueue(node), ReceiveQueue(node, vsd=0)]
+    flows = Flows(driver)
+    table = flows.table(0, log_size=0)
+    flows.set_root(table)
+    tirs = [create_direct_tir(driver, td, rq.rqn) for rq in rqs]
+    flows.entry(table, 0, flows.group(table, 0, 0), *map(to_tir, tirs))
+    buffers = [Buffers(rq) for rq in rqs]
+    packet = Packet(tags=((0x8100, 5),))
+    arrive(hca, Frame(packet.frame()))
+    lengths = [[entry.byte_cnt for entry, _ in place.drain()] for place in buffers]
+    assert lengths == [[len(packet.frame())], [max(len(packet.frame()) - 4, 0)]]
+
+
+def test_one_event_for_many(hca, node, clock, lead):
+    """cq_period and cq_max_count, as mlx5e sets them."""
+    cq = node.completion_queue(cq_period=16, cq_max_count=4)
+    rq = ReceiveQueue(node, cq=cq)
+    lead(rq.rqn)
+    buffers = Buffers(rq)
+    cq.arm()
+    for _ in range(3):
+        arrive(hca, Frame(ARP))
+    assert cq.events() == 0
+    clock.advance(16_000)
+    assert cq.events() == 1
+    buffers.drain()
+    cq.arm()
+    for _ in range(4):
+        arrive(hca, Frame(ARP))
+    assert cq.events() == 1
+
+
+# -- super-frames
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("vsd", [0, 1])
+@pytest.mark.parametrize("tags", [(), ((0x8100, 5),)])
+def test_super_frame_is_cut(hca, node, lead, version, vsd, tags):
+    rq = ReceiveQueue(node, log_size=6, vsd=vsd)
+    lead(rq.rqn)
+    buffers = Buffers(rq, count=40)
+    payload = bytes(range(251)) * 110
+    packet = Packet(payload=payload[:1000], tags=tags, **(V6 if version == 6 else {}))
+    frame = Frame(unsegmented(packet.header(), payload, 1000), 1000, checked=True)
+    arrive(hca, frame)
+    found = buffers.drain()
+    expected = plain(frame)
+    if not vsd and tags:
+        expected = [data[:12] + data[16:] for data in expected]
+    assert [data for _, data in found] == expected
+    for entry, data in found:
+        assert right_sum(entry, data)
+        assert entry.hds_ip_ext == L2 | L3 | L4
+    header = len(packet.header())
+    assert hca.eth.received.packets == len(expected)
+    assert hca.eth.received.octets == len(expected) * header + len(payload)
+
+
+def test_short_end_of_a_super_frame_is_padded(hca, rq):
+    buffers = Buffers(rq)
+    packet = Packet(payload=b"x" * 100)
+    arrive(hca, Frame(unsegmented(packet.header(), packet.payload, 99), 99, checked=True))
+    (_, (entry, data)) = buffers.drain()
+    assert len(data) == 60
+    assert right_sum(entry, data)
+    assert entry.hds_ip_ext == L2 | L3 | L4
+
+
+def test_super_frame_above_the_mtu(hca, rq):
+    buffers = Buffers(rq)
+    payload = bytes(9000)
+    packet = Packet(payload=b"")
+    arrive(hca, Frame(unsegmented(packet.header(), payload, 3000), 3000, checked=True))
+    assert buffers.drain() == []
+    assert hca.eth.received.too_long == 3
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(ARP, 100),
+        Frame(b"", 100),
+        Frame(Packet(payload=bytes(100)).frame(), 1 << 40),
+        Frame(Packet(payload=bytes(3000)).frame(), 1),
+        Frame(Packet(payload=bytes(100)).frame(), -5),
+        Frame(Packet(payload=b"").frame(), 5),
+        Frame(Packet(fragment=0x2000, payload=bytes(100)).frame(), 10),
+    ],
+)
+def test_super_frame_that_lies(hca, rq, frame):
+    Buffers(rq)
+    arrive(hca, frame)
+    assert not hca.has_failed
+    assert len(rq.cq.drain()) <= 1
+
+
+# -- loopback
+
+
+def test_frame_to_the_functions_other_domain(hca, node, driver, eth_wire, lead):
+    """Two raw packet queue pairs of one adapter, in contexts of their own."""
+    rq = ReceiveQueue(node)
+    lead(rq.rqn)
+    buffers = Buffers(rq)
+    sq = SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
+    own = hca.eth.permanent_address + ARP[6:]
+    group = GROUP + ARP[6:]
+    for data in (own, group, ARP):
+        sq.send(data)
+    node.settle()
+    assert [data for _, data in buffers.drain()] == [own, group]
+    assert [frame.data for frame in eth_wire.sent()] == [group, ARP]
+
+
+def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
+    """Only when the TIR says so (core/en_common.c: mlx5e_refresh_tirs)."""
+    rq = ReceiveQueue(node)
+    tirn = create_direct_tir(driver, td, rq.rqn)
+    lead(tirn=tirn)
+    buffers = Buffers(rq)
+    sq = SendQueue(node, tisn=create_tis(driver, td))
+    own = hca.eth.permanent_address + ARP[6:]
+    sq.send(own)
+    node.settle()
+    assert buffers.drain() == []
+    hca.tirs.need(tirn).ctx.self_lb_block = SelfLbBlock.BLOCK_UNICAST
+    sq.send(own)
+    node.settle()
+    assert [data for _, data in buffers.drain()] == [own]
+    assert eth_wire.sent() == []
+
+
+# -- what is wrong
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("sge", [(2048, 0x12300, 0), (2048, None, 1 << 40), (2048, None, -1)])
+def test_key_that_does_not_allow_it(hca, node, rq, sge):
+    """The request completes in error, and the driver recovers (core/en/reporter_rx.c)."""
+    region = node.region(4096)
+    rq.post((sge[0], sge[1] or region.key, region.va + sge[2]))
+    rq.post((2048, region.key, region.va))
+    arrive(hca, Frame(ARP))
+    (failed,) = rq.cq.drain()[:1]
+    assert (failed.opcode, failed.syndrome) == (CqeOpcode.RESP_ERR, CqeSyndrome.LOCAL_PROT_ERR)
+    assert rq.query().state == RqState.ERR
+    rq.state = RqState.ERR
+    rq.modify(RqState.RST)
+    rq.modify(RqState.RDY)
+    rq.cq.drain()
+    rq.post((2048, region.key, region.va))
+    arrive(hca, Frame(ARP))
+    assert [done.opcode for done in rq.cq.drain()] == [CqeOpcode.RESP_SEND]
+    assert region.read(0, 60) == ARP
+
+
+@pytest.mark.hostile
+def test_key_without_the_right_to_write(hca, node, rq):
+    region = node.region(4096, lw=0)
+    rq.post((2048, region.key, region.va))
+    arrive(hca, Frame(ARP))
+    assert [done.syndrome for done in rq.cq.drain()][:1] == [CqeSyndrome.LOCAL_PROT_ERR]
+    assert region.read(0, 60) == bytes(60)
+
+
+@pytest.mark.hostile
+def test_queue_without_a_domain_takes_nothing(hca, node, lead):
+    rq = ReceiveQueue(node, wq={"pd": 0})
+    lead(rq.rqn)
+    region = node.region(4096)
+    rq.post((2048, region.key, region.va))
+    arrive(hca, Frame(ARP))
+    assert [done.syndrome for done in rq.cq.drain()][:1] == [CqeSyndrome.LOCAL_PROT_ERR]
+
+
+@pytest.mark.hostile
+def test_ring_that_is_gone(hca, node, memory, rq):
+    Buffers(rq)
+    memory.revoke(rq.ring.pages[0])
+    arrive(hca, Frame(ARP))
+    arrive(hca, Frame(ARP))
+    assert node.events() == [(EventType.WQ_CATAS_ERROR, rq.rqn)]
+    assert rq.query().state == RqState.ERR
+
+
+@pytest.mark.hostile
+def test_bus_mastering_off(hca, memory, rq):
+    Buffers(rq)
+    memory.permit(False)
+    arrive(hca, Frame(ARP))
+    memory.permit(True)
+    assert not hca.has_failed
+    assert rq.query().state == RqState.ERR
+
+
+@pytest.mark.hostile
+def test_destroyed_while_frames_come(hca, driver, node, lead, td):
+    """TIR first, then RQ: what comes then is discarded."""
+    rq = ReceiveQueue(node)
+    buffers = Buffers(rq)
+    flows = Flows(driver)
+    table = flows.table(0, log_size=0)
+    group = flows.group(table, 0, 0)
+    flows.set_root(table)
+    tirn = create_direct_tir(driver, td, rq.rqn)
+    flows.entry(table, 0, group, to_tir(tirn))
+    arrive(hca, Frame(ARP))
+    driver.must(Op.DELETE_FLOW_TABLE_ENTRY, table_id=table, flow_index=0)
+    driver.must(Op.DESTROY_TIR, tirn=tirn)
+    driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
+    arrive(hca, Frame(ARP))
+    assert len(buffers.drain()) == 1
+
+
+@pytest.mark.hostile
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(
+    frame=st.one_of(
+        st.binary(max_size=200),
+        st.integers(0, 65536).map(lambda size: MACS + b"\x08\x00\x45" + bytes(size)),
+        packets().map(lambda packet: packet.frame()),
+        packets().flatmap(
+            lambda packet: st.tuples(
+                st.just(packet.frame()), st.integers(0, 100), st.integers(0, 255)
+            ).map(lambda bad: bad[0][: bad[1]] + bytes([bad[2]]) + bad[0][bad[1] + 1 :])
+        ),
+    ),
+    gso_size=st.sampled_from([0, 0, 0, 1, 8, 100, 1448, 65535]),
+    checked=st.booleans(),
+)
+def test_any_frame(hca, node, lead, frame, gso_size, checked):
+    """Dropped or delivered, never an exception; what is delivered is described rightly."""
+    if not hca.rqs:
+        rq = ReceiveQueue(node, log_size=7, vsd=0)
+        lead(rq.rqn)
+        node.buffers = Buffers(rq, count=100)
+    buffers = node.buffers
+    arrive(hca, Frame(frame, gso_size, checked))
+    assert not hca.has_failed
+    assert buffers.rq.query().state == RqState.RDY
+    for entry, data in buffers.drain():
+        assert entry.op_own >> 4 == CqeOpcode.RESP_SEND
+        assert len(data) == entry.byte_cnt
+        assert right_sum(entry, data)
+        if entry.hds_ip_ext & L4:
+            assert parse(data).version
+        buffers.post()
