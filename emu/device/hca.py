@@ -48,7 +48,7 @@ from emu.objects import (
     Xrcd,
 )
 from emu.objects.ledger import Ledger
-from emu.objects.page_fault import FaultTable
+from emu.objects.page_fault import PageFaultTable
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
 from emu.port.base import NODE_DESCRIPTION_BYTES, Link, Port
 from emu.port.eth.no_rdma import NoFabric, NoLink
@@ -172,7 +172,7 @@ class Hca:
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queue pairs must be stopped."""
         self.held_room: HeldRoom = HeldRoom()
-        self.page_faults = FaultTable(self.ledger)
+        self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()
         self.wire.attach(self)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import Qp, Sq
-    from emu.objects.page_fault import Fault
+    from emu.objects.page_fault import PageFault
     from emu.objects.send_queue import Wqe
     from emu.ports import Buffer
     from layouts.enums import EventType
@@ -42,7 +42,7 @@ class DeviceTracer(Protocol):
     def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
         """A completion queue entry was written: its first 63 bytes, and the last one."""
 
-    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
+    def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """A page fault is over, ``took_ns`` after it was raised.
 
         ``outcome`` is resumed, error (the driver gave up) or cancelled (the queue pair stopped).

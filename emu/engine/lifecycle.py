@@ -79,7 +79,7 @@ def quiesce(hca: Hca) -> None:
         qp.state = QpState.RST
         if qp.timer is not None or qp.connection is not None:
             qp.stop_waiting()
-        if qp.faults or qp.held_by is not None:
+        if qp.page_faults or qp.held_by is not None:
             page_faults.cancel(hca, qp)
     eth_queues.quiesce(hca)
     for cq in hca.cqs:

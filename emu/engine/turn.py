@@ -44,4 +44,4 @@ def turn(hca: Hca, qp: Qp) -> bool:
 
 def _waits_for_page(qp: Qp) -> bool:
     """Whether requests wait until a driver, ours or the peer's, has brought a page in."""
-    return qp.held_by is not None or (bool(qp.faults) and Side.REQUESTER in qp.faults)
+    return qp.held_by is not None or (bool(qp.page_faults) and Side.REQUESTER in qp.page_faults)

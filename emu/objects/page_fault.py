@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from emu.ports import Timer
 
 TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
-FAULT_BYTES = 1024
+PAGE_FAULT_BYTES = 1024
 """What an open page fault costs the host."""
 
 _ACCOUNT = "page fault"
@@ -57,7 +57,7 @@ class Side(Enum):
     RESPONDER = "responder"
 
 
-class Kind(IntEnum):
+class PageFaultType(IntEnum):
     """page_fault_type: bit 0 requester, bit 1 write, bit 2 RDMA.
 
     The first four concern a work request, and the event names its queue (device.h:
@@ -74,7 +74,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The absent page, from ``emu.engine.mr.rights.PageFault``, which may hold on to views."""
+    """The absent page that an AbsentPageError named, which may itself hold on to views."""
 
     key: int
     va: int
@@ -85,10 +85,10 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class FaultedAccess:
     """The operation during which a page was found absent."""
 
-    kind: Kind
+    kind: PageFaultType
     packet_length: int
     """Size in bytes of the packet concerned, at a responder."""
     number: int = 0
@@ -105,7 +105,7 @@ class Access:
     """
 
 
-class Fault:
+class PageFault:
     """A page fault: one side of a queue pair waits for its driver.
 
     ``refuse`` is called when the driver gives up: it fails the operation that hit the page fault
@@ -122,7 +122,7 @@ class Fault:
         self,
         qp: Qp,
         side: Side,
-        access: Access,
+        access: FaultedAccess,
         page: Page,
         refuse: Callable[[], Exception | None],
     ) -> None:
@@ -155,7 +155,7 @@ class Fault:
                 _LAST, token >> 32, token & 0xFFFFFFFF, pages * PAGE_BYTES,
                 page.key, start,
             )  # fmt: skip
-        if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
+        if access.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
             return PageFaultSubtype.RDMA, _RDMA.pack(
                 access.committed, access.r_key, packet, access.length, access.va,
                 _typed(access.kind, token),
@@ -170,12 +170,12 @@ class Fault:
         The number is the queue's, or for an RDMA the token again (hw/odp.c).
         """
         access = self.access
-        if access.kind in (Kind.RDMA_READ, Kind.RDMA_WRITE):
+        if access.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
             return kind == access.kind and number == self.token
         return kind == access.kind and number == access.number
 
 
-def _typed(kind: Kind, number: int) -> bytes:
+def _typed(kind: PageFaultType, number: int) -> bytes:
     """pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
     return (kind << 24 | number).to_bytes(4, "big")
 
@@ -183,20 +183,20 @@ def _typed(kind: Kind, number: int) -> bytes:
 class Held(Exception):  # noqa: N818  # not an error: a responder waits for its driver
     """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(repr(fault))
-        self.fault = fault
+    def __init__(self, page_fault: PageFault) -> None:
+        super().__init__(repr(page_fault))
+        self.page_fault = page_fault
 
 
-class FaultTable:
+class PageFaultTable:
     """Open page faults by token, and the tokens of those whose queue pair has stopped since."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._open: dict[int, Fault] = {}
+        self._open: dict[int, PageFault] = {}
         self._lapsed: dict[int, None] = {}
         self._last = 0
-        self.untold: OrderedDict[int, Fault] = OrderedDict()
+        self.untold: OrderedDict[int, PageFault] = OrderedDict()
         """Open page faults whose event did not fit into the event queue, the oldest first."""
         self.timer: Timer | None = None
         """Runs until that event queue is checked again."""
@@ -204,11 +204,11 @@ class FaultTable:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self) -> list[Fault]:
+    def open(self) -> list[PageFault]:
         """All open page faults."""
         return list(self._open.values())
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: PageFault) -> None:
         """Open a page fault under a token that no other one has."""
         bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
         token = self._last
@@ -220,20 +220,20 @@ class FaultTable:
         fault.is_open = True
         self._open[token] = fault
         # Each side of a queue pair has at most one, so there is no need for a limit here.
-        self._ledger.hold(_ACCOUNT, FAULT_BYTES)
+        self._ledger.hold(_ACCOUNT, PAGE_FAULT_BYTES)
 
-    def find(self, token: int) -> Fault | None:
+    def find(self, token: int) -> PageFault | None:
         """The open page fault with this token."""
         return self._open.get(token)
 
-    def close(self, fault: Fault) -> None:
+    def close(self, fault: PageFault) -> None:
         """Close a page fault that is over."""
         fault.is_open = False
         del self._open[fault.token]
-        self._ledger.give_back(_ACCOUNT, FAULT_BYTES)
+        self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
         self.untold.pop(fault.token, None)
 
-    def lapse(self, fault: Fault) -> None:
+    def lapse(self, fault: PageFault) -> None:
         """Close a page fault because its queue pair stops; the driver may still resume it."""
         self.close(fault)
         self._lapsed[fault.token] = None

@@ -18,7 +18,7 @@ from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
     from emu.objects.message import Message
-    from emu.objects.page_fault import Fault, Page, Side
+    from emu.objects.page_fault import Page, PageFault, Side
     from emu.objects.receive_queue import RecvRing, TakenWqe
     from emu.objects.send_queue import SendRing
 
@@ -87,7 +87,6 @@ class Qp(Queue):
         "ctx",
         "destination",
         "epsn",
-        "faults",
         "held_by",
         "is_draining",
         "kept",
@@ -97,6 +96,7 @@ class Qp(Queue):
         "min_rnr_nak",
         "moving",
         "mtu_bytes",
+        "page_faults",
         "parts",
         "pd",
         "pkey_index",
@@ -104,8 +104,8 @@ class Qp(Queue):
         "q_key",
         "rae",
         "rcq",
-        "refaults",
         "remote_qpn",
+        "repeated_page_faults",
         "retries",
         "retry_count",
         "rnr_retries",
@@ -158,11 +158,11 @@ class Qp(Queue):
         self.retries = self.rnr_retries = 0
         self.connection: Connection | None = None
         """State that only packets need; None while the peer is in this process."""
-        self.faults: dict[Side, Fault] = {}
+        self.page_faults: dict[Side, PageFault] = {}
         """The page faults that its sides wait for."""
-        self.refaults: dict[Side, tuple[Page, int]] = {}
+        self.repeated_page_faults: dict[Side, tuple[Page, int]] = {}
         """The page that a side last waited for, and how many times in a row."""
-        self.held_by: Fault | None = None
+        self.held_by: PageFault | None = None
         """The page fault of a peer in this process that blocks its requests."""
         self.kept: TakenWqe | None = None
         """The receive WQE of a message that waits for a page and will be delivered again."""
@@ -220,7 +220,7 @@ class Qp(Queue):
         """State RST: the driver starts counting at 0 again."""
         self.unlink()
         self.is_draining = False
-        self.refaults.clear()
+        self.repeated_page_faults.clear()
         if self.sq is not None:
             self.sq.restart()
         if self.rq is not None:

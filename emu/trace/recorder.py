@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.cmdif.registry import Command
     from emu.device.hca import Hca
     from emu.objects import Sq
-    from emu.objects.page_fault import Fault
+    from emu.objects.page_fault import PageFault
     from emu.objects.send_queue import Wqe
     from emu.ports import Buffer, Clock
 
@@ -187,7 +187,7 @@ class Recorder:
         """A CQE, decoded by its opcode."""
         self._record(Point.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
 
-    def page_fault(self, fault: Fault, outcome: str, took_ns: int) -> None:
+    def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
         """A page fault, at its end."""
         fields = {
             "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,

@@ -14,7 +14,7 @@ from rig import MODEL
 from emu.device.hca import HcaOptions
 from emu.function.function import Function
 from emu.net.fabric import protocol
-from emu.net.fabric.protocol import HEADER, Identity, Kind
+from emu.net.fabric.protocol import HEADER, FrameKind, Identity
 from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.port.ib.datagram_packets import frame_of
 from emu.port.ib.endport import EndPort
@@ -74,7 +74,7 @@ class Hub:
         to = Destination(qpn, qkey, lid, 0, 0, None)
         packet = frame_of(Datagram(to, (memoryview(data),), len(data), None, False),
                           Origin(own, 1, DEFAULT_PKEY, qkey, bytes(16)))  # fmt: skip
-        return protocol.frame(Kind.PACKET, packet)
+        return protocol.frame(FrameKind.PACKET, packet)
 
 
 @pattern("a flood of small packets that nobody wants")
@@ -89,7 +89,7 @@ def small_packets(watch: Watch) -> Iterator[None]:
 def port_news(watch: Watch) -> Iterator[None]:
     hub = Hub(watch, PORTS)
     ports = b"".join(
-        protocol.frame(Kind.PORT, protocol.port(_port(own.lid, own.guid)))
+        protocol.frame(FrameKind.PORT, protocol.port(_port(own.lid, own.guid)))
         for own in hub.peer.identities
     )
     yield
@@ -106,7 +106,7 @@ def tables(watch: Watch) -> Iterator[None]:
     hub = Hub(watch, 1000)
     peer = hub.peer
     for own in peer.identities:
-        peer.say(Kind.PORT, protocol.port(_port(own.lid, own.guid)))
+        peer.say(FrameKind.PORT, protocol.port(_port(own.lid, own.guid)))
     frames = []
     for attr in (SaAttr.PATH_REC, SaAttr.NODE_REC, SaAttr.PORT_INFO_REC):
         for tid in range(333):
@@ -132,7 +132,7 @@ def crowd(watch: Watch) -> Iterator[None]:
     yield
     for _ in range(60):
         stranger = Stranger.connected(hub.fabric)
-        stranger.say(Kind.HELLO, protocol.hello([Identity()] * 1023))
+        stranger.say(FrameKind.HELLO, protocol.hello([Identity()] * 1023))
         for _ in range(10):
             hub.fabric.step()
         stranger.close()

@@ -11,7 +11,7 @@ from emu.engine import lifecycle
 from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.fabric import protocol
-from emu.net.fabric.protocol import HEADER, Kind
+from emu.net.fabric.protocol import HEADER, FrameKind
 from emu.net.ib.sockets import SocketFabric
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
@@ -161,9 +161,9 @@ class Stranger:
         """One that has been welcomed; ``identities`` are its numbers."""
         stranger = cls.connected(lab)
         wanted = wanted or (protocol.Identity(),)
-        stranger.say(Kind.HELLO, protocol.hello(wanted))
+        stranger.say(FrameKind.HELLO, protocol.hello(wanted))
         kind, body = stranger.hear()
-        assert kind is Kind.WELCOME
+        assert kind is FrameKind.WELCOME
         stranger.identities = protocol.read_welcome(memoryview(body), wanted)
         return stranger
 
@@ -201,7 +201,7 @@ class Stranger:
         size = self._size()
         _, code = HEADER.unpack_from(self._buffer)
         body, self._buffer = self._buffer[HEADER.size : size], self._buffer[size:]
-        return Kind(code), body
+        return FrameKind(code), body
 
     def _size(self):
         return HEADER.size + HEADER.unpack_from(self._buffer)[0]

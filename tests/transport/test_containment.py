@@ -13,7 +13,7 @@ from emu.control import protocol
 from emu.control.server import ControlServer
 from emu.net.fabric import protocol as fabric_protocol
 from emu.net.fabric.connection import Connection
-from emu.net.fabric.protocol import Identity, Kind
+from emu.net.fabric.protocol import FrameKind, Identity
 from emu.port.ib.endport import end_port
 from emu.vfio.loop import Loop
 from emu.vfio.protocol import Command, Region
@@ -181,7 +181,7 @@ class TestFabric:
     def test_frame(self, fabric, hub, blunder, told):
         member = Stranger.member(fabric)
         blunder(hub.wire.seat.role, "_take_port")
-        member.say(Kind.PORT, fabric_protocol.port(port_of(hub, member)))
+        member.say(FrameKind.PORT, fabric_protocol.port(port_of(hub, member)))
         assert member.is_dropped()
         told()
 
@@ -189,7 +189,7 @@ class TestFabric:
         """Frames are written by a timer."""
         stranger = Stranger.connected(fabric)
         blunder(Connection, "_written")
-        stranger.say(Kind.HELLO, fabric_protocol.hello([Identity()]))
+        stranger.say(FrameKind.HELLO, fabric_protocol.hello([Identity()]))
         assert stranger.is_dropped()
         told()
 
@@ -197,6 +197,6 @@ class TestFabric:
         """The news of the ports is for all members."""
         member = Stranger.member(fabric)
         blunder(hub.wire, "ports_changed")
-        member.say(Kind.PORT, fabric_protocol.port(port_of(hub, member)))
+        member.say(FrameKind.PORT, fabric_protocol.port(port_of(hub, member)))
         fabric.settle()
         told()

@@ -8,7 +8,7 @@ from helpers.strangers import packet_frame, port_of
 
 from emu.net import poller
 from emu.net.fabric import address, hub, protocol
-from emu.net.fabric.protocol import Identity, Kind
+from emu.net.fabric.protocol import FrameKind, Identity
 
 pytestmark = pytest.mark.hostile
 
@@ -52,7 +52,7 @@ def handled(monkeypatch):
 def test_packets_of_one_member(fabric, hub_process, handled):
     stranger = Stranger.member(fabric)
     (own,) = stranger.identities
-    flood(stranger, protocol.frame(Kind.PACKET, packet_frame(own.lid)))
+    flood(stranger, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
     for _ in range(20):
         fabric.loop.step(0)
         handled.append([])
@@ -64,7 +64,7 @@ def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
     crowd = [Stranger.member(fabric) for _ in range(12)]
     for stranger in crowd:
         (own,) = stranger.identities
-        flood(stranger, protocol.frame(Kind.PACKET, packet_frame(own.lid)))
+        flood(stranger, protocol.frame(FrameKind.PACKET, packet_frame(own.lid)))
     for _ in range(12):
         fabric.loop.step(0)
         handled.append([])
@@ -77,7 +77,7 @@ def test_packets_of_many_members_take_turns(fabric, hub_process, handled):
 def test_multicast_counts_as_often_as_it_is_sent_on(fabric, hub_process, handled):
     crowd = [Stranger.member(fabric) for _ in range(9)]
     (own,) = crowd[0].identities
-    flood(crowd[0], protocol.frame(Kind.PACKET, packet_frame(own.lid, multicast=True)))
+    flood(crowd[0], protocol.frame(FrameKind.PACKET, packet_frame(own.lid, multicast=True)))
     for _ in range(10):
         fabric.loop.step(0)
         handled.append([])
@@ -93,7 +93,9 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
     monkeypatch.setattr(hub_process.wire.sa, "sweep", lambda: sweeps.append(1))
     pack = protocol.port
     news = b"".join(
-        protocol.frame(Kind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid, mtu=mtu))
+        protocol.frame(
+            FrameKind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid, mtu=mtu)
+        )
         for mtu in (1024, 2048) * 6
         for own in stranger.identities
     )
@@ -108,7 +110,7 @@ def test_news_of_ports_are_gathered(fabric, hub_process, monkeypatch):
 def test_port_that_has_not_changed_is_no_news(fabric, hub_process, monkeypatch):
     stranger = Stranger.member(fabric)
     (own,) = stranger.identities
-    news = protocol.frame(Kind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid))
+    news = protocol.frame(FrameKind.PORT, port_of(hub_process, lid=own.lid, port_guid=own.guid))
     stranger.send(news)
     fabric.settle()
     sweeps = []

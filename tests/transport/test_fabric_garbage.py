@@ -15,7 +15,7 @@ from emu.net.fabric import protocol
 from emu.net.fabric.address import FabricError
 from emu.net.fabric.connection import HARD_BYTES, LIFETIME_NS
 from emu.net.fabric.hub import GREETING_NS, MAX_STRANGERS
-from emu.net.fabric.protocol import HEADER, MAX_BODY, Identity, Kind
+from emu.net.fabric.protocol import HEADER, MAX_BODY, FrameKind, Identity
 from emu.port.ib.framing import Route
 from emu.port.packet import OPS, Packet
 from layouts.bth import Kind as PacketKind
@@ -66,21 +66,27 @@ def warnings(caplog):
     ("said", "why"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "frame of kind"),
-        (HEADER.pack(1 << 31, Kind.HELLO), "frame of kind 1 with 2147483648 bytes"),
+        (HEADER.pack(1 << 31, FrameKind.HELLO), "frame of kind 1 with 2147483648 bytes"),
         (HEADER.pack(0, 0), "frame of kind 0"),
         (HEADER.pack(0, 99), "frame of kind 99"),
-        (protocol.frame(Kind.PORT, b""), "PORT before HELLO"),
-        (protocol.frame(Kind.WELCOME, b""), "WELCOME before HELLO"),
-        (protocol.frame(Kind.HELLO, b""), "HELLO is too short"),
-        (protocol.frame(Kind.HELLO, bytes(12)), "no greeting"),
-        (protocol.frame(Kind.HELLO, protocol.MAGIC + b"\0\x63\0\0"), "version 99"),
-        (protocol.frame(Kind.HELLO, protocol.MAGIC + b"\0\1\0\0"), "version 1 of the fabric's"),
-        (protocol.frame(Kind.HELLO, protocol.MAGIC + b"\0\2\0\1"), "1 functions in 0 bytes"),
-        (protocol.frame(Kind.HELLO, protocol.hello([Identity(3, 0, True)])), "kind 1 with LID 0x3"),
-        (protocol.frame(Kind.FRAME, bytes(64)), "FRAME before HELLO"),
-        (protocol.frame(Kind.HELLO, protocol.hello([Identity(0xC000)])), "a LID is too high"),
-        (protocol.frame(Kind.HELLO, protocol.hello([Identity(1)])), "belongs to another"),
-        (protocol.frame(Kind.HELLO, protocol.hello([Identity(9), Identity(9)])), "another"),
+        (protocol.frame(FrameKind.PORT, b""), "PORT before HELLO"),
+        (protocol.frame(FrameKind.WELCOME, b""), "WELCOME before HELLO"),
+        (protocol.frame(FrameKind.HELLO, b""), "HELLO is too short"),
+        (protocol.frame(FrameKind.HELLO, bytes(12)), "no greeting"),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\x63\0\0"), "version 99"),
+        (
+            protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\0"),
+            "version 1 of the fabric's",
+        ),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\2\0\1"), "1 functions in 0 bytes"),
+        (
+            protocol.frame(FrameKind.HELLO, protocol.hello([Identity(3, 0, True)])),
+            "kind 1 with LID 0x3",
+        ),
+        (protocol.frame(FrameKind.FRAME, bytes(64)), "FRAME before HELLO"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(0xC000)])), "a LID is too high"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(1)])), "belongs to another"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(9), Identity(9)])), "another"),
     ],
 )
 def test_greeting_that_is_none(fabric, honest, caplog, said, why):
@@ -94,15 +100,15 @@ def test_greeting_that_is_none(fabric, honest, caplog, said, why):
 
 def test_refusal_says_why(fabric, hub):
     stranger = Stranger.connected(fabric)
-    stranger.say(Kind.HELLO, protocol.hello([Identity(1)]))
+    stranger.say(FrameKind.HELLO, protocol.hello([Identity(1)]))
     kind, body = stranger.hear()
-    assert kind is Kind.REFUSED
+    assert kind is FrameKind.REFUSED
     assert protocol.read_reason(memoryview(body)).startswith("LID 0x1 belongs to another")
 
 
 def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
     stranger = Stranger.connected(fabric)
-    stranger.send(HEADER.pack(12, Kind.HELLO)[:5])
+    stranger.send(HEADER.pack(12, FrameKind.HELLO)[:5])
     fabric.loop.skip(GREETING_NS)
     assert stranger.is_dropped()
     assert warnings(caplog) == ["fabric member 2: connection dropped: it has not said HELLO"]
@@ -120,16 +126,16 @@ def test_crowd_at_the_door(fabric, hub, caplog):
 
 def test_member_without_functions(fabric, hub):
     stranger = Stranger.connected(fabric)
-    stranger.say(Kind.HELLO, protocol.hello([]))
-    assert stranger.hear() == (Kind.REFUSED, b"a member without functions")
+    stranger.say(FrameKind.HELLO, protocol.hello([]))
+    assert stranger.hear() == (FrameKind.REFUSED, b"a member without functions")
 
 
 def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
     monkeypatch.setattr("emu.net.fabric.hub.MAX_MEMBERS", 2)
     members = [Stranger.member(fabric) for _ in range(2)]
     stranger = Stranger.connected(fabric)
-    stranger.say(Kind.HELLO, protocol.hello([Identity()]))
-    assert stranger.hear() == (Kind.REFUSED, b"more than 2 processes on the fabric")
+    stranger.say(FrameKind.HELLO, protocol.hello([Identity()]))
+    assert stranger.hear() == (FrameKind.REFUSED, b"more than 2 processes on the fabric")
     members[0].close()
     fabric.settle()
     Stranger.member(fabric)
@@ -149,7 +155,7 @@ def test_come_and_go(fabric, honest):
 
 def test_half_a_frame_and_good_bye(fabric, honest, caplog):
     stranger = Stranger.member(fabric)
-    stranger.send(HEADER.pack(100, Kind.PACKET) + bytes(50))
+    stranger.send(HEADER.pack(100, FrameKind.PACKET) + bytes(50))
     stranger.close()
     fabric.settle()
     assert warnings(caplog) == []
@@ -161,12 +167,12 @@ def test_half_a_frame_and_good_bye(fabric, honest, caplog):
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        (Kind.HELLO, "HELLO from a member"),
-        (Kind.WELCOME, "WELCOME from a member"),
-        (Kind.REFUSED, "REFUSED from a member"),
-        (Kind.PORTS, "PORTS from a member"),
-        (Kind.PORT, "a port is cut off"),
-        (Kind.PACKET, "bad packet"),
+        (FrameKind.HELLO, "HELLO from a member"),
+        (FrameKind.WELCOME, "WELCOME from a member"),
+        (FrameKind.REFUSED, "REFUSED from a member"),
+        (FrameKind.PORTS, "PORTS from a member"),
+        (FrameKind.PORT, "a port is cut off"),
+        (FrameKind.PACKET, "bad packet"),
     ],
 )
 def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):
@@ -179,7 +185,7 @@ def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):
 
 def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
     stranger = Stranger.member(fabric)
-    stranger.say(Kind.PORT, port_of(honest))
+    stranger.say(FrameKind.PORT, port_of(honest))
     assert stranger.is_dropped()
     assert "port with LID 0x2, which is not its own" in warnings(caplog)[0]
     assert hub.wire.reaches(2)
@@ -200,7 +206,7 @@ def test_port_that_cannot_be(fabric, honest, caplog, changes, why):
     stranger = Stranger.member(fabric)
     (own,) = stranger.identities
     changes = {"lid": own.lid, "port_guid": own.guid} | changes
-    stranger.say(Kind.PORT, port_of(honest, **changes))
+    stranger.say(FrameKind.PORT, port_of(honest, **changes))
     assert stranger.is_dropped()
     assert why in warnings(caplog)[0]
 
@@ -208,7 +214,7 @@ def test_port_that_cannot_be(fabric, honest, caplog, changes, why):
 def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
     """It would be taken for the other's by a queue pair that is connected to that one."""
     stranger = Stranger.member(fabric)
-    stranger.say(Kind.PACKET, packet_frame(honest.node.lid))
+    stranger.say(FrameKind.PACKET, packet_frame(honest.node.lid))
     assert stranger.is_dropped()
     assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
 
@@ -220,7 +226,7 @@ def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
     qp = hub.node.queue_pair()
     qp.init().to_rtr(own.lid, 0x123, 0).to_rts(0)
     for kind in (PacketKind.ACKNOWLEDGE, PacketKind.READ_RESPONSE):
-        stranger.say(Kind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
+        stranger.say(FrameKind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
     fabric.settle()
     assert warnings(caplog) == []
     assert qp.cq.drain() == []
@@ -230,7 +236,7 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
     """Its packets are lost after a link's lifetime; whoever waits for it is told by its retries."""
     stranger = Stranger.member(fabric)
     (own,) = stranger.identities
-    stranger.say(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+    stranger.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
     fabric.until(lambda: hub.wire.reaches(own.lid))
     qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
     qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
@@ -261,7 +267,7 @@ def test_flood_of_news(fabric, hub, honest, caplog):
     """Others are told of ports no more often than they can hear of it."""
     stranger = Stranger.member(fabric, *[Identity()] * 50)
     ports = [
-        protocol.frame(Kind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu))
+        protocol.frame(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu))
         for mtu in (1024, 2048)
         for own in stranger.identities
     ]
@@ -272,7 +278,7 @@ def test_flood_of_news(fabric, hub, honest, caplog):
 
 # By chance.
 
-kinds = st.sampled_from(Kind)
+kinds = st.sampled_from(FrameKind)
 frames = st.tuples(kinds, st.binary(max_size=200)).map(lambda said: protocol.frame(*said))
 noise = st.lists(st.one_of(st.binary(max_size=100), frames), min_size=1, max_size=8)
 
@@ -307,9 +313,9 @@ def test_damaged_messages(fabric, hub, messages):
     for which, changes in messages:
         if which == "port":
             body = bytearray(port_of(hub, lid=own.lid, port_guid=own.guid))
-            kind = Kind.PORT
+            kind = FrameKind.PORT
         else:
-            body, kind = bytearray(_packet_of(which, own.lid)), Kind.PACKET
+            body, kind = bytearray(_packet_of(which, own.lid)), FrameKind.PACKET
         for at, mask in changes:
             body[at % len(body)] ^= mask
         if not stranger.send(protocol.frame(kind, bytes(body))):
@@ -364,17 +370,17 @@ class LyingHub:
         self.sock.close()
 
 
-WELCOME = protocol.frame(Kind.WELCOME, protocol.welcome([Identity(5, 0x1234)]))
+WELCOME = protocol.frame(FrameKind.WELCOME, protocol.welcome([Identity(5, 0x1234)]))
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (protocol.frame(Kind.REFUSED, protocol.reason("not \x1b[31myou")), r"not \?\[31myou"),
-        (protocol.frame(Kind.REFUSED, b"\xff" * MAX_BODY[Kind.REFUSED]), "\ufffd"),
-        (protocol.frame(Kind.WELCOME, protocol.welcome([])), "WELCOME"),
-        (protocol.frame(Kind.WELCOME, protocol.welcome([Identity(0, 1)])), "WELCOME"),
-        (protocol.frame(Kind.PORTS, b""), "PORTS before WELCOME"),
+        (protocol.frame(FrameKind.REFUSED, protocol.reason("not \x1b[31myou")), r"not \?\[31myou"),
+        (protocol.frame(FrameKind.REFUSED, b"\xff" * MAX_BODY[FrameKind.REFUSED]), "\ufffd"),
+        (protocol.frame(FrameKind.WELCOME, protocol.welcome([])), "WELCOME"),
+        (protocol.frame(FrameKind.WELCOME, protocol.welcome([Identity(0, 1)])), "WELCOME"),
+        (protocol.frame(FrameKind.PORTS, b""), "PORTS before WELCOME"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "frame of kind"),
     ],
     ids=["escape", "no text", "nobody", "no lid", "ports", "another protocol"],
@@ -392,9 +398,9 @@ def test_hub_that_is_none(name, answer, why):
 @pytest.mark.parametrize(
     "lie",
     [
-        protocol.frame(Kind.PORTS, b"x"),
-        protocol.frame(Kind.PACKET, b"x"),
-        protocol.frame(Kind.HELLO, b"x"),
+        protocol.frame(FrameKind.PORTS, b"x"),
+        protocol.frame(FrameKind.PACKET, b"x"),
+        protocol.frame(FrameKind.HELLO, b"x"),
         HEADER.pack(5, 77),
     ],
     ids=["ports", "packet", "hello", "no kind"],

@@ -14,7 +14,7 @@ from emu.net.eth.segments import Segments
 from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric import protocol
 from emu.net.fabric.connection import PAUSE_BYTES
-from emu.net.fabric.protocol import Identity, Kind
+from emu.net.fabric.protocol import FrameKind, Identity
 from emu.net.ib.sockets import SocketFabric
 from emu.port.eth.frame import MAX_BYTES, Frame
 from emu.vfio.loop import Loop
@@ -192,9 +192,9 @@ def test_a_newcomer_is_not_given_the_guid_of_one_who_is_coming_back(unix):
 def test_other_versions_are_refused_with_a_reason(unix):
     unix.join()
     stranger = Stranger.connected(unix)
-    stranger.say(Kind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
+    stranger.say(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\1" + bytes(10))
     kind, body = stranger.hear()
-    assert kind is Kind.REFUSED
+    assert kind is FrameKind.REFUSED
     assert b"version 1 of the fabric's protocol, not 2" in body
 
 
@@ -227,7 +227,7 @@ def test_a_member_that_does_not_read_costs_a_bounded_queue(unix):
 def test_what_no_process_of_ours_sends_ends_the_connection(unix, body, why, caplog):
     hub = unix.join()
     stranger = Stranger.member(unix, ETHERNET)
-    stranger.say(Kind.FRAME, body)
+    stranger.say(FrameKind.FRAME, body)
     assert stranger.is_dropped()
     assert why in caplog.text
     assert hub.uplinks() == []
@@ -237,7 +237,7 @@ def test_what_no_process_of_ours_sends_ends_the_connection(unix, body, why, capl
 def test_frames_from_a_member_without_an_ethernet_port(unix, caplog):
     unix.join()
     stranger = Stranger.member(unix)
-    stranger.say(Kind.FRAME, bytes(64))
+    stranger.say(FrameKind.FRAME, bytes(64))
     assert stranger.is_dropped()
     assert "FRAME from a member" in caplog.text
 
@@ -252,11 +252,11 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
         Frame(Packet(payload=bytes(9000)).frame(), 1, checked=True),
     ]
     for frame in bad:
-        stranger.say(Kind.FRAME, protocol.ethernet(0, frame))
+        stranger.say(FrameKind.FRAME, protocol.ethernet(0, frame))
     unix.settle()
     (uplink,) = hub.uplinks()
     assert uplink.dropped["malformed"] == len(bad)
-    stranger.say(Kind.FRAME, protocol.ethernet(0, Frame(ethernet(EVERYONE, A, 5).ljust(60))))
+    stranger.say(FrameKind.FRAME, protocol.ethernet(0, Frame(ethernet(EVERYONE, A, 5).ljust(60))))
     unix.until(lambda: hub.host.got)
 
 
@@ -266,7 +266,11 @@ def test_what_a_guest_behind_a_member_may_send_is_dropped_and_counted(unix):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(st.lists(st.tuples(st.sampled_from([Kind.FRAME, Kind.GUIDS]), st.binary(max_size=150))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([FrameKind.FRAME, FrameKind.GUIDS]), st.binary(max_size=150))
+    )
+)
 def test_random_bodies(unix, said):
     if not unix.processes:
         unix.join()

@@ -6,8 +6,8 @@ directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max
 Nothing has been read or written when an access fails. One that is too much for one call, because
 it is long or falls into many pieces, raises InPieces: the caller has to split it.
 
-A page that is absent, or may not be written, raises PageFault: the driver may bring it in (see
-``emu.objects.page_fault``). The null key among the entries of a KSM key means the same; used
+A page that is absent, or may not be written, raises AbsentPageError: the driver may bring it in
+(``emu.objects.page_fault``). The null key among the entries of a KSM key means the same; used
 directly it reads as zeros and discards writes (``emu.engine.mr.special_keys``).
 """
 
@@ -26,9 +26,9 @@ from emu.engine.mr.rights import (
     PACKET_BYTES,
     PIECE_BYTES,
     WRITES,
+    AbsentPageError,
     AccessError,
     InPieces,
-    PageFault,
     Refusal,
 )
 from emu.engine.mr.special_keys import NULL_MKEY
@@ -55,7 +55,7 @@ def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int =
     """The guest's bytes behind a span of ``key``, as views in order.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
-    that can split or wait handles InPieces and PageFault first. ``depth`` keys have led here.
+    that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
     """
     if not span[1]:
         return ()
@@ -158,7 +158,7 @@ def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
     """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
 
-    Raises IndexError where the list ends and PageFault at an entry without the right it needs.
+    Raises IndexError where the list ends, AbsentPageError at an entry without the right it needs.
     """
     range_end = va + length
     shift, pages = mkey.log_page_size, mkey.pages
@@ -172,7 +172,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
         entries = pages.part(index, left)
         for entry in entries:
             if not entry & wanted:
-                raise PageFault(mkey.key, range_end - length, length)
+                raise AbsentPageError(mkey.key, range_end - length, length)
             page = (entry & _MTT_ADDRESS) + within
             part = min(length, size - within)
             if page != end:
@@ -200,15 +200,15 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     most = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
-            raise PageFault(mkey.key, *_rest(va, length, views))
+            raise AbsentPageError(mkey.key, *_rest(va, length, views))
         try:
             found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1)
-        except PageFault as page:
+        except AbsentPageError as page:
             if not is_implicit:
                 raise
             start, left = _rest(va, length, views)
             within = page.va - at if page.key == key else 0
-            raise PageFault(mkey.key, start + within, left - within) from None
+            raise AbsentPageError(mkey.key, start + within, left - within) from None
         if size == length:
             hca.steps += 1
             return found

@@ -19,18 +19,18 @@ from emu.device.points import FaultPoint
 from emu.engine.events import eq as eq_engine
 from emu.errors import CmdError
 from emu.objects import Qp
-from emu.objects.page_fault import Access, Fault, Kind, Page, Side
+from emu.objects.page_fault import FaultedAccess, Page, PageFault, PageFaultType, Side
 from layouts.enums import EventType, Opcode, QpType, Status
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-    from emu.engine.mr.rights import PageFault
+    from emu.engine.mr.rights import AbsentPageError
     from emu.objects.send_queue import Wqe
 
 log = logging.getLogger(__name__)
 
-PAGE_FAULT_POINT: FaultPoint[[Fault], None] = FaultPoint("page_fault")
-RESUME_POINT: FaultPoint[[Fault, bool], None] = FaultPoint("page_fault.resume")
+PAGE_FAULT_POINT: FaultPoint[[PageFault], None] = FaultPoint("page_fault")
+RESUME_POINT: FaultPoint[[PageFault, bool], None] = FaultPoint("page_fault.resume")
 
 FULL_QUEUE_NS = 1_000_000
 """How long until a full event queue is looked at again."""
@@ -45,15 +45,15 @@ _SERVICES: Mapping[QpType, str] = {
     QpType.XRC: "xrc_odp_caps",
 }
 
-_REQUESTS: Mapping[int, tuple[Kind, str]] = {
-    Opcode.SEND: (Kind.SEND_OR_WRITE, "send"),
-    Opcode.SEND_IMM: (Kind.SEND_OR_WRITE, "send"),
-    Opcode.SEND_INVAL: (Kind.SEND_OR_WRITE, "send"),
-    Opcode.RDMA_WRITE: (Kind.SEND_OR_WRITE, "write"),
-    Opcode.RDMA_WRITE_IMM: (Kind.SEND_OR_WRITE, "write"),
-    Opcode.RDMA_READ: (Kind.READ_OR_ATOMIC, "read"),
-    Opcode.ATOMIC_CS: (Kind.READ_OR_ATOMIC, "atomic"),
-    Opcode.ATOMIC_FA: (Kind.READ_OR_ATOMIC, "atomic"),
+_REQUESTS: Mapping[int, tuple[PageFaultType, str]] = {
+    Opcode.SEND: (PageFaultType.SEND_OR_WRITE, "send"),
+    Opcode.SEND_IMM: (PageFaultType.SEND_OR_WRITE, "send"),
+    Opcode.SEND_INVAL: (PageFaultType.SEND_OR_WRITE, "send"),
+    Opcode.RDMA_WRITE: (PageFaultType.SEND_OR_WRITE, "write"),
+    Opcode.RDMA_WRITE_IMM: (PageFaultType.SEND_OR_WRITE, "write"),
+    Opcode.RDMA_READ: (PageFaultType.READ_OR_ATOMIC, "read"),
+    Opcode.ATOMIC_CS: (PageFaultType.READ_OR_ATOMIC, "atomic"),
+    Opcode.ATOMIC_FA: (PageFaultType.READ_OR_ATOMIC, "atomic"),
 }
 """The kind of page fault of a send request, and the ODP capability that it needs.
 
@@ -81,11 +81,11 @@ def request_may_wait(hca: Hca, qp: Qp, opcode: int) -> bool:
     return request is not None and may_wait(hca, qp, request[1])
 
 
-def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> Access:
+def request_access(hca: Hca, qp: Qp, wqe: Wqe, done: int = 0) -> FaultedAccess:
     """The event's description of a send request; ``done`` as for ``committed``."""
     kind, _ = _REQUESTS[wqe.opcode]
     done = committed(hca, done)
-    return Access(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
+    return FaultedAccess(kind, 0, number=qp.handle, wqe_index=wqe.index, committed=done)
 
 
 def committed(hca: Hca, done: int) -> int:
@@ -97,18 +97,18 @@ def suspend(
     hca: Hca,
     qp: Qp,
     side: Side,
-    access: Access,
-    page: PageFault,
+    access: FaultedAccess,
+    page: AbsentPageError,
     refuse: Callable[[], Exception | None],
-) -> Fault:
+) -> PageFault:
     """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first."""
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
-    fault = Fault(qp, side, access, absent, refuse)
+    fault = PageFault(qp, side, access, absent, refuse)
     fault.is_memory = bool(hca.caps.odp.mem_page_fault)
     fault.raised_ns = hca.clock.now_ns()
     hca.page_faults.add(fault)
-    qp.faults[side] = fault
+    qp.page_faults[side] = fault
     log.debug("%r: %s", fault, fault.page)
     if hca.faults is None:
         announce(hca, fault)
@@ -119,14 +119,14 @@ def suspend(
 
 def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
     """Log once when a driver keeps resuming the same page fault without mapping the page."""
-    last, times = qp.refaults.get(side, (None, 0))
+    last, times = qp.repeated_page_faults.get(side, (None, 0))
     times = times + 1 if page == last else 1
-    qp.refaults[side] = page, times
+    qp.repeated_page_faults[side] = page, times
     if times == MOST_RESUMES:
         log.warning("%r: resumed %d times, and still no page: %s", qp, times, page)
 
 
-def announce(hca: Hca, fault: Fault) -> None:
+def announce(hca: Hca, fault: PageFault) -> None:
     """Post the event once its queue has room, in the order of the page faults."""
     faults = hca.page_faults
     faults.untold[fault.token] = fault
@@ -173,10 +173,10 @@ def resume(hca: Hca, token: int, error: bool, named: tuple[int, int] | None = No
         hca.faults.show(RESUME_POINT, fault, error)
 
 
-def end(hca: Hca, fault: Fault, *, refused: bool) -> None:
+def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     """Close an open page fault: its operation is tried again, or fails if ``refused``."""
     hca.page_faults.close(fault)
-    del fault.qp.faults[fault.side]
+    del fault.qp.page_faults[fault.side]
     _trace(hca, fault, "error" if refused else "resumed")
     answer = None
     if refused:
@@ -191,7 +191,7 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
     if Side.RESPONDER not in sides:
         qp.held_by = None
     for side in sides or Side:
-        fault = qp.faults.pop(side, None)
+        fault = qp.page_faults.pop(side, None)
         if fault is not None:
             hca.page_faults.lapse(fault)
             _trace(hca, fault, "cancelled")
@@ -206,6 +206,6 @@ def give_up(hca: Hca) -> None:
             end(hca, fault, refused=True)
 
 
-def _trace(hca: Hca, fault: Fault, outcome: str) -> None:
+def _trace(hca: Hca, fault: PageFault, outcome: str) -> None:
     if hca.tracer:
         hca.tracer.page_fault(fault, outcome, hca.clock.now_ns() - fault.raised_ns)

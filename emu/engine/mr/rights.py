@@ -57,7 +57,7 @@ class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to sp
         self.most = most
 
 
-class PageFault(AccessError):  # noqa: N818  # the field's word for it
+class AbsentPageError(AccessError):
     """A page of a valid key is absent: a caller that can wait for the driver does.
 
     ``key`` and ``va`` name the page where the translation ended, which may be in a key below the

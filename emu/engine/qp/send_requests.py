@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.points import FaultPoint
 from emu.engine.events import cq as cq_engine
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError, InPieces, PageFault
+from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError, AccessError, InPieces
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.wqe.registry import WQE_OPS, gather_piece
 from emu.engine.wqe.umr import BindError
@@ -45,7 +45,7 @@ class LocalError(Exception):
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
     """What the WQE asks for; None when it is local and already done.
 
-    Raises LocalError, and PageFault when the request may wait for the page.
+    Raises LocalError, and AbsentPageError when the request may wait for the page.
     """
     if hca.tracer:
         hca.tracer.wqe(hca, qp, wqe)
@@ -62,7 +62,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
     try:
         work = operation(hca, qp, wqe)
-    except PageFault as page:
+    except AbsentPageError as page:
         if page_faults.request_may_wait(hca, qp, wqe.opcode):
             raise
         raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
@@ -88,7 +88,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
         return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
     except InPieces:
         raise
-    except PageFault as page:
+    except AbsentPageError as page:
         if page_faults.request_may_wait(hca, qp, wqe.opcode):
             raise
         raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None

@@ -40,7 +40,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     set, and the caller has to pass it by ``take_share``. Raises Nak or RnrNak, Dropped when there
     is no response, and Held when a page is absent: the caller has to pass the message again.
     """
-    if qp.state not in RECEIVING or qp.faults:
+    if qp.state not in RECEIVING or qp.page_faults:
         _check_ready(qp)
     op = message.op
     if op is _WRITE:
@@ -62,8 +62,8 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 def _check_ready(qp: Qp) -> None:
     if qp.state not in RECEIVING:
         raise Dropped(f"{qp!r} is in {qp.state.name}")
-    if Side.RESPONDER in qp.faults:
-        raise Held(qp.faults[Side.RESPONDER])
+    if Side.RESPONDER in qp.page_faults:
+        raise Held(qp.page_faults[Side.RESPONDER])
 
 
 def _write(hca: Hca, qp: Qp, message: Message, slid: int) -> None:

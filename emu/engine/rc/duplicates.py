@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access, check
-from emu.engine.mr.rights import REMOTE_READ, AccessError, PageFault
+from emu.engine.mr.rights import REMOTE_READ, AbsentPageError, AccessError
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc.nak import Dropped
 from emu.engine.rc.receive import named_queue
@@ -47,7 +47,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     try:
         pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
         return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
-    except PageFault as page:
+    except AbsentPageError as page:
         if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
             return None
         lost = Dropped(str(page))

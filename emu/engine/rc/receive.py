@@ -19,9 +19,9 @@ from emu.engine.mr.rights import (
     MOST_STEPS,
     PACKET_BYTES,
     PIECE_BYTES,
+    AbsentPageError,
     AccessError,
     InPieces,
-    PageFault,
 )
 from emu.engine.mr.signature import on_wire
 from emu.engine.qp import lifecycle as qp_life
@@ -29,7 +29,7 @@ from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.objects import Pd, Qp, Srq
 from emu.objects.message import Message, MsgOp
-from emu.objects.page_fault import Access, Held, Kind, Side
+from emu.objects.page_fault import FaultedAccess, Held, PageFaultType, Side
 from emu.objects.receive_queue import ListBrokenError, TakenWqe
 from emu.objects.views import Views
 from emu.ports import DmaError
@@ -143,7 +143,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
         size = min(room - skip, left)
         try:
             views += access(hca, wqe.pd, qp.handle, lkey, (address + skip, size, LOCAL_WRITE))
-        except PageFault as page:
+        except AbsentPageError as page:
             raise _wait_for_room(hca, qp, taken, offset, length, page) from None
         except InPieces:
             raise
@@ -165,7 +165,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: PageFault
+    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AbsentPageError
 ) -> Exception:
     """Make the responder wait for a page of a receive WQE; returns the exception to raise.
 
@@ -185,9 +185,9 @@ def _wait_for_room(
         except (Nak, Dropped) as answer:
             return answer
 
-    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
+    kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
-    what = Access(kind, packet, srqn or qp.handle, wqe.index, committed=done)
+    what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=done)
     return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
 
 

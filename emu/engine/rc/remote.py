@@ -17,9 +17,9 @@ from emu.engine.mr.rights import (
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
+    AbsentPageError,
     AccessError,
     InPieces,
-    PageFault,
 )
 from emu.engine.mr.signature import on_wire
 from emu.engine.qp.transitions import RECEIVING
@@ -27,7 +27,7 @@ from emu.engine.rc.fatal_nak import access_violation
 from emu.engine.rc.receive import shared_queue
 from emu.objects import Pd, Qp
 from emu.objects.message import Message, MsgOp
-from emu.objects.page_fault import Access, Fault, Held, Kind, Side
+from emu.objects.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.objects.views import Views
 from layouts.enums import QpType
 
@@ -49,19 +49,21 @@ class RemoteAccess:
     """The right that the key must give."""
     counter: str
     """Counts the requests, in the queue pair's set."""
-    fault: Kind
+    page_fault: PageFaultType
     """The type of its page faults."""
     capability: str
     """The ODP capability without which it does not wait for a page."""
 
 
 REMOTE: Mapping[MsgOp, RemoteAccess] = {
-    MsgOp.WRITE: RemoteAccess(REMOTE_WRITE, "rx_write_requests", Kind.RDMA_WRITE, "write"),
-    MsgOp.READ: RemoteAccess(REMOTE_READ, "rx_read_requests", Kind.RDMA_READ, "read"),
+    MsgOp.WRITE: RemoteAccess(REMOTE_WRITE, "rx_write_requests", PageFaultType.RDMA_WRITE, "write"),
+    MsgOp.READ: RemoteAccess(REMOTE_READ, "rx_read_requests", PageFaultType.RDMA_READ, "read"),
     MsgOp.COMPARE_SWAP: RemoteAccess(
-        REMOTE_ATOMIC, "rx_atomic_requests", Kind.RDMA_WRITE, "atomic"
+        REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"
     ),
-    MsgOp.FETCH_ADD: RemoteAccess(REMOTE_ATOMIC, "rx_atomic_requests", Kind.RDMA_WRITE, "atomic"),
+    MsgOp.FETCH_ADD: RemoteAccess(
+        REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"
+    ),
 }
 """By operation; a SEND names no remote memory."""
 
@@ -123,7 +125,7 @@ def map_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> V
     try:
         span = va, length, REMOTE[message.op].need
         return access(hca, pd, qp.handle, message.rkey, span)
-    except PageFault as page:
+    except AbsentPageError as page:
         raise _wait_for_page(hca, qp, message, offset, page) from None
     except InPieces:
         raise
@@ -144,7 +146,9 @@ def domain_of(hca: Hca, qp: Qp, message: Message) -> Pd | None:
     return qp.pd if srq is None else srq.pd
 
 
-def _wait_for_page(hca: Hca, qp: Qp, message: Message, offset: int, page: PageFault) -> Exception:
+def _wait_for_page(
+    hca: Hca, qp: Qp, message: Message, offset: int, page: AbsentPageError
+) -> Exception:
     """Make the responder wait for a page of remote memory; returns the exception to raise."""
     if qp.state not in RECEIVING or not page_faults.may_wait(
         hca, qp, REMOTE[message.op].capability
@@ -164,18 +168,18 @@ def suspend_rdma(
     qp: Qp,
     message: Message,
     offset: int,
-    page: PageFault,
+    page: AbsentPageError,
     refuse: Callable[[], Exception],
-) -> Fault:
+) -> PageFault:
     """Wait for a page of remote memory; if the responder already waits, return that page fault.
 
     The operation continues ``offset`` bytes after its start.
     """
-    if Side.RESPONDER in qp.faults:
-        return qp.faults[Side.RESPONDER]
+    if Side.RESPONDER in qp.page_faults:
+        return qp.page_faults[Side.RESPONDER]
     packet, done = min(message.length - offset, qp.mtu_bytes), page_faults.committed(hca, offset)
-    what = Access(
-        REMOTE[message.op].fault, packet,
+    what = FaultedAccess(
+        REMOTE[message.op].page_fault, packet,
         r_key=message.rkey, va=message.va, length=message.length, committed=done,
     )  # fmt: skip
     return page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse)

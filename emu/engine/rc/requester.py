@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND, PageFault
+from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND, AbsentPageError
 from emu.engine.qp import send_requests as send_work
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.qp.transitions import RECEIVING
@@ -87,7 +87,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
         send_work.fail(hca, qp, wqe, error.syndrome, str(error))
     except Unfinished:
         hca.schedule(qp)
-    except PageFault as page:
+    except AbsentPageError as page:
         _wait_for_page(hca, qp, wqe, page)
     except Held as held:
         _wait_for_peer(hca, qp, wqe, held)
@@ -192,7 +192,7 @@ def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
     arrivals.send(hca, work, ud.origin_of(hca, qp, work.to))
 
 
-def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
+def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:
     """Keep the request in the ring; it is tried again when the page is present."""
 
     why = f"page fault refused: {page}"
@@ -208,7 +208,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: PageFault) -> None:
 
 def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
     """Wait while the peer waits for a page of its own: no timeout runs and no retry is counted."""
-    fault = held.fault
+    fault = held.page_fault
 
     def go_on(answer: Exception | None) -> None:
         if qp.held_by is not fault:

@@ -30,8 +30,8 @@ _LOG_STEP_BYTES = 12
 def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     """Move a turn's share of a message to its peer; True when that was the last one.
 
-    Raises LocalError and PageFault for the requester's own errors; Nak, RnrNak, Dropped and Held
-    are the responder's response. In its next turn the message continues after ``done`` bytes.
+    Raises LocalError and AbsentPageError for the requester's own errors; Nak, RnrNak, Dropped and
+    Held are the responder's response. In its next turn the message continues after ``done`` bytes.
     """
     if message.is_begun and not direct.is_begun(peer, message):
         message.done, message.is_begun, message.taken = 0, False, None

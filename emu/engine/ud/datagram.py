@@ -15,12 +15,12 @@ from emu.engine.events import cq as cq_engine
 from emu.engine.events.cq import Received
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
+from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.lifecycle import stop_over
 from emu.engine.qp.transitions import RECEIVING
 from emu.objects import Qp
-from emu.objects.page_fault import Access, Kind, Side
+from emu.objects.page_fault import FaultedAccess, PageFaultType, Side
 from emu.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
 from emu.objects.views import Views, copy
 from emu.port.ib import partitions
@@ -58,7 +58,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     if (
         qp.state not in RECEIVING
         or not _keys_match(hca, qp, origin)
-        or qp.faults.get(Side.RESPONDER)
+        or qp.page_faults.get(Side.RESPONDER)
     ):
         return False
     queue = qp.srq.queue if qp.srq is not None else qp.rq
@@ -95,7 +95,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
     length = GRH_BYTES + datagram.length
     try:
         target = _room(hca, qp, wqe, length)
-    except PageFault as page:
+    except AbsentPageError as page:
         if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
             _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, page)
         else:
@@ -127,7 +127,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
 
 
 def _wait_for_room(
-    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: PageFault
+    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: AbsentPageError
 ) -> None:
     """Keep the datagram until the page is present; others that come meanwhile are dropped."""
     wqe, srqn = taken.wqe, taken.srqn
@@ -144,8 +144,8 @@ def _wait_for_room(
             qp.kept = None
             _deliver(hca, qp, wqe, whole, origin)
 
-    kind = Kind.SHARED_RECEIVE if srqn else Kind.RECEIVE
-    what = Access(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
+    kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
+    what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
     qp.kept = taken
     page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse).go_on = go_on
 

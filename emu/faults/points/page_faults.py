@@ -17,13 +17,12 @@ from emu.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.faults.moves import Delayable, Losable
 from emu.faults.parameters import COUNT, set_of
 from emu.faults.rule import Rule
-from emu.objects.page_fault import Fault as PageFault
-from emu.objects.page_fault import Kind, Side
+from emu.objects.page_fault import PageFault, PageFaultType, Side
 from layouts.enums import EventType
 
 _FIELDS = (
-    Field("kind", Kind, is_told=True), Field("side", Side, is_told=True), Field("qpn", int),
-    Field("key", int), Field("length", int),
+    Field("kind", PageFaultType, is_told=True), Field("side", Side, is_told=True),
+    Field("qpn", int), Field("key", int), Field("length", int),
 )  # fmt: skip
 
 
@@ -35,7 +34,7 @@ class _OfPageFault(Event[None]):
         self._page_fault = page_fault
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> PageFaultType:
         """What was going on."""
         return self._page_fault.access.kind
 

@@ -12,7 +12,7 @@ from emu.net.eth.segments import Segments
 from emu.net.eth.switch import Switch
 from emu.net.fabric import protocol
 from emu.net.fabric.connection import Connection
-from emu.net.fabric.protocol import Kind
+from emu.net.fabric.protocol import FrameKind
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.plain import is_sound
 
@@ -33,7 +33,7 @@ class _Uplink(SegmentPort):
             self.dropped["queue full"] += 1
         else:
             self.sent += 1
-            self._connection.send(Kind.FRAME, protocol.ethernet(self._number, frame))
+            self._connection.send(FrameKind.FRAME, protocol.ethernet(self._number, frame))
 
 
 class Uplinks:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from emu.device.containment import ContainedClock
-from emu.net.fabric.protocol import HEADER, LOSABLE, MAX_BODY, Kind, ProtocolError, frames
+from emu.net.fabric.protocol import HEADER, LOSABLE, MAX_BODY, FrameKind, ProtocolError, frames
 from emu.net.poller import READ, WRITE
 from emu.ports import Buffer, Clock, Timer
 
@@ -38,7 +38,7 @@ _READ_BYTES = 1 << 18
 class Owner(Protocol):
     """The owner of a connection, which acts on received frames."""
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
         """A frame; its body is valid until this returns. ProtocolError closes the connection.
 
         Returns how much work the frame was: a packet for one receiver counts 1.
@@ -97,7 +97,7 @@ class Connection:
         """Whether packets had better be dropped: the other side reads too slowly, or not at all."""
         return self._is_stuck or self._packet_bytes >= PAUSE_BYTES
 
-    def send(self, kind: Kind, body: Buffer) -> bool:
+    def send(self, kind: FrameKind, body: Buffer) -> bool:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:
             return True

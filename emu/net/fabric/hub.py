@@ -16,7 +16,7 @@ from emu.net.fabric import protocol
 from emu.net.fabric.address import Listener
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.directory import TakenError, assign
-from emu.net.fabric.protocol import MAX_PORTS, Identity, Kind, ProtocolError
+from emu.net.fabric.protocol import MAX_PORTS, FrameKind, Identity, ProtocolError
 from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 from emu.port.packet import Packet
@@ -181,18 +181,18 @@ class Hub:
         """Wait for a member's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
         """A frame from a member."""
         member = self._members[connection]
-        if kind is Kind.PACKET and member.is_greeted:
+        if kind is FrameKind.PACKET and member.is_greeted:
             return self._forward(connection, member, body)
-        if kind is Kind.FRAME and member.has_ethernet:
+        if kind is FrameKind.FRAME and member.has_ethernet:
             return self._site.ethernet.received(connection, body)
         if not member.is_greeted:
-            if kind is not Kind.HELLO:
+            if kind is not FrameKind.HELLO:
                 raise ProtocolError(f"{kind.name} before HELLO")
             self._greet(connection, member, body)
-        elif kind is Kind.PORT:
+        elif kind is FrameKind.PORT:
             self._take_port(member, protocol.read_port(body))
         else:
             raise ProtocolError(f"{kind.name} from a member")
@@ -217,7 +217,7 @@ class Hub:
                 raise TakenError(f"more than {MAX_PORTS} functions on the fabric")
             member.identities = assign(wanted, taken, self._former)
         except (ProtocolError, TakenError) as error:
-            connection.send(Kind.REFUSED, protocol.reason(str(error)))
+            connection.send(FrameKind.REFUSED, protocol.reason(str(error)))
             connection.close(f"refused: {error}")
             return
         member.is_greeted = True
@@ -229,7 +229,7 @@ class Hub:
             self._tell()  # of its GUIDs, which no PORT tells
         else:
             self._tell_later()
-        connection.send(Kind.WELCOME, protocol.welcome(member.identities))
+        connection.send(FrameKind.WELCOME, protocol.welcome(member.identities))
         if member.has_ethernet:
             self._site.ethernet.linked(connection, connection.name)
 
@@ -295,11 +295,11 @@ class Hub:
             if member.is_greeted and not member.is_informed:
                 member.is_informed = True
                 ports = [data for number, data in others.items() if number != member.number]
-                connection.send(Kind.PORTS, b"".join((own, *ports)))
+                connection.send(FrameKind.PORTS, b"".join((own, *ports)))
                 guids = protocol.guids(self._not_of(member))
                 if guids != member.guids:
                     member.guids = guids
-                    connection.send(Kind.GUIDS, guids)
+                    connection.send(FrameKind.GUIDS, guids)
 
     # -- packets
 
@@ -311,12 +311,12 @@ class Hub:
         way = self._ways.get(packet.dlid)
         if way is not None:
             if way is not source:
-                way.send(Kind.PACKET, body)
+                way.send(FrameKind.PACKET, body)
             return 1
         receivers = 0
         if packet.is_multicast:
             for connection in self.everyone():
                 if connection is not source:
-                    connection.send(Kind.PACKET, body)
+                    connection.send(FrameKind.PACKET, body)
                     receivers += 1
         return receivers + self._site.deliver(packet, len(body))

@@ -10,7 +10,7 @@ from typing import Protocol
 from emu.net.fabric import protocol
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.hub import Site
-from emu.net.fabric.protocol import Identity, Kind, ProtocolError
+from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
 from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 
@@ -44,7 +44,7 @@ class Membership:
         """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
         self.connection = Connection(sock, self, site.clock, "the fabric's hub")
         self.watch(self.connection, READ)
-        self.connection.send(Kind.HELLO, protocol.hello(wanted))
+        self.connection.send(FrameKind.HELLO, protocol.hello(wanted))
 
     # -- what the fabric calls
 
@@ -62,7 +62,7 @@ class Membership:
 
     def announce(self, port: EndPort) -> None:
         """A port of our own has changed."""
-        self.connection.send(Kind.PORT, protocol.port(port))
+        self.connection.send(FrameKind.PORT, protocol.port(port))
 
     def close(self) -> None:
         """Leave."""
@@ -87,18 +87,18 @@ class Membership:
         """Wait for the hub's socket."""
         self._site.watch(connection, events)
 
-    def received(self, connection: Connection, kind: Kind, body: memoryview) -> int:
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
         """A frame from the hub."""
         if self.identities is None:
             self._answered(kind, body)
-        elif kind is Kind.FRAME and self._has_ethernet:
+        elif kind is FrameKind.FRAME and self._has_ethernet:
             return self._site.ethernet.received(connection, body)
-        elif kind is Kind.GUIDS:
+        elif kind is FrameKind.GUIDS:
             self._ethernet = protocol.read_guids(body)
             return 1 + len(self._ethernet)
-        elif kind is Kind.PACKET:
+        elif kind is FrameKind.PACKET:
             return self._site.deliver(self._site.parse(body), len(body))
-        elif kind is Kind.PORTS:
+        elif kind is FrameKind.PORTS:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in protocol.read_ports(body)}
             if own & ports.keys():
@@ -110,11 +110,11 @@ class Membership:
             raise ProtocolError(f"{kind.name} from the hub")
         return 1
 
-    def _answered(self, kind: Kind, body: memoryview) -> None:
-        if kind is Kind.REFUSED:
+    def _answered(self, kind: FrameKind, body: memoryview) -> None:
+        if kind is FrameKind.REFUSED:
             self._place.refused(protocol.read_reason(body))
             self.connection.abandon()
-        elif kind is Kind.WELCOME:
+        elif kind is FrameKind.WELCOME:
             self.identities = protocol.read_welcome(body, self._wanted)
             self._place.joined(self, self.identities)
             if self._has_ethernet:

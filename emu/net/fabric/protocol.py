@@ -45,7 +45,7 @@ _MTUS = (256, 512, 1024, 2048, 4096)
 _MAX_TIMEOUT = 31
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kind of a frame."""
 
     HELLO = 1
@@ -58,24 +58,24 @@ class Kind(IntEnum):
     GUIDS = 8
 
 
-LOSABLE = frozenset({Kind.PACKET, Kind.FRAME})
+LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME})
 """The kinds that are dropped when the other side does not read."""
 
 _MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
 MAX_BODY = {
-    Kind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
-    Kind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
-    Kind.REFUSED: MAX_REASON,
-    Kind.PORTS: MAX_PORTS * _MOST_PORT,
-    Kind.PORT: _MOST_PORT,
-    Kind.PACKET: framing.MAX_BYTES,
-    Kind.FRAME: _FRAME.size + MAX_FRAME,
-    Kind.GUIDS: MAX_PORTS * _GUID.size,
+    FrameKind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
+    FrameKind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
+    FrameKind.REFUSED: MAX_REASON,
+    FrameKind.PORTS: MAX_PORTS * _MOST_PORT,
+    FrameKind.PORT: _MOST_PORT,
+    FrameKind.PACKET: framing.MAX_BYTES,
+    FrameKind.FRAME: _FRAME.size + MAX_FRAME,
+    FrameKind.GUIDS: MAX_PORTS * _GUID.size,
 }
 
 
 _KINDS = {kind.value: (kind, limit) for kind, limit in MAX_BODY.items()}
-_NO_KIND = Kind.HELLO, -1
+_NO_KIND = FrameKind.HELLO, -1
 
 
 class ProtocolError(Exception):
@@ -92,12 +92,12 @@ class Identity:
     """Its port is an Ethernet port, which has no LID."""
 
 
-def frame(kind: Kind, body: bytes) -> bytes:
+def frame(kind: FrameKind, body: bytes) -> bytes:
     """The bytes of a frame."""
     return HEADER.pack(len(body), kind) + body
 
 
-def frames(buffer: memoryview) -> Iterator[tuple[Kind, memoryview, int]]:
+def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
     """The whole frames in ``buffer``: kind, body, and the offset behind each.
 
     Raises :class:`ProtocolError` for an invalid header.

@@ -22,7 +22,7 @@ from emu.net.fabric.connection import Connection
 from emu.net.fabric.election import Seat
 from emu.net.fabric.hub import FrameCarrier, Hub
 from emu.net.fabric.member import Membership
-from emu.net.fabric.protocol import Identity, Kind, ProtocolError
+from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
 from emu.net.ib.local import LocalFabric
 from emu.net.poller import Poller, Reactor
 from emu.port.ib.datagram import Datagram, Origin
@@ -165,7 +165,7 @@ class SocketFabric(LocalFabric):
     def transmit(self, source: Hca, frame: bytes) -> bool:
         """Send a packet to another process; False when the connection to it is congested."""
         way = self._way(int.from_bytes(frame[_DLID], "big"))
-        return way.send(Kind.PACKET, frame) if way else super().transmit(source, frame)
+        return way.send(FrameKind.PACKET, frame) if way else super().transmit(source, frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when packets to this LID may be sent again."""
@@ -189,7 +189,7 @@ class SocketFabric(LocalFabric):
         if ways:
             frame = frame_of(packet, origin)
             for way in ways:
-                way.send(Kind.PACKET, frame)
+                way.send(FrameKind.PACKET, frame)
         self._carry_here(packet, origin)
 
     # -- packets in

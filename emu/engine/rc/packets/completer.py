@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import LOCAL_WRITE, AccessError, PageFault
+from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
 from emu.engine.qp import send_requests as send_work
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
@@ -129,7 +129,7 @@ class PacketCompleter:
             target = gather_piece(
                 hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
             )
-        except PageFault as page:
+        except AbsentPageError as page:
             self._wait_for_page(request, page, offset)
         except AccessError as error:
             self.fail(CqeSyndrome.LOCAL_PROT_ERR, str(error))
@@ -137,7 +137,7 @@ class PacketCompleter:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
 
-    def _wait_for_page(self, request: Request, page: PageFault, done: int) -> None:
+    def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""
         self.window.rewind()
         self._is_retrying = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from emu.device.hca import Hca
-from emu.engine.mr.rights import PageFault
+from emu.engine.mr.rights import AbsentPageError
 from emu.engine.rc.packets.window import Request
 from emu.objects import Qp
-from emu.objects.page_fault import Fault
+from emu.objects.page_fault import PageFault
 from emu.objects.views import Views
 from emu.port.packet import Packet
 
@@ -20,14 +20,14 @@ class RequesterPart(Protocol):
     def is_stuck(self) -> bool:
         """Whether it waits for a page."""
 
-    def stall(self, request: Request, page: PageFault, done: int) -> None:
+    def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
         """A response needs an absent page, ``done`` bytes into its request."""
 
 
 class ResponderPart(Protocol):
     """The responder, as its responses see it."""
 
-    def wait_for(self, fault: Fault) -> None:
+    def wait_for(self, fault: PageFault) -> None:
         """The responder waits for a page."""
 
 

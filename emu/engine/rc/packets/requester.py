@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AccessError, PageFault
+from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AbsentPageError, AccessError
 from emu.engine.qp import send_requests as send_work
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.packets.completer import PacketCompleter
@@ -100,7 +100,12 @@ class PacketRequester:
         window, qp = self._window, self._connection.qp
         assert qp.sq is not None
         waiting = qp.sq.waiting() - window.ahead
-        if waiting <= 0 or qp.is_draining or not self._has_room() or Side.REQUESTER in qp.faults:
+        if (
+            waiting <= 0
+            or qp.is_draining
+            or not self._has_room()
+            or Side.REQUESTER in qp.page_faults
+        ):
             return False
         wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):
@@ -110,7 +115,7 @@ class PacketRequester:
         request = Request(wqe, qp.psn)
         try:
             message = self._parse(wqe)
-        except PageFault as page:
+        except AbsentPageError as page:
             self._wait_for_page(request, page, lambda why: self._admit_failed(request, why))
             return False
         except LocalError as error:
@@ -135,7 +140,7 @@ class PacketRequester:
         return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
 
     def _parse(self, wqe: Wqe) -> Message | None:
-        """The WQE's message, None for a local request. Raises LocalError, PageFault."""
+        """The WQE's message, None for a local request. Raises LocalError, AbsentPageError."""
         work = send_work.parse(self._connection.hca, self._connection.qp, wqe)
         if work is None:
             return None
@@ -163,7 +168,7 @@ class PacketRequester:
 
     # -- pages that are absent
 
-    def stall(self, request: Request, page: PageFault, done: int) -> None:
+    def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
         """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
         self.is_stuck = True
         self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
@@ -171,7 +176,7 @@ class PacketRequester:
     def _wait_for_page(
         self,
         request: Request,
-        page: PageFault,
+        page: AbsentPageError,
         refuse: Callable[[LocalError], None],
         done: int = 0,
     ) -> None:
@@ -182,7 +187,7 @@ class PacketRequester:
         """
         hca, qp = self._connection.hca, self._connection.qp
         why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
-        if Side.REQUESTER in qp.faults:
+        if Side.REQUESTER in qp.page_faults:
             return
         if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
             self.is_stuck = False
@@ -230,7 +235,7 @@ class PacketRequester:
                 self._send_piece(request, message, sent == most)
                 if self._connection.hca.steps > STEPS_PER_ROUND:
                     break
-        except PageFault as page:
+        except AbsentPageError as page:
             self.stall(request, page, self._offset_of(request))
             return 0
         except AccessError as error:

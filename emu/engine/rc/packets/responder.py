@@ -39,7 +39,7 @@ from emu.engine.rc.validation import (
     packets_of,
 )
 from emu.objects.message import Message, MsgOp
-from emu.objects.page_fault import Fault, Held, Side
+from emu.objects.page_fault import Held, PageFault, Side
 from emu.objects.receive_queue import TakenWqe
 from emu.port.packet import Packet
 from layouts import bth
@@ -118,7 +118,7 @@ class PacketResponder:
             self._take(packet)
         except Held as held:
             self._hold(packet)
-            self.wait_for(held.fault)
+            self.wait_for(held.page_fault)
 
     def turn(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""
@@ -130,7 +130,7 @@ class PacketResponder:
                 self._take(packet)
             except Held as held:
                 self._held.put_back(packet)
-                self.wait_for(held.fault)
+                self.wait_for(held.page_fault)
             else:
                 self._ask_for_missed()
         more = self.responses.turn()
@@ -147,7 +147,7 @@ class PacketResponder:
     @property
     def _is_waiting(self) -> bool:
         """Whether the next packet needs an absent page."""
-        faults = self._connection.qp.faults
+        faults = self._connection.qp.page_faults
         return bool(faults) and Side.RESPONDER in faults
 
     def drop_held(self) -> None:
@@ -188,7 +188,7 @@ class PacketResponder:
             patience = UC_PATIENCE_NS if qp.st is QpType.UC else PATIENCE_NS
             self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
-    def wait_for(self, fault: Fault) -> None:
+    def wait_for(self, fault: PageFault) -> None:
         """Wait for a page; usually it comes before the requester times out."""
         fault.go_on = self._page_is_there
 

@@ -144,7 +144,7 @@ class ResponseQueue:
             data = read(hca, qp, message, offset, size)
         except Held as held:
             self.is_stuck = True
-            self._connection.responder.wait_for(held.fault)
+            self._connection.responder.wait_for(held.page_fault)
             return
         except Nak as nak:
             self.stop_data(nak)
