@@ -111,7 +111,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """A capability group's page, or its front; op_mod is ``group << 1 | mode``."""
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
-        hca.missing.cap_groups[group] += 1
+        hca.unhandled.cap_groups[group] += 1
     out.capability = hca.caps.page(group, cmd.op_mod & 1)
 
 

@@ -79,7 +79,7 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     """Read or write a register; the output carries the register as it is afterwards."""
     register = _find(hca, cmd.register_id)
     if register is None or (register.gate and not getattr(hca.caps.general, register.gate)):
-        hca.missing.registers[cmd.register_id] += 1
+        hca.unhandled.registers[cmd.register_id] += 1
         raise CmdError(Status.BAD_PARAM_ERR, "register not supported", f"{cmd.register_id:#x}")
     access = {WRITE: register.write, READ: register.read}.get(cmd.op_mod)
     if access is None:

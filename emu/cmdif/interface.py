@@ -347,7 +347,7 @@ class CommandInterface:
 
     def _unknown(self, opcode: int) -> CmdError:
         name = op_name(opcode)
-        asked = self._hca.missing.commands
+        asked = self._hca.unhandled.commands
         if not asked[opcode]:
             where = name.lower() if opcode in Op._value2member_map_ else "a new layout"
             log.warning(

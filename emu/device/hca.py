@@ -19,7 +19,7 @@ from emu.device.containment import ContainedClock
 from emu.device.fwpages import FirmwarePages
 from emu.device.held import HeldRoom
 from emu.device.points import FaultPoints
-from emu.device.unhandled import Missing
+from emu.device.unhandled import Unhandled
 from emu.errors import CmdError
 from emu.objects import (
     Cq,
@@ -118,7 +118,7 @@ class Hca:
         clock: Clock,
         wire: IbWire[Hca],
         tracer: DeviceTracer | None = None,
-        missing: Missing | None = None,
+        unhandled: Unhandled | None = None,
         on_failure: Callable[[], None] = lambda: None,
         remains: Remains | None = None,
         eth_wire: EthWire[Hca] | None = None,
@@ -165,7 +165,7 @@ class Hca:
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()
         """Indices of keys with cached views; may include keys that no longer exist."""
-        self.missing = missing if missing is not None else Missing()
+        self.unhandled = unhandled if unhandled is not None else Unhandled()
         self._event_eqs: dict[EventType, Eq] = {}
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""

@@ -10,7 +10,7 @@ from layouts.enums import CapType, RegId, op_name
 
 
 @dataclass(slots=True)
-class Missing:
+class Unhandled:
     """How often each item was used; counted over a whole run, across resets."""
 
     commands: Counter[int] = field(default_factory=Counter)

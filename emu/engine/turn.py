@@ -5,7 +5,7 @@ from __future__ import annotations
 from emu.device.hca import Hca
 from emu.device.turns import turn_of
 from emu.engine.qp import lifecycle as qp_life
-from emu.engine.qp import send_requests as send_work
+from emu.engine.qp import send_requests
 from emu.engine.rc import requester
 from emu.engine.rc.packets.connection import connection_of
 from emu.objects import Qp
@@ -38,7 +38,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
             return connection_of(hca, qp).requester.turn() or more
         return qp.timer is None and not _waits_for_page(qp) and requester.turn(hca, qp)
     except (BadWqeError, DmaError) as error:
-        send_work.break_queue(hca, qp, error)
+        send_requests.break_queue(hca, qp, error)
         return more
 
 

@@ -13,7 +13,7 @@ from emu.device.containment import Recovery
 from emu.device.hca import MSIX_VECTORS, Hca, HcaOptions
 from emu.device.points import FaultInjector, FaultPoint
 from emu.device.tracer import DeviceTracer
-from emu.device.unhandled import Missing
+from emu.device.unhandled import Unhandled
 from emu.engine import lifecycle
 from emu.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.objects.table import Remains
@@ -61,13 +61,13 @@ class Function:
         self.interrupts = interrupts
         self.wire = wire
         self._injector: FaultInjector | None = None
-        self.missing = Missing()
+        self.unhandled = Unhandled()
         self.remains = Remains()
         """Objects from before earlier resets of the function that still have to be freed."""
         self.restarts = 0
         self._commands = commands
         self._make_hca = partial(
-            Hca, model, options, memory, interrupts, clock, wire, tracer, self.missing,
+            Hca, model, options, memory, interrupts, clock, wire, tracer, self.unhandled,
             self._on_failure, self.remains, eth_wire,
         )  # fmt: skip
         self._recovery = Recovery(clock, self._start_anew)

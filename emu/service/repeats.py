@@ -22,7 +22,7 @@ _MOST_CHARACTERS = 500
 """Length limit of the suppressed line that the summary quotes."""
 
 
-class _Kind:
+class _LineKind:
     """What one source line has logged in the current interval."""
 
     __slots__ = ("last", "left_out", "level", "lines", "since_ns")
@@ -45,7 +45,7 @@ class Repeats(logging.Filter):
         super().__init__()
         self._handler = handler
         self._clock = clock
-        self._kinds: dict[tuple[str, int], _Kind] = {}
+        self._kinds: dict[tuple[str, int], _LineKind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
@@ -55,7 +55,7 @@ class Repeats(logging.Filter):
         place = record.pathname, record.lineno
         kind = self._kinds.get(place)
         if kind is None:
-            kind = self._kinds[place] = _Kind(now)
+            kind = self._kinds[place] = _LineKind(now)
         elif not kind.left_out and now - kind.since_ns >= INTERVAL_NS:
             kind.begin(now)
         kind.lines += 1
@@ -75,7 +75,7 @@ class Repeats(logging.Filter):
         for kind in self._kinds.values():
             self._sum_up(kind)
 
-    def _sum_up(self, kind: _Kind) -> None:
+    def _sum_up(self, kind: _LineKind) -> None:
         if not kind.left_out:
             return
         now = self._clock.now_ns()

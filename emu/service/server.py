@@ -124,7 +124,7 @@ class Server:
             self._sockets.close()
         self.loop.close()
         for function in self.functions:
-            for line in function.missing.lines():
+            for line in function.unhandled.lines():
                 log.warning("%s: touched but not modelled: %s", function.model.name, line)
             if function.tracer is not None:
                 for line in function.tracer.summary():

@@ -26,7 +26,7 @@ _RESERVED = re.compile(r"reserved|rsvd")
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _FieldPlace:
     offset: int
     width: int
     type_id: int
@@ -40,7 +40,7 @@ class _Theirs:
         self.name = btf.name(type_id)
         self.size = btf.size(type_id) * 8 // unit
         self.members = {
-            member.name: _Member(member.offset // unit, member.width // unit, member.type_id)
+            member.name: _FieldPlace(member.offset // unit, member.width // unit, member.type_id)
             for member in btf.members(type_id)
         }
 

@@ -6,7 +6,7 @@ from collections import deque
 
 from emu.engine import lifecycle
 from emu.engine.rc.packets.intake import receive
-from emu.engine.ud import delivery as arrivals
+from emu.engine.ud import delivery
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.framing import parse
 from layouts.bth import Service
@@ -69,7 +69,7 @@ class PacketWire:
             if packet.dlid != lid and not packet.is_multicast:
                 continue
             if packet.op.service is Service.UD:
-                arrivals.arrive(hca, *datagram_of(packet))
+                delivery.arrive(hca, *datagram_of(packet))
             else:
                 receive(hca, packet, len(frame))
 

@@ -180,7 +180,7 @@ class TestFabric:
 
     def test_frame(self, fabric, hub, blunder, told):
         member = Stranger.member(fabric)
-        blunder(hub.wire.seat.role, "_take_port")
+        blunder(hub.wire.election.role, "_take_port")
         member.say(FrameKind.PORT, fabric_protocol.port(port_of(hub, member)))
         assert member.is_dropped()
         told()

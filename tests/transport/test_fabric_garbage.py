@@ -253,9 +253,9 @@ def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog
     """News of ports cannot be dropped: a member that leaves too many of them has to go."""
     Stranger.member(fabric)
     news = 0
-    while len(hub.wire.seat.role._members) > 1:
-        hub.wire.seat.role._tell()
-        hub.wire.seat.role._publish()
+    while len(hub.wire.election.role._members) > 1:
+        hub.wire.election.role._tell()
+        hub.wire.election.role._publish()
         news += 1
         assert news * 100 < 4 * HARD_BYTES
         if not news % 64:
@@ -292,7 +292,7 @@ def test_noise(fabric, hub, said, greeted):
             break
     stranger.close()
     fabric.settle()
-    assert not hub.wire.seat.role._members
+    assert not hub.wire.election.role._members
 
 
 @st.composite
@@ -321,7 +321,7 @@ def test_damaged_messages(fabric, hub, messages):
         if not stranger.send(protocol.frame(kind, bytes(body))):
             break
     stranger.close()
-    fabric.until(lambda: not hub.wire.seat.role._members)
+    fabric.until(lambda: not hub.wire.election.role._members)
     assert bytes(hub.node.memory.ram) == before
 
 

@@ -182,8 +182,8 @@ def test_when_the_hub_goes_frames_flow_again_and_guids_stay(lab):
 
 def test_a_newcomer_is_not_given_the_guid_of_one_who_is_coming_back(unix):
     hub, one, two = unix.join(), unix.join(), unix.join()
-    unix.until(lambda: len(one.wire.seat.role.others()) == 2)
-    assert {each.guid for each in one.wire.seat.role.others()} == {
+    unix.until(lambda: len(one.wire.election.role.others()) == 2)
+    assert {each.guid for each in one.wire.election.role.others()} == {
         hub.identities[0].guid,
         two.identities[0].guid,
     }

@@ -29,7 +29,7 @@ from emu.engine.mr.rights import (
     AbsentPageError,
     AccessError,
     InPieces,
-    Refusal,
+    Violation,
 )
 from emu.engine.mr.special_keys import NULL_MKEY
 from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
@@ -71,7 +71,7 @@ def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int =
             return mkey.signature.views(hca, mkey, qpn, span, depth)
         return _translate(hca, mkey, span, depth)
     except (DmaError, IndexError):
-        raise AccessError(Refusal.TRANSLATION, key, *span[:2]) from None
+        raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
 
 def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
@@ -89,14 +89,14 @@ def check(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
 def _check(hca: Hca, mkey: Mkey, pd: Pd | None, qpn: int, key: int, span: Span) -> None:
     va, length, need = span
     if mkey.free:
-        raise AccessError(Refusal.FREE, key, va, length)
+        raise AccessError(Violation.FREE, key, va, length)
     is_own = mkey.pd is pd and (mkey.qpn == ANY_QPN or is_for(hca, mkey, qpn))
     if not is_own and not is_type_2a(hca, mkey, qpn):
-        raise AccessError(Refusal.DOMAIN, key, va, length)
+        raise AccessError(Violation.DOMAIN, key, va, length)
     if need & ~mkey.rights:
-        raise AccessError(Refusal.RIGHTS, key, va, length)
+        raise AccessError(Violation.RIGHTS, key, va, length)
     if va < mkey.start or va + length > mkey.end:
-        raise AccessError(Refusal.BOUNDS, key, va, length)
+        raise AccessError(Violation.BOUNDS, key, va, length)
 
 
 def is_type_2a(hca: Hca, mkey: Mkey, qpn: int) -> bool:
@@ -191,7 +191,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
     va, length, need = span
     if depth and depth >= hca.caps.general.max_indirection:
-        raise AccessError(Refusal.DEPTH, mkey.key, va, length)
+        raise AccessError(Violation.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     is_ksm = mkey.mode is AccessMode.KSM
     is_implicit = is_ksm and mkey.uid == DRIVER_UID

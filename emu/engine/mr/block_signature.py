@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.mr import checksums as guards
+from emu.engine.mr import checksums
 from layouts.wqe import bsf as bsf_layout
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class Domain:
     def sign(self, data: bytes, index: int) -> int:
         """The signature of the block with this number."""
         if self.form is Form.CRC32:
-            return guards.crc32(data, self.psv.transient_sig >> 32) << 32
+            return checksums.crc32(data, self.psv.transient_sig >> 32) << 32
         if self.form is Form.CRC32C:
-            return guards.crc32c(data, self.psv.transient_sig >> 32) << 32
+            return checksums.crc32c(data, self.psv.transient_sig >> 32) << 32
         if self.form is Form.CRC64:
-            return guards.crc64_xp10(data, self.psv.transient_sig)
-        guard = guards.t10_crc if self.form is Form.T10_CRC else guards.ip_checksum
+            return checksums.crc64_xp10(data, self.psv.transient_sig)
+        guard = checksums.t10_crc if self.form is Form.T10_CRC else checksums.ip_checksum
         ref_tag = self.ref_tag + (index if self.increments else 0) & 0xFFFFFFFF
         return guard(data, self.seed) << 48 | self.app_tag << 32 | ref_tag
 

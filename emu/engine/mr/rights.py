@@ -10,7 +10,7 @@ WRITES = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 """Rights that need writable memory."""
 
 
-class Refusal(IntEnum):
+class Violation(IntEnum):
     """Why an access is refused, in the order of the checks."""
 
     NO_KEY = 1
@@ -23,11 +23,11 @@ class Refusal(IntEnum):
 
 
 class AccessError(Exception):
-    """A key does not allow an access; nothing was touched."""
+    """A key does not allow an access; nothing has been read or written."""
 
-    def __init__(self, refusal: Refusal, key: int, va: int, length: int) -> None:
-        super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {refusal.name.lower()}")
-        self.refusal = refusal
+    def __init__(self, violation: Violation, key: int, va: int, length: int) -> None:
+        super().__init__(f"key {key:#x}, {va:#x}+{length:#x}: {violation.name.lower()}")
+        self.violation = violation
 
 
 MOST_BYTES = 4 << 20
@@ -53,7 +53,7 @@ class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to sp
     """
 
     def __init__(self, key: int, va: int, length: int, most: int) -> None:
-        super().__init__(Refusal.TRANSLATION, key, va, length)
+        super().__init__(Violation.TRANSLATION, key, va, length)
         self.most = most
 
 
@@ -67,7 +67,7 @@ class AbsentPageError(AccessError):
     """
 
     def __init__(self, key: int, va: int, length: int) -> None:
-        super().__init__(Refusal.TRANSLATION, key, va, length)
+        super().__init__(Violation.TRANSLATION, key, va, length)
         self.key = key
         self.va = va
         self.length = length

@@ -26,7 +26,7 @@ from emu.engine.mr.rights import (
     WRITES,
     AccessError,
     InPieces,
-    Refusal,
+    Violation,
 )
 from emu.objects.views import Span, Views, copy
 
@@ -76,7 +76,7 @@ class Signature:
         """
         va, length, need = span
         if need & REMOTE_ATOMIC:
-            raise AccessError(Refusal.RIGHTS, mkey.key, va, length)
+            raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
             raise InPieces(mkey.key, va, length, MOST_BYTES)
         hca.steps += length >> _LOG_STEP_BYTES

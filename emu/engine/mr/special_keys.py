@@ -15,7 +15,7 @@ from emu.engine.mr.rights import (
     WRITES,
     AccessError,
     InPieces,
-    Refusal,
+    Violation,
 )
 from emu.objects.table import DRIVER_UID
 from emu.objects.views import Span, Views
@@ -40,19 +40,19 @@ def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
     if key == NULL_MKEY and general.null_mkey:
         return _nothing(key, va, length, need)
     if depth or need & ~(LOCAL_READ | LOCAL_WRITE):
-        raise AccessError(Refusal.NO_KEY, key, va, length)
+        raise AccessError(Violation.NO_KEY, key, va, length)
     if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
         return _nothing(key, va, length, need)
     if key == RESERVED_LKEY:
         qp = hca.qps.get(qpn)
         if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
-            raise AccessError(Refusal.DOMAIN, key, va, length)
+            raise AccessError(Violation.DOMAIN, key, va, length)
         _check_length(key, va, length)
         try:
             return hca.memory.segments(va, length, writable=bool(need & WRITES))
         except DmaError:
-            raise AccessError(Refusal.TRANSLATION, key, va, length) from None
-    raise AccessError(Refusal.NO_KEY, key, va, length)
+            raise AccessError(Violation.TRANSLATION, key, va, length) from None
+    raise AccessError(Violation.NO_KEY, key, va, length)
 
 
 def _check_length(key: int, va: int, length: int) -> None:

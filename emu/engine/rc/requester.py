@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND, AbsentPageError
-from emu.engine.qp import send_requests as send_work
+from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc import direct, shares
@@ -21,7 +21,7 @@ from emu.engine.rc.nak import SYNDROMES, Dropped, Nak, NakCode, RnrNak
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.engine.rc.validation import EXPECTED, GAP, check_psn
 from emu.engine.ud import datagram as ud
-from emu.engine.ud import delivery as arrivals
+from emu.engine.ud import delivery
 from emu.objects import Qp
 from emu.objects.message import WITH_RESPONSE_DATA, Message
 from emu.objects.page_fault import Held, Side
@@ -75,7 +75,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
 def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     """Do one request. Returns the bytes moved, or None when the queue pair has to stop or wait."""
     try:
-        work = qp.moving or send_work.parse(hca, qp, wqe)
+        work = qp.moving or send_requests.parse(hca, qp, wqe)
         length = 0
         if isinstance(work, Message):
             length = work.length
@@ -84,7 +84,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
             length = work.length
             _post(hca, qp, work)
     except LocalError as error:
-        send_work.fail(hca, qp, wqe, error.syndrome, str(error))
+        send_requests.fail(hca, qp, wqe, error.syndrome, str(error))
     except Unfinished:
         hca.schedule(qp)
     except AbsentPageError as page:
@@ -93,7 +93,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
         _wait_for_peer(hca, qp, wqe, held)
     except Nak as nak:
         if qp.state is QpState.RTS:
-            send_work.fail(hca, qp, wqe, SYNDROMES[nak.code], f"peer: {nak}")
+            send_requests.fail(hca, qp, wqe, SYNDROMES[nak.code], f"peer: {nak}")
     except RnrNak as nak:
         _wait_for_receiver(hca, qp, wqe, nak)
     except Dropped as dropped:
@@ -101,7 +101,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
     else:
         # A queue pair that is its own peer and has failed has already flushed this request.
         if qp.state is _RTS:
-            send_work.complete(hca, qp, wqe, length)
+            send_requests.complete(hca, qp, wqe, length)
         return length if qp.state is _RTS else None
     return None
 
@@ -189,7 +189,7 @@ def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
 
 def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
     """Send a datagram; there is no response."""
-    arrivals.send(hca, work, ud.origin_of(hca, qp, work.to))
+    delivery.send(hca, work, ud.origin_of(hca, qp, work.to))
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:
@@ -198,7 +198,7 @@ def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:
     why = f"page fault refused: {page}"
 
     def refuse() -> None:
-        send_work.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
+        send_requests.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
 
     done = 0 if qp.moving is None else qp.moving.done
     access = page_faults.request_access(hca, qp, wqe, done)
@@ -215,7 +215,7 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
             return
         qp.held_by = None
         if isinstance(answer, Nak) and qp.state is QpState.RTS:
-            send_work.fail(hca, qp, wqe, SYNDROMES[answer.code], f"peer: {answer}")
+            send_requests.fail(hca, qp, wqe, SYNDROMES[answer.code], f"peer: {answer}")
         else:
             hca.schedule(qp)
 
@@ -225,16 +225,16 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
     """RNR NAK: retry after the time that the responder gave (IBTA 9.7.5.2.8)."""
     qp.count("rnr_nak_retry_err")
-    if send_work.may_wait_for_receiver(qp):
+    if send_requests.may_wait_for_receiver(qp):
         _again_after(hca, qp, RNR_NAK_NS[nak.timer])
     else:
-        send_work.fail(hca, qp, wqe, CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
+        send_requests.fail(hca, qp, wqe, CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
 
 
 def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
     """No response: complete a UC request, retry any other after its timeout (IBTA 9.7.6.1)."""
     if qp.st is QpType.UC:
-        send_work.complete(hca, qp, wqe, 0)
+        send_requests.complete(hca, qp, wqe, 0)
         hca.schedule(qp)
         return
     if not qp.ack_timeout:
@@ -244,10 +244,10 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
     def over() -> None:
         qp.timer = None
         qp.count("local_ack_timeout_err")
-        if send_work.may_ask_again(qp):
+        if send_requests.may_ask_again(qp):
             hca.schedule(qp)
         else:
-            send_work.fail(hca, qp, wqe, CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, why)
+            send_requests.fail(hca, qp, wqe, CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, why)
 
     why = str(dropped)
     qp.timer = hca.clock.call_later(ACK_TIMEOUT_UNIT_NS << qp.ack_timeout, over)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
-from emu.engine.qp import send_requests as send_work
+from emu.engine.qp import send_requests
 from emu.engine.rc import direct
 from emu.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.objects import Qp
@@ -53,7 +53,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
 def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> None:
     wqe = message.wqe
     assert wqe is not None
-    local = send_work.piece(hca, qp, wqe, message, length)
+    local = send_requests.piece(hca, qp, wqe, message, length)
     try:
         direct.take_share(node, peer, message, local, length, hca.link.lid)
     except (Nak, RnrNak, Dropped, Held, InPieces):

@@ -23,7 +23,7 @@ from emu.engine.mr.rights import (
     PIECE_BYTES,
     AccessError,
     InPieces,
-    Refusal,
+    Violation,
 )
 from emu.engine.mr.signature import on_wire
 from emu.objects import Qp
@@ -127,7 +127,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
     is_long = length > PACKET_BYTES
     while length:
         if at >= end:
-            raise AccessError(Refusal.BOUNDS, lkey, address, length)
+            raise AccessError(Violation.BOUNDS, lkey, address, length)
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         is_inline = byte_count & INLINE
         room = byte_count & INLINE_LENGTH if is_inline else byte_count or SEGMENT_2GIB

@@ -28,22 +28,22 @@ PATIENCE_NS = 1_000_000_000
 _NOBODY = "nobody answers"
 
 
-class Sitter(Site, Protocol):
+class Candidate(Site, Protocol):
     """The process, which is told when its role changes."""
 
-    def seated(self, *, again: bool) -> None:
+    def role_taken(self, *, again: bool) -> None:
         """It has become the hub or a member; ``again``: it has been one of them before."""
 
-    def unseated(self) -> None:
+    def role_lost(self) -> None:
         """The hub has gone."""
 
 
-class Seat:
+class Election:
     """A process that is the hub of a fabric, a member, or trying to become one of them."""
 
     def __init__(
         self,
-        sitter: Sitter,
+        candidate: Candidate,
         address: Address,
         loop: Reactor,
         poller: Poller,
@@ -51,8 +51,8 @@ class Seat:
     ) -> None:
         """``wanted``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
         self.role: Hub | Membership | None = None
-        self.has_been_taken = False
-        self._sitter = sitter
+        self.has_joined = False
+        self._candidate = candidate
         self._address = address
         self._loop = loop
         self._poller = poller
@@ -64,7 +64,7 @@ class Seat:
         self._is_refused = self._is_closed = False
         self._retry: Timer | None = None
 
-    def take(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
+    def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
         """Join the fabric; returns the LIDs and GUIDs of our functions.
 
         Waits for the hub. Raises :class:`FabricError`.
@@ -101,7 +101,7 @@ class Seat:
         except OSError:
             self._try_to_listen()
         else:
-            self._trying = Membership(self._sitter, self, sock, self._wanted)
+            self._trying = Membership(self._candidate, self, sock, self._wanted)
 
     def _try_later(self, delay_ns: int = RETRY_NS) -> None:
         if self._retry is not None:
@@ -121,7 +121,7 @@ class Seat:
 
     def _become_hub(self, listener: Listener) -> None:
         try:
-            hub = Hub(self._sitter, listener, self._wanted, self._former)
+            hub = Hub(self._candidate, listener, self._wanted, self._former)
         except TakenError as error:
             listener.close()
             self.refused(str(error))
@@ -139,15 +139,15 @@ class Seat:
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
         self.role, self._wanted = role, identities
         self._why, self._is_refused = _NOBODY, False
-        again, self.has_been_taken = self.has_been_taken, True
-        self._sitter.seated(again=again)
+        again, self.has_joined = self.has_joined, True
+        self._candidate.role_taken(again=again)
 
     # -- failing to join, and losing the hub
 
     def refused(self, why: str) -> None:
-        """Joining has failed: try again later. Only the first :meth:`take` gives up."""
+        """Joining has failed: try again later. Only the first :meth:`join` gives up."""
         self._trying = None
-        if self.has_been_taken and why != self._why:
+        if self.has_joined and why != self._why:
             log.warning("fabric %s: cannot come back: %s", self._address, why)
         self._why, self._is_refused = why, True
         self._try_later()
@@ -164,6 +164,6 @@ class Seat:
         self._why_lost, self._why = why, why or "the hub has gone"
         self._former = membership.others()
         self.role = None
-        self._sitter.unseated()
+        self._candidate.role_lost()
         # A process that breaks the protocol may go on doing so.
         self._try_later(RETRY_NS if why else 0)

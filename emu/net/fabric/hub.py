@@ -112,7 +112,7 @@ class Hub:
         self._listener = listener
         self._former = list(former)
         self._members: dict[Connection, _Member] = {}
-        self._ways: dict[int, Connection] = {}
+        self._by_lid: dict[int, Connection] = {}
         self._count = 0
         self._news: Timer | None = None
         """Set when every member will be told about the ports in the loop's next round."""
@@ -126,9 +126,9 @@ class Hub:
 
     # -- what the fabric calls
 
-    def way(self, lid: int) -> Connection | None:
+    def connection_to(self, lid: int) -> Connection | None:
         """The connection that leads to a LID."""
-        return self._ways.get(lid)
+        return self._by_lid.get(lid)
 
     def everyone(self) -> Iterable[Connection]:
         """The connections that a multicast packet is sent to."""
@@ -223,7 +223,7 @@ class Hub:
         member.is_greeted = True
         for identity in member.identities:
             if not identity.is_ethernet:
-                self._ways[identity.lid] = connection
+                self._by_lid[identity.lid] = connection
         log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
         if member.has_ethernet:
             self._tell()  # of its GUIDs, which no PORT tells
@@ -252,7 +252,7 @@ class Hub:
         if member.patience is not None:
             member.patience.cancel()
         for identity in member.identities:
-            self._ways.pop(identity.lid, None)
+            self._by_lid.pop(identity.lid, None)
         if member.has_ethernet:
             self._site.ethernet.unlinked(connection)
         if why:
@@ -306,12 +306,12 @@ class Hub:
     def _forward(self, source: Connection, member: _Member, body: memoryview) -> int:
         """A packet from a member: for us, for another member, or for everyone."""
         packet = self._site.parse(body)
-        if self._ways.get(packet.slid) is not source:
+        if self._by_lid.get(packet.slid) is not source:
             raise ProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
-        way = self._ways.get(packet.dlid)
-        if way is not None:
-            if way is not source:
-                way.send(FrameKind.PACKET, body)
+        target = self._by_lid.get(packet.dlid)
+        if target is not None:
+            if target is not source:
+                target.send(FrameKind.PACKET, body)
             return 1
         receivers = 0
         if packet.is_multicast:

@@ -17,7 +17,7 @@ from emu.port.ib.endport import EndPort
 log = logging.getLogger(__name__)
 
 
-class Place(Protocol):
+class Owner(Protocol):
     """The owner of the membership, which is told how it goes."""
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
@@ -33,9 +33,9 @@ class Place(Protocol):
 class Membership:
     """The connection to the hub, from the moment of connecting."""
 
-    def __init__(self, site: Site, place: Place, sock: socket, wanted: Sequence[Identity]) -> None:
+    def __init__(self, site: Site, owner: Owner, sock: socket, wanted: Sequence[Identity]) -> None:
         self._site = site
-        self._place = place
+        self._owner = owner
         self._wanted = list(wanted)
         self._ports: dict[int, EndPort] = {}
         self._ethernet: list[Identity] = []
@@ -48,7 +48,7 @@ class Membership:
 
     # -- what the fabric calls
 
-    def way(self, lid: int) -> Connection | None:
+    def connection_to(self, lid: int) -> Connection | None:
         """The connection that leads to a LID: every LID that is not ours is reached by the hub."""
         return self.connection if lid in self._ports else None
 
@@ -90,7 +90,7 @@ class Membership:
     def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
         """A frame from the hub."""
         if self.identities is None:
-            self._answered(kind, body)
+            self._greeted(kind, body)
         elif kind is FrameKind.FRAME and self._has_ethernet:
             return self._site.ethernet.received(connection, body)
         elif kind is FrameKind.GUIDS:
@@ -110,13 +110,13 @@ class Membership:
             raise ProtocolError(f"{kind.name} from the hub")
         return 1
 
-    def _answered(self, kind: FrameKind, body: memoryview) -> None:
+    def _greeted(self, kind: FrameKind, body: memoryview) -> None:
         if kind is FrameKind.REFUSED:
-            self._place.refused(protocol.read_reason(body))
+            self._owner.refused(protocol.read_reason(body))
             self.connection.abandon()
         elif kind is FrameKind.WELCOME:
             self.identities = protocol.read_welcome(body, self._wanted)
-            self._place.joined(self, self.identities)
+            self._owner.joined(self, self.identities)
             if self._has_ethernet:
                 self._site.ethernet.linked(self.connection, "fabric")
         else:
@@ -125,4 +125,4 @@ class Membership:
     def closed(self, connection: Connection, why: str) -> None:
         """The hub has gone, or was never there."""
         self._unlink()
-        self._place.lost(self, why)
+        self._owner.lost(self, why)

@@ -19,7 +19,7 @@ from emu.net.eth.segments import Segments
 from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric.address import parse as parse_address
 from emu.net.fabric.connection import Connection
-from emu.net.fabric.election import Seat
+from emu.net.fabric.election import Election
 from emu.net.fabric.hub import FrameCarrier, Hub
 from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
@@ -63,7 +63,7 @@ class SocketFabric(LocalFabric):
         self.ethernet = ethernet if ethernet is not None else Uplinks(Segments(loop))
         self._loop = loop
         self._poller = Poller(loop)
-        self.seat = Seat(self, address, loop, self._poller, wanted)
+        self.election = Election(self, address, loop, self._poller, wanted)
         self._unplugged: set[int] = set()
         """LIDs of our ports that are down because we have lost the fabric."""
 
@@ -74,7 +74,7 @@ class SocketFabric(LocalFabric):
 
     @property
     def _role(self) -> Hub | Membership | None:
-        return self.seat.role
+        return self.election.role
 
     @property
     def is_hub(self) -> bool:
@@ -86,11 +86,11 @@ class SocketFabric(LocalFabric):
 
         Waits for the hub. Raises :class:`FabricError`.
         """
-        return self.seat.take()
+        return self.election.join()
 
     def close(self) -> None:
         """Leave the fabric."""
-        self.seat.leave()
+        self.election.leave()
         self._poller.close()
 
     def watch(self, connection: Connection, events: int) -> None:
@@ -99,7 +99,7 @@ class SocketFabric(LocalFabric):
 
     # -- our role
 
-    def seated(self, *, again: bool) -> None:
+    def role_taken(self, *, again: bool) -> None:
         """We have joined. When it is not the first time, guests reregister: the SA may be new."""
         unplugged, self._unplugged = self._unplugged, set()
         for lid, hca in self._nodes.items():
@@ -109,7 +109,7 @@ class SocketFabric(LocalFabric):
             if again:
                 lifecycle.reregister(hca)
 
-    def unseated(self) -> None:
+    def role_lost(self) -> None:
         """Without a fabric the guests' links go down; they come up when we have joined again."""
         for hca in self._nodes.values():
             self._unplug(hca)
@@ -128,7 +128,7 @@ class SocketFabric(LocalFabric):
             self._role.announce(gone)
         super().attach(hca)
         self._announce(hca)
-        if self.seat.has_been_taken and self._role is None:
+        if self.election.has_joined and self._role is None:
             self._unplug(hca)
 
     def port_changed(self, hca: Hca) -> None:
@@ -159,37 +159,39 @@ class SocketFabric(LocalFabric):
 
     def reaches(self, lid: int) -> bool:
         """Whether packets have to be sent to this LID: always when it is in another process."""
-        is_outside = self._role is not None and self._role.way(lid) is not None
+        is_outside = self._role is not None and self._role.connection_to(lid) is not None
         return is_outside or super().reaches(lid)
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
         """Send a packet to another process; False when the connection to it is congested."""
-        way = self._way(int.from_bytes(frame[_DLID], "big"))
-        return way.send(FrameKind.PACKET, frame) if way else super().transmit(source, frame)
+        connection = self._connection_to(int.from_bytes(frame[_DLID], "big"))
+        if connection is None:
+            return super().transmit(source, frame)
+        return connection.send(FrameKind.PACKET, frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when packets to this LID may be sent again."""
-        way = self._way(lid)
-        if way is None:
+        connection = self._connection_to(lid)
+        if connection is None:
             super().when_room(lid, callback)
         else:
-            way.when_room(callback)
+            connection.when_room(callback)
 
-    def _way(self, lid: int) -> Connection | None:
-        role = self.seat.role
-        return role.way(lid) if role is not None else None
+    def _connection_to(self, lid: int) -> Connection | None:
+        role = self.election.role
+        return role.connection_to(lid) if role is not None else None
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         """A datagram from one of our functions, or from our administrator."""
-        ways: list[Connection] = []
+        connections: list[Connection] = []
         if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
-            ways += self._role.everyone() if self._role is not None else ()
-        elif (way := self._way(packet.to.lid)) is not None:
-            ways.append(way)
-        if ways:
+            connections += self._role.everyone() if self._role is not None else ()
+        elif (connection := self._connection_to(packet.to.lid)) is not None:
+            connections.append(connection)
+        if connections:
             frame = frame_of(packet, origin)
-            for way in ways:
-                way.send(FrameKind.PACKET, frame)
+            for connection in connections:
+                connection.send(FrameKind.PACKET, frame)
         self._carry_here(packet, origin)
 
     # -- packets in

@@ -32,7 +32,7 @@ _ALL = (False, True)
 _OCTETS_PER_WORD = 4
 
 _Value = Callable[[IbPort], int]
-_Way = Callable[[IbPort], tuple[Traffic, Traffic]]
+_Direction = Callable[[IbPort], tuple[Traffic, Traffic]]
 
 
 def _sent(port: IbPort) -> tuple[Traffic, Traffic]:
@@ -43,12 +43,12 @@ def _received(port: IbPort) -> tuple[Traffic, Traffic]:
     return port.received
 
 
-def _packets(way: _Way, casts: tuple[bool, ...]) -> _Value:
-    return lambda port: sum(way(port)[cast].packets for cast in casts)
+def _packets(direction: _Direction, casts: tuple[bool, ...]) -> _Value:
+    return lambda port: sum(direction(port)[cast].packets for cast in casts)
 
 
-def _words(way: _Way) -> _Value:
-    return lambda port: sum(traffic.octets for traffic in way(port)) // _OCTETS_PER_WORD
+def _words(direction: _Direction) -> _Value:
+    return lambda port: sum(traffic.octets for traffic in direction(port)) // _OCTETS_PER_WORD
 
 
 _VALUES: dict[str, _Value] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
-from emu.engine.qp import send_requests as send_work
+from emu.engine.qp import send_requests
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
 from emu.engine.rc.packets.window import Request, SendWindow
@@ -82,7 +82,7 @@ class PacketCompleter:
         if self.timer.is_paused:
             return
         qp.count("rnr_nak_retry_err")
-        if send_work.may_wait_for_receiver(qp):
+        if send_requests.may_wait_for_receiver(qp):
             self.window.rewind()
             self.timer.pause(code)
         else:
@@ -176,7 +176,7 @@ class PacketCompleter:
             if request.failure is not None:
                 self._fail(request, request.failure.syndrome, str(request.failure))
             else:
-                send_work.complete(hca, qp, request.wqe, request.length)
+                send_requests.complete(hca, qp, request.wqe, request.length)
 
     @property
     def _is_running(self) -> bool:
@@ -188,7 +188,7 @@ class PacketCompleter:
         self._fail(self.window.requests[0], syndrome, why)
 
     def _fail(self, request: Request, syndrome: CqeSyndrome, why: str) -> None:
-        send_work.fail(self._connection.hca, self._connection.qp, request.wqe, syndrome, why)
+        send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, syndrome, why)
 
     # -- trying again
 
@@ -212,7 +212,7 @@ class PacketCompleter:
 
     def _retry(self, why: str) -> None:
         qp = self._connection.qp
-        if not send_work.may_ask_again(qp):
+        if not send_requests.may_ask_again(qp):
             self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
             return
         self._is_retrying = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AbsentPageError, AccessError
-from emu.engine.qp import send_requests as send_work
+from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.packets.completer import PacketCompleter
 from emu.engine.rc.packets.window import Request, SendWindow
@@ -141,7 +141,7 @@ class PacketRequester:
 
     def _parse(self, wqe: Wqe) -> Message | None:
         """The WQE's message, None for a local request. Raises LocalError, AbsentPageError."""
-        work = send_work.parse(self._connection.hca, self._connection.qp, wqe)
+        work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
         if work is None:
             return None
         assert isinstance(work, Message)

@@ -79,8 +79,8 @@ Handler = Callable[[Query], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of record and the methods that it supports."""
+class _Attribute:
+    """An attribute of the class: its record, and the methods that it supports."""
 
     components: Components
     handlers: dict[Method, Handler]
@@ -119,9 +119,9 @@ class SubnetAdministrator:
         self.groups = MulticastGroups(self.subscriptions.notify)
         self.services = Services(clock)
         self.transfers = RmppSender(clock, self.worker)
-        self._kinds = self._make_kinds()
+        self._attributes = self._make_attributes()
 
-    def _make_kinds(self) -> dict[int, _Kind]:
+    def _make_attributes(self) -> dict[int, _Attribute]:
         groups, services = self.groups, self.services
         table: dict[SaAttr, tuple[Prm, dict[Method, Handler]]] = {
             SaAttr.CLASS_PORTINFO: (class_port_info, {Method.GET: class_port_infos}),
@@ -140,7 +140,9 @@ class SubnetAdministrator:
                 | {Method.SET: services.announce, Method.DELETE: services.withdraw},
             ),
         }
-        return {attr: _Kind(Components(prm), handlers) for attr, (prm, handlers) in table.items()}
+        return {
+            attr: _Attribute(Components(prm), handlers) for attr, (prm, handlers) in table.items()
+        }
 
     def sweep(self) -> None:
         """Find the ports that came and went; drop the records of those that went."""
@@ -208,51 +210,51 @@ class SubnetAdministrator:
             log.info("LID %#x, SM_Key %#x: no answer", back.lid, mad.sm_key)
             return
         try:
-            kind, method = self._kind_of(mad)
+            attribute, method = self._attribute_of(mad)
             if method is Method.GET_TABLE:
                 self._need_room(mad, back)
             query = Query(
                 attr_mod=mad.mad_hdr.attr_mod,
-                components=kind.components,
+                components=attribute.components,
                 comp_mask=mad.comp_mask,
-                wanted=kind.prm.view(mad.data),
+                wanted=attribute.prm.view(mad.data),
                 requester=requester,
                 is_trusted=mad.sm_key == TRUSTED_SM_KEY,
                 subnet=subnet,
                 back=back,
             )
             records = []
-            for record in kind.handlers[method](query):
+            for record in attribute.handlers[method](query):
                 yield 1
                 if record is not None:
                     records.append(record)
                     _limit(records)
-            self._send_records(mad, kind, method, records, back)
+            self._send_records(mad, attribute, method, records, back)
         except SaError as error:
             log.debug("LID %#x: %s: %s", back.lid, error.status.name, error)
             answer = answer_head(mad, error.status)
             answer.data = mad.data
             self._send_mad(bytes(answer), back)
 
-    def _kind_of(self, mad: Any) -> tuple[_Kind, Method]:
-        """The kind of record and the method of a request. Raises SaError."""
+    def _attribute_of(self, mad: Any) -> tuple[_Attribute, Method]:
+        """The attribute and the method of a request. Raises SaError."""
         hdr = mad.mad_hdr
         version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
         if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
             raise SaError(MadStatus.BAD_VERSION, f"versions and class {version}")
         if hdr.method not in _METHODS:
             raise SaError(MadStatus.UNSUPPORTED_METHOD, f"method {hdr.method:#x}")
-        kind, method = self._kinds.get(hdr.attr_id), Method(hdr.method)
-        if kind is None or method not in kind.handlers:
+        attribute, method = self._attributes.get(hdr.attr_id), Method(hdr.method)
+        if attribute is None or method not in attribute.handlers:
             raise SaError(MadStatus.UNSUPPORTED_METHOD_ATTRIB, f"{method.name} of {hdr.attr_id:#x}")
-        return kind, method
+        return attribute, method
 
     def _send_records(
-        self, mad: Any, kind: _Kind, method: Method, records: list[Any], back: Destination
+        self, mad: Any, attribute: _Attribute, method: Method, records: list[Any], back: Destination
     ) -> None:
         """Send one record in a MAD, or a table by RMPP, its records padded to 8 bytes (15.3.1)."""
         answer = answer_head(mad)
-        answer.attr_offset = -(-kind.prm.size // 8)
+        answer.attr_offset = -(-attribute.prm.size // 8)
         if method is Method.GET_TABLE:
             key = self._need_room(mad, back)
             size = answer.attr_offset * 8

@@ -20,7 +20,7 @@ FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     """A port's membership."""
 
     join_state: int
@@ -43,7 +43,7 @@ class Group:
     flow_label: int = 0
     hop_limit: int = 0
     traffic_class: int = 0
-    members: dict[bytes, Member] = field(default_factory=dict)
+    members: dict[bytes, GroupMember] = field(default_factory=dict)
     is_permanent: bool = False
 
     @property

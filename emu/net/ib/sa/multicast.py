@@ -12,7 +12,15 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Set
 from typing import Any
 
-from emu.net.ib.sa.group import FULL, LINK_LOCAL, SCOPES, Group, Member, checked, ipoib_broadcast
+from emu.net.ib.sa.group import (
+    FULL,
+    LINK_LOCAL,
+    SCOPES,
+    Group,
+    GroupMember,
+    checked,
+    ipoib_broadcast,
+)
 from emu.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.net.ib.sa.query import Query, SaError
 from emu.port.ib.datagram import MULTICAST_LID
@@ -106,7 +114,7 @@ class MulticastGroups:
         else:
             _check_joinable(query, group, port)
         by_proxy = int(port.lid != query.requester.lid)
-        member = group.members.setdefault(port.gid, Member(0, by_proxy))
+        member = group.members.setdefault(port.gid, GroupMember(0, by_proxy))
         member.join_state |= wanted.join_state
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
         return [group.record(port.gid, member.join_state, member.proxy_join)]

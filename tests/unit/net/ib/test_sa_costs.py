@@ -248,7 +248,7 @@ def test_group_of_a_partition_that_is_gone_ends_with_its_last_member():
     subnet.ports = [replace(first, pkeys=tables(0)), replace(second, pkeys=tables(0))]
     subnet.sa.sweep()
     group = next(group for group in broadcast_groups(subnet) if group.pkey == 0x8001)
-    subnet.sa.groups._groups[group.mgid].members[first.gid] = multicast.Member(1, 0)
+    subnet.sa.groups._groups[group.mgid].members[first.gid] = multicast.GroupMember(1, 0)
     subnet.ports = [first, second]
     subnet.sa.sweep()
     assert group.mgid in subnet.sa.groups._groups
