@@ -35,6 +35,7 @@ class Field(IntFlag):
     PERIOD = 1 << 0
     COUNT = 1 << 1
     OVERRUN = 1 << 2
+    PERIOD_MODE = 1 << 4
 
 
 class ResizeField(IntFlag):
@@ -108,6 +109,8 @@ def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 
 def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
+    if select & Field.PERIOD_MODE:
+        _check_period_mode(hca, given)
     if unknown := select & ~sum(Field):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
     changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
@@ -123,6 +126,17 @@ def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     cq.ignores_overrun = bool(changed.oi)
     if select & (Field.PERIOD | Field.COUNT):
         cq_engine.moderate(hca, cq, moderation)
+
+
+def _check_period_mode(hca: Hca, given: Any) -> None:
+    """The period can be set to begin with the last event, as it does (START_FROM_EQE)."""
+    caps = hca.caps.general
+    if not caps.cq_period_mode_modify or (
+        given.cq_period_mode and not caps.cq_period_start_from_cqe
+    ):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "period mode is not supported", f"{given.cq_period_mode}"
+        )
 
 
 def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MIN_MTU = 64
 """The shortest frame with its check sequence."""
 
+MCIA_LEAST_BYTES = 64
+"""Linux 6.1's mcia_reg has 12 words of data, and it asks for no more."""
+
 _MBPS_PER_RATE = 100
 _MODULE_NOT_SUPPORTED = 2
 """mcia_reg.status: there is no such page, address or offset (MLX5_MCIA_STATUS_*)."""
@@ -154,6 +157,6 @@ REGISTERS: dict[int, Register] = {
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
     RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
-    RegId.MCIA: Register(module_regs.mcia_reg, _mcia),
+    RegId.MCIA: Register(module_regs.mcia_reg, _mcia, least=MCIA_LEAST_BYTES),
 }
 """What a function has when its port is of this link layer."""

@@ -87,15 +87,16 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
             Status.BAD_PARAM_ERR, "register does not allow this access", f"op_mod {cmd.op_mod}"
         )
     start, size = layout.access_register_in.size, register.layout.size
-    given = cmd.buf[start : start + size]
-    if len(given) < size:
-        raise CmdError(Status.BAD_INP_LEN_ERR, "register is longer", f"{len(given)} of {size}")
+    given, least = cmd.buf[start : start + size], register.least or size
+    if len(given) < least:
+        raise CmdError(Status.BAD_INP_LEN_ERR, "register is longer", f"{len(given)} of {least}")
     room = len(out.buf) - layout.access_register_out.size
-    if room < size:
-        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {size}")
+    if room < least:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {least}")
     if register.is_open:
         size = room
     view = register.layout.view(bytearray(given).ljust(size, b"\0"))
     access(meant(hca, view, register.scope), view)
     at = layout.access_register_out.size
-    out.buf[at : at + size] = view.buf
+    size = min(size, room)
+    out.buf[at : at + size] = view.buf[:size]

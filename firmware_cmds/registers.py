@@ -25,6 +25,8 @@ class Register:
     write: Access | None = None
     gate: str = ""
     """The general capability without which the register is not there."""
+    least: int = 0
+    """Bytes of the shortest form that a driver sends, if that is not the whole layout."""
     is_open: bool = False
     """Data of any length follow the layout, as many as the output has room for."""
     scope: tuple[Resolver, ...] = field(init=False)

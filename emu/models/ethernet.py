@@ -33,6 +33,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
         "eth_wqe_too_small": 1,
+        # ethtool -C needs it on Linux 6.12 (core/en_ethtool.c: mlx5e_ethtool_set_coalesce).
+        "cq_period_mode_modify": 1,
         # What the vPort context can list.
         "log_max_current_uc_list": 7,
         "log_max_current_mc_list": 11,

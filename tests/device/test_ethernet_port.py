@@ -327,6 +327,16 @@ class TestRegisters:
         upper = self.module(driver, 128, 48, page_number=1)
         assert (upper.status, any(upper.dwords)) == (0, False)
 
+    def test_module_as_linux_6_1_reads_it(self, driver):
+        """Its mcia_reg has 12 words of data instead of 32."""
+        read = bytes(module_regs.mcia_reg.new(i2c_device_address=0x50, size=48))[:64]
+        answer = driver.write_register(RegId.MCIA, read, op_mod=READ)
+        assert answer.status == Status.OK
+        assert len(answer.raw) == reg.access_register_out.size + 64
+        assert answer.raw[reg.access_register_out.size + 16] == 0x11
+        short = driver.write_register(RegId.MCIA, read[:60], op_mod=READ)
+        assert short.status == Status.BAD_INP_LEN_ERR
+
     @pytest.mark.parametrize(
         "fields", [{"module": 1}, {"i2c_device_address": 0x40}, {"device_address": 250}]
     )
@@ -397,6 +407,17 @@ class TestRegisters:
         assert (
             driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR
         )
+
+
+@pytest.mark.parametrize(("mode", "status"), [(0, Status.OK), (1, Status.BAD_PARAM_ERR)])
+def test_moderation_as_ethtool_sets_it(driver, mode, status):
+    """core/en_main.c: mlx5e_modify_cq_moderation sends the mode with period and count."""
+    cqn = driver.create_cq(driver.create_eq())
+    answer = driver.command(
+        Op.MODIFY_CQ, cqn=cqn, modify_field_select_resize_field_select=0x13,
+        cq_context={"cq_period": 8, "cq_max_count": 32, "cq_period_mode": mode},
+    )  # fmt: skip
+    assert answer.status == status
 
 
 @pytest.mark.parametrize(
