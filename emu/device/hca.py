@@ -171,7 +171,7 @@ class Hca:
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queue pairs must be stopped."""
-        self.held_room: HeldRoom = HeldRoom()
+        self.held_room = HeldRoom(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self._make_tables()

@@ -1,14 +1,19 @@
 """Packets held at a responder, in order, while they wait for a page; their number is limited.
 
 The requester retransmits what is not held, so it is enough to have the room that a busy device
-needs. There is one limit for each queue pair and one for the whole function.
+needs. There is one limit for each queue pair and one for the whole function, and the function's
+ledger has to have room for them as well.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
+from emu.objects.ledger import Ledger
 from emu.port.packet import Packet
+
+HELD = "held packets"
+"""The ledger's account."""
 
 MOST_HELD = 256
 """Packets of one queue pair: twice as many as a requester has in flight."""
@@ -21,10 +26,20 @@ _OVERHEAD_BYTES = 1 << 10
 class HeldRoom:
     """The bytes that are left for all queue pairs together."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_ledger", "left")
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.left = MOST_HELD_BYTES
+
+    def has(self, size: int) -> bool:
+        """Whether ``size`` bytes are left."""
+        return size <= self.left and self._ledger.used + size <= self._ledger.limit
+
+    def take(self, size: int) -> None:
+        """Charge ``size`` bytes; a negative size gives them back."""
+        self.left -= size
+        self._ledger.hold(HELD, size)
 
 
 class HeldPackets:
@@ -42,22 +57,22 @@ class HeldPackets:
     def add(self, packet: Packet) -> bool:
         """Keep a packet, with a copy of its payload; False when there is no room."""
         cost = _cost(packet)
-        if len(self._packets) >= MOST_HELD or cost > self._room.left:
+        if len(self._packets) >= MOST_HELD or not self._room.has(cost):
             return False
         packet.payload = memoryview(bytes(packet.payload))
-        self._room.left -= cost
+        self._room.take(cost)
         self._packets.append(packet)
         return True
 
     def pop(self) -> Packet:
         """Take the oldest one out."""
         packet = self._packets.popleft()
-        self._room.left += _cost(packet)
+        self._room.take(-_cost(packet))
         return packet
 
     def put_back(self, packet: Packet) -> None:
         """Return the packet that ``pop`` gave, because it has to wait again."""
-        self._room.left -= _cost(packet)
+        self._room.take(_cost(packet))
         self._packets.appendleft(packet)
 
     def clear(self) -> None:

@@ -172,6 +172,23 @@ def test_all_queue_pairs_share_the_room(packet_pair, monkeypatch, clock):
     assert packet_pair[1].hca.held_room.left == held.MOST_HELD_BYTES
 
 
+def test_what_waits_is_on_the_ledger(packet_pair):
+    ledger = packet_pair[1].hca.ledger
+    _, _, _, _, channels = waiting(packet_pair)
+    assert ledger.accounts[held.HELD] >= kept(channels) * 1024
+    packet_pair[1].function.reset()
+    assert held.HELD not in packet_pair[1].hca.ledger.accounts
+    assert held.HELD not in ledger.accounts
+
+
+def test_nothing_waits_on_a_spent_ledger(packet_pair):
+    ledger = packet_pair[1].hca.ledger
+    ledger.hold("test", ledger.limit - ledger.used - (60 << 10))
+    _, _, _, _, channels = waiting(packet_pair, count=1)
+    assert 0 < kept(channels) < 64
+    assert ledger.used <= ledger.limit
+
+
 def test_what_waited_is_taken_in_turns(packet_pair, packet_wire, monkeypatch):
     _, (event,), target, source, (channel,) = waiting(packet_pair, count=1)
     assert kept([channel]) == 64
@@ -202,6 +219,7 @@ def test_room_comes_back_with_the_queue_pair(packet_pair, end):
     for channel in channels:
         getattr(channel.receiver, end)()
     assert packet_pair[1].hca.held_room.left == held.MOST_HELD_BYTES
+    assert held.HELD not in packet_pair[1].hca.ledger.accounts
 
 
 # A requester that waits for a page of its own.
