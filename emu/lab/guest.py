@@ -196,7 +196,7 @@ class Guest:
 
     @property
     def console(self) -> str:
-        """The console's whole output."""
+        """The console's output; of a very long one, the start and the end."""
         return self._machine.console
 
     def dmesg(self) -> str:

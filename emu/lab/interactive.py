@@ -14,6 +14,7 @@ from pathlib import Path
 
 from emu.lab import cache, console
 from emu.lab.bootstrap import Progress
+from emu.lab.console_log import ConsoleLog
 from emu.lab.errors import GuestError, GuestPanicError, ServerError
 from emu.lab.launch import Terminal, machine_for
 from emu.lab.machine import arguments
@@ -31,6 +32,7 @@ class Boot:
         self._open = contextlib.ExitStack()
         self._failures: list[ServerError] = []
         self._command: list[str] = []
+        self._console: ConsoleLog | None = None
 
     def __enter__(self) -> Boot:
         return self
@@ -42,12 +44,14 @@ class Boot:
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
     ) -> None:
         """Build and fetch what is missing, then start the server."""
+        self._console = log = ConsoleLog(self._logs / "console.log")
+        self._open.callback(log.close)
         work = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="mlx5emu-")))
         machine = machine_for(
             self._options,
             work,
             functions=self._start_server(work),
-            console_log=self._logs / "console.log",
+            console_log=log.path,
             terminal=_terminal(),
             progress=progress,
             on_wait=on_wait,
@@ -59,8 +63,16 @@ class Boot:
 
         Raises :class:`GuestError` unless the guest powered off.
         """
-        with _restored_terminal():
-            status = subprocess.run(self._command, check=False).returncode
+        log = self._console
+        if log is None:
+            raise GuestError("the guest has not been prepared")
+        with (
+            _restored_terminal(),
+            subprocess.Popen(self._command, pass_fds=(log.fd,)) as process,
+        ):
+            log.started()
+        log.close()
+        status = process.returncode
         reason = console.panic(console.read(self._logs / "console.log"))
         if reason is not None:
             raise GuestPanicError(f"the guest panicked: {reason}")

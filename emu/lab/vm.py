@@ -15,6 +15,7 @@ from pathlib import Path
 
 from emu.lab import cache, console
 from emu.lab.bootstrap import Progress
+from emu.lab.console_log import ConsoleLog
 from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.lab.launch import machine_for
 from emu.lab.machine import arguments
@@ -44,6 +45,7 @@ class Vm:
         self._process: subprocess.Popen[bytes] | None = None
         self._server: Server | None = None
         self._qmp: Qmp | None = None
+        self._console: ConsoleLog | None = None
 
     def start(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
@@ -55,6 +57,8 @@ class Vm:
         work = Path(tempfile.mkdtemp(prefix="mlx5emu-"))
         self._open.callback(shutil.rmtree, work, ignore_errors=True)
         functions = self._start_server(work)
+        self._console = log = ConsoleLog(self.logs / "console.log")
+        self._open.callback(log.close)
         control = self._open.enter_context(Listener(work / "qmp"))
         port = self._open.enter_context(Listener(work / "port"))
         machine = machine_for(
@@ -63,11 +67,11 @@ class Vm:
             functions=functions,
             control=control.path,
             port=port.path,
-            console_log=self.logs / "console.log",
+            console_log=log.path,
             progress=progress,
             on_wait=on_wait,
         )
-        process = self._start_qemu(arguments(machine))
+        process = self._start_qemu(arguments(machine), log)
         try:
             self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
             self._open.callback(self._qmp.close)
@@ -100,7 +104,9 @@ class Vm:
 
     @property
     def console(self) -> str:
-        """The console's whole output."""
+        """The console's output; :mod:`emu.lab.console_log` says how much of it."""
+        if self._console is not None:
+            self._console.flush()
         return console.read(self.logs / "console.log")
 
     def why_ended(self) -> GuestError:
@@ -129,7 +135,7 @@ class Vm:
         self._server = server
         return server.sockets
 
-    def _start_qemu(self, command: list[str]) -> subprocess.Popen[bytes]:
+    def _start_qemu(self, command: list[str], console_log: ConsoleLog) -> subprocess.Popen[bytes]:
         logger.debug("starting %s", shlex.join(command))
         with (self.logs / "qemu.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -137,6 +143,8 @@ class Vm:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
                 stderr=log,
+                pass_fds=(console_log.fd,),
             )
+        console_log.started()
         self._open.callback(stop, self._process)
         return self._process

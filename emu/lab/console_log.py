@@ -1,0 +1,119 @@
+"""A guest's console log: a file of limited size, as a guest can write to its console for days.
+
+QEMU writes to a pipe, and a thread copies that to the file. When the file gets too long, its middle
+is left out: it always has the start (the boot), a line that says how much is missing, and the end.
+A guest that writes faster than the file takes it waits, as with a real serial port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from pathlib import Path
+from typing import Final
+
+HEAD: Final = 4 << 20
+"""Bytes kept of the start."""
+TAIL: Final = 4 << 20
+"""Least number of bytes kept of the end; the file has up to twice as many."""
+_CHUNK: Final = 64 << 10
+_CLOSE_TIMEOUT: Final = 5.0
+
+
+class BoundedFile:
+    """A file to append to, whose middle is left out when it gets too long."""
+
+    def __init__(self, path: Path, head: int = HEAD, tail: int = TAIL) -> None:
+        self._file = path.open("w+b", buffering=0)
+        self._head = head
+        self._tail = tail
+        self._size = 0
+        self._left_out = 0
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError."""
+        self._file.write(data)
+        self._size += len(data)
+        if self._size > self._head + 2 * self._tail:
+            self._shorten()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _shorten(self) -> None:
+        """Keep the start and the last ``tail`` bytes."""
+        self._file.seek(self._size - self._tail)
+        end = self._file.read(self._tail)
+        # The note of the last time is among what goes now.
+        self._left_out += self._size - self._head - len(end) - len(self._note())
+        note = self._note()
+        self._file.seek(self._head)
+        self._file.truncate()
+        self._file.write(note + end)
+        self._size = self._head + len(note) + len(end)
+
+    def _note(self) -> bytes:
+        if not self._left_out:
+            return b""
+        return b"\n[%d bytes of the console are left out here]\n" % self._left_out
+
+
+class ConsoleLog:
+    """The pipe that QEMU writes to, and the thread that copies it to the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = BoundedFile(path)
+        self._lock = threading.Lock()
+        self._reader, self.fd = os.pipe()
+        os.set_blocking(self._reader, False)
+        self._thread = threading.Thread(target=self._copy, name="console log", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> Path:
+        """The file name for QEMU, to which ``fd`` has to be passed on."""
+        return Path(f"/dev/fd/{self.fd}")
+
+    def started(self) -> None:
+        """QEMU has its own copy of ``fd``: the log ends when QEMU does."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def flush(self) -> None:
+        """Copy what has been written by now."""
+        self._take()
+
+    def close(self) -> None:
+        """Copy the rest; to be called when QEMU has ended."""
+        self.started()
+        self._thread.join(_CLOSE_TIMEOUT)
+        self._take()
+
+    def _copy(self) -> None:
+        readable = select.poll()
+        readable.register(self._reader, select.POLLIN)
+        while self._take():
+            readable.poll()
+        with self._lock:
+            os.close(self._reader)
+            self._reader = -1
+            self._file.close()
+
+    def _take(self) -> bool:
+        """Copy what is there; False at the end."""
+        with self._lock:
+            while self._reader >= 0:
+                try:
+                    data = os.read(self._reader, _CHUNK)
+                except BlockingIOError:
+                    return True
+                if not data:
+                    return False
+                # On a full disk the guest goes on without its log.
+                with contextlib.suppress(OSError):
+                    self._file.write(data)
+        return False
