@@ -43,10 +43,9 @@ def run(hca: Hca) -> bool:
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:
-    broken, hca.broken_cqs = hca.broken_cqs, []
-    for cq in broken:
-        qp_life.stop_users(hca, cq)
-        eth_queues.stop_users(hca, cq)
+    broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
+    qp_life.stop_users(hca, broken)
+    eth_queues.stop_users(hca, broken)
 
 
 def teardown(hca: Hca) -> None:

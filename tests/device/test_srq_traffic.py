@@ -5,7 +5,7 @@ from helpers.channels import Channel
 from helpers.verbs import QueuePair, connect
 
 from emu.engine import lifecycle
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType
 
 RC, UC, UD = QpType.RC, QpType.UC, QpType.UD
 LISTS = ("rmp", "srq", "xrc")
@@ -319,6 +319,58 @@ def test_older_form_serves_xrc_too(node, region):
     channel.send(b"data")
     node.settle()
     assert channel.received()[0].srqn == old.srqn
+
+
+# An XRC SRQ reports to a CQ of its own, which may break.
+
+
+def overrun(channel, region):
+    """Fill the CQ of two entries: the third completion is one too many."""
+    for number in range(4):
+        channel.srq.post(slot(region, number))
+    for _ in range(3):
+        channel.send(b"data")
+    channel.settle()
+
+
+def test_xrc_queue_stops_with_its_cq(node, region, driver):
+    channel = Channel(QpType.XRC, node, node, log_cq_size=1)
+    bystander = Channel(QpType.XRC, node, node)
+    overrun(channel, region)
+    assert node.events() == [
+        (EventType.CQ_ERROR, channel.recv_cq.cqn), (EventType.SRQ_CATAS_ERROR, channel.srqn),
+    ]  # fmt: skip
+    context = driver.must(Op.QUERY_XRC_SRQ, xrc_srqn=channel.srqn).xrc_srq_context_entry
+    assert context.state == 1
+    channel.sent()
+    channel.send(b"lost")
+    channel.settle()
+    assert channel.failure() == CqeSyndrome.REMOTE_OP_ERR
+    assert channel.receiver.state == QpState.ERR
+    assert node.events() == [(EventType.WQ_CATAS_ERROR, channel.receiver.qpn)]
+    bystander.srq.post(slot(region, 5))
+    bystander.send(b"data")
+    bystander.settle()
+    assert len(bystander.received()) == 1
+
+
+def test_xrc_message_that_has_begun_when_the_cq_breaks(packet_pair, packet_wire):
+    """Its queue pair stops: its completion would be lost, and its sender told of success."""
+    left, right = packet_pair
+    channel = Channel(QpType.XRC, left, right, mtu=1, log_cq_size=1)
+    region = right.region(4096)
+    channel.srq.post(region.sge())
+    packet_wire.room = 1
+    channel.send(left.region(4096).sge(0, 1000))
+    lifecycle.run(left.hca)
+    packet_wire.deliver()
+    lifecycle.run(right.hca)
+    cq = right.hca.cqs.get(channel.recv_cq.cqn)
+    right.hca.broken_cqs.append(cq)
+    cq.status = CqStatus.CQ_OVERFLOW
+    lifecycle.run(right.hca)
+    assert right.hca.qps.get(channel.receiver.qpn).state is QpState.ERR
+    assert (EventType.WQ_CATAS_ERROR, channel.receiver.qpn) in right.events()
 
 
 @pytest.mark.parametrize("service", [RC, UD])

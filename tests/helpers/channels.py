@@ -35,7 +35,8 @@ class Channel:
             qp.to_rts(0x10)
 
     def _open_xrc(self, options):
-        self.recv_cq = self.right.completion_queue()
+        """``log_cq_size`` is that of the CQ which the shared queue reports to."""
+        self.recv_cq = self.right.completion_queue(*filter(None, [options.pop("log_cq_size", 0)]))
         domain = self.right.driver.must(Op.ALLOC_XRCD).xrcd
         self.srq = SharedQueue(self.right, xrcd=domain, cq=self.recv_cq)
         self.srqn = self.srq.srqn

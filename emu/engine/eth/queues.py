@@ -11,7 +11,7 @@ Source: PRM "Send queue", "Receive queue"; mlx5_ifc.h: sqc.state, rqc.state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -180,16 +180,16 @@ def raise_event(hca: Hca, queue: Sq | Rq, event: EventType) -> None:
     eq_engine.raise_event(hca, event, _EVENT_DATA.pack(kind, queue.handle))
 
 
-def stop_users(hca: Hca, cq: Cq) -> None:
-    """A CQ takes no more completions: stop the queues that report to it."""
+def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
+    """These CQs take no more completions: stop the queues that report to them."""
     for sq in hca.sqs:
-        if sq.cq is cq and sq.state is SqState.RDY:
-            log.warning("%r: to ERR: %r takes no completions", sq, cq)
+        if sq.cq in broken and sq.state is SqState.RDY:
+            log.warning("%r: to ERR: %r takes no completions", sq, sq.cq)
             raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
             stop_sq(hca, sq)
     for rq in hca.rqs:
-        if rq.cq is cq and rq.state is RqState.RDY:
-            log.warning("%r: to ERR: %r takes no completions", rq, cq)
+        if rq.cq in broken and rq.state is RqState.RDY:
+            log.warning("%r: to ERR: %r takes no completions", rq, rq.cq)
             raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
             stop_rq(hca, rq)
 

@@ -9,6 +9,7 @@ its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from emu.engine.events.counters import count_event
 from emu.engine.mr import page_faults
 from emu.objects import Cq, Qp, Srq
 from emu.objects.page_fault import Side
-from emu.objects.receive_queue import TakenWqe
+from emu.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
 from emu.ports import DmaError
 from layouts.enums import CqeSyndrome, EventType, QpState, QpType
 
@@ -71,6 +72,16 @@ def _break_srq(hca: Hca, srq: Srq) -> None:
     if not srq.is_in_error:
         srq.is_in_error = True
         raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+
+
+def take_shared(srq: Srq) -> RecvWqe | None:
+    """The next request of a shared queue; None when it is empty.
+
+    Raises DmaError, and ListBrokenError for a queue in its error state as well.
+    """
+    if srq.is_in_error:
+        raise ListBrokenError("it is in its error state")
+    return srq.queue.take()
 
 
 def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
@@ -214,16 +225,33 @@ def _flush_receives(hca: Hca, qp: Qp) -> bool:
     return found
 
 
-def stop_users(hca: Hca, cq: Cq) -> None:
-    """A CQ takes no more completions: move the queue pairs that report to it to ERR."""
+def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
+    """These CQs take no more completions: move the queue pairs that report to them to ERR.
+
+    A shared receive queue with a CQ of its own reports there as well. It goes to its error state,
+    and a queue pair that receives from it stops with its next message, or if it has begun one.
+    """
+    for srq in hca.srqs:
+        if srq.cq in broken:
+            _break_srq(hca, srq)
     for qp in hca.qps:
-        if cq in (qp.scq, qp.rcq) and qp.state not in (QpState.RST, QpState.ERR):
-            log.warning("%r: to ERR: %r takes no completions", qp, cq)
+        if qp.state in (QpState.RST, QpState.ERR):
+            continue
+        if qp.scq in broken or qp.rcq in broken or _has_begun_for(qp, broken):
+            log.warning("%r: to ERR: its CQ takes no completions", qp)
             qp.state = QpState.ERR
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
             raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
             hca.schedule(qp)
+
+
+def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
+    """Whether a message has a request of a shared queue that reports to one of these CQs."""
+    if qp.kept is None and qp.connection is None:
+        return False
+    begun = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
+    return any(one is not None and one.wqe is not None and one.cq in cqs for one in begun)
 
 
 def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> None:

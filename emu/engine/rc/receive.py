@@ -74,7 +74,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
         message.taken, qp.kept = kept, None
         return
     try:
-        wqe = queue.take()
+        wqe = queue.take() if srq is None else qp_life.take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, srq, error)
         if qp.st is QpType.UC:

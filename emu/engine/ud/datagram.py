@@ -66,7 +66,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     if queue is None or cq is None:
         return False
     try:
-        wqe = queue.take()
+        wqe = queue.take() if qp.srq is None else qp_life.take_shared(qp.srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, qp.srq, error)
         return False
