@@ -68,6 +68,8 @@ def collect(packages: Iterable[ModuleType]) -> list[Reason]:
 
 def reasons_in(source: str, module: str) -> Iterator[Reason]:
     """The reasons in one module. Raises :class:`ReasonError` for one that is no fixed text."""
+    if f"{CmdError.__name__}(" not in source:
+        return
     tree = ast.parse(source)
     constants = {
         target.id: node.value.value
@@ -99,7 +101,10 @@ def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call
 
 def _called(call: ast.Call) -> str:
     """The called name, without the module in front of it."""
-    return ast.unparse(call.func).rpartition(".")[2]
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
