@@ -34,7 +34,10 @@ STRESS = "python3 /mnt/share/stress.py --seconds"
 SWAP = "fallocate -l 512M /var/swap && chmod 600 /var/swap && mkswap /var/swap && swapon /var/swap"
 
 
-@pytest.fixture(params=[TRANSPORT, MEMORY], ids=["transport", "memory"])
+both_schemes = pytest.fixture(params=[TRANSPORT, MEMORY], ids=["transport", "memory"])
+
+
+@both_schemes
 def guest(lab, suite, request):
     devices = (request.param,)
     guest = lab.get(
@@ -105,8 +108,8 @@ def test_unload_with_memory_registered(guest):
     guest.run("until rdma link | grep -q ACTIVE; do sleep 0.1; done", timeout=SECONDS).check()
 
 
-@pytest.fixture
-def five_levels(lab, suite):
+@both_schemes
+def five_levels(lab, suite, request):
     """A guest whose page tables have five levels.
 
     QEMU starts an unpacked kernel with four; a packed one looks at its processor.
@@ -114,7 +117,7 @@ def five_levels(lab, suite):
     packed = image.ensure(suite).path / "vmlinuz"
     guest = lab.get(
         GuestOptions(
-            suite=suite, devices=(TRANSPORT,), hugepages=HUGE_PAGES, share=EXAMPLES,
+            suite=suite, devices=(request.param,), hugepages=HUGE_PAGES, share=EXAMPLES,
             qemu_arguments=("-kernel", str(packed)),
         )
     )  # fmt: skip
