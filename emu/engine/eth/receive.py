@@ -83,7 +83,8 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
     headers = parse(data)
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
-        hca.eth.vport.steering_discards += 1
+        if source is None:
+            hca.eth.vport.steering_discards += 1
         return
     if frame.checked:
         headers.frame = insert(headers, l3=True, l4=True)
@@ -115,7 +116,8 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     cut = segment(data[:at], data[at:], large.size)
     queues = route(hca, headers, large.octets, large.packets, source)
     if not queues:
-        hca.eth.vport.steering_discards += large.packets
+        if source is None:
+            hca.eth.vport.steering_discards += large.packets
         return
     for one in cut:
         packet = Received(_of_segment(headers, one), True)

@@ -116,7 +116,7 @@ def verify(headers: Headers) -> Received:
     frame = headers.frame
     stop = _transport_end(headers)
     if not stop:
-        return Received(total(frame[ETHERNET_BYTES:]) % MODULUS, _header_ok(headers), False)
+        return Received(_folded(total(frame[ETHERNET_BYTES:])), _header_ok(headers), False)
     start = headers.l4
     transport = total(frame[start:stop])
     rest = total(frame[stop:])
@@ -126,7 +126,7 @@ def verify(headers: Headers) -> Received:
     right = (transport + pseudo_header(headers, stop - start)) % MODULUS == 0
     if _zero(headers):
         right = headers.version == 4
-    return Received(number % MODULUS, _header_ok(headers), right)
+    return Received(_folded(number), _header_ok(headers), right)
 
 
 def trusted(headers: Headers) -> Received:
@@ -140,7 +140,16 @@ def trusted(headers: Headers) -> Received:
     if not stop or stop != len(frame) or _zero(headers):
         return verify(headers)
     number = _from_bytes(frame[ETHERNET_BYTES:start], "big") - pseudo_header(headers, stop - start)
-    return Received(number % MODULUS, _header_ok(headers), True)
+    return Received(_folded(number) or MODULUS, _header_ok(headers), True)
+
+
+def _folded(number: int) -> int:
+    """The 16-bit sum of bytes that make ``number``: of bytes other than zero it is never 0.
+
+    Linux finds a packet wrong whose sum is 0 instead of 0xffff (net/core/skbuff.c:
+    __skb_checksum_complete).
+    """
+    return number and (number % MODULUS or MODULUS)
 
 
 def _transport_end(headers: Headers) -> int:
