@@ -31,7 +31,16 @@ IN_GUESTS: dict[str, Part] = {
     "verbs": verbs.measure,
     "keys": keys.measure,
 }
-IN_PROCESS = ("commands", "engine", "fabric", "hostile", "objects", "points", "transport")
+IN_PROCESS = (
+    "commands",
+    "engine",
+    "ethernet",
+    "fabric",
+    "hostile",
+    "objects",
+    "points",
+    "transport",
+)
 """Separate programs in this directory; with --json each prints a report of one run."""
 
 PARTS = (*IN_GUESTS, *IN_PROCESS)

@@ -255,6 +255,7 @@ def test_every_verbs_test_has_a_name_of_its_own():
 SMALL = {
     "commands": ["--keys", "10", "--traced", "100"],
     "engine": ["--count", "4"],
+    "ethernet": ["--count", "2"],
     "fabric": ["--count", "4"],
     "hostile": ["--only", "QUERY_CQ"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],

@@ -1,0 +1,236 @@
+"""What an Ethernet packet costs, without a guest and without a transport.
+
+One function whose queues are set up as mlx5e does: a key over all of memory, 1024 requests in each
+ring, VLAN, address and traffic-type tables, TIRs that hash over four receive queues. Its wire leads
+nowhere, and what it receives is handed to it. Prints a table, or JSON with --json.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+from engine import sample
+from figures import Goal, Row, Section
+from own_run import json_option, show
+from rig import MappedMemory
+
+from emu.device.hca import HcaOptions
+from emu.engine.eth.receive import arrive
+from emu.function.function import Function
+from emu.models import LINKS
+from emu.net.ib.local import LocalFabric
+from emu.port.eth.frame import Frame
+from emu.port.eth.segment import unsegmented
+from firmware_cmds import TABLE
+from layouts.enums import AccessMode, Op, Opcode, PortType
+from layouts.eth_enums import EthChecksum
+
+# The drivers are the test suite's.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.driver import Driver, FunctionBar
+from helpers.eth_queues import ReceiveQueue, SendQueue
+from helpers.flows import Flows, mac_fields, to_table, to_tir
+from helpers.frames import MACS, Packet
+from helpers.interfaces import alloc_td, create_indirect_tir, create_rqt, create_tis, rss
+from helpers.verbs import Node
+from helpers.world import HandClock, IrqList
+
+BATCH = 64
+CHANNELS = 4
+BUFFER_BYTES = 2048
+JUMBO_BYTES = 10240
+MSS = 1448
+LARGE_BYTES = 45 * MSS
+BOTH = EthChecksum.L3 | EthChecksum.L4
+TCP_HEADER_BYTES = 54
+HARDWARE_MTU_EXTRA = 22
+
+MOST_SENT_US = 12.0
+MOST_RECEIVED_US = 12.0
+MOST_LARGE_US = 120.0
+
+Sampler = Callable[[], float]
+
+
+class Netdev:
+    """A function as an open netdev uses it."""
+
+    def __init__(self, mtu: int = 1500) -> None:
+        model, memory = LINKS["connectx6"][PortType.ETH], MappedMemory()
+        clock = HandClock()
+        self.function = Function(
+            model, HcaOptions(guid=1), TABLE, memory, IrqList(), clock, LocalFabric(clock)
+        )
+        self.node = Node(self.function, Driver(FunctionBar(self.function), memory).probe())
+        self.hca, self.memory, driver = self.node.hca, memory, self.node.driver
+        self.hca.eth.admin_mtu = mtu + HARDWARE_MTU_EXTRA
+        # Over physical addresses, as mlx5e_create_mkey makes it.
+        self.key = driver.create_mkey(self.node.pdn, access_mode_1_0=AccessMode.PA) << 8
+        self.sq = SendQueue(
+            self.node, log_size=10, tisn=create_tis(driver, alloc_td(driver)),
+            cq=self.node.completion_queue(10),
+        )  # fmt: skip
+        size = BUFFER_BYTES if mtu <= BUFFER_BYTES else JUMBO_BYTES
+        self.rqs = [Channel(self, size) for _ in range(CHANNELS)]
+        self._steer(Flows(driver))
+
+    def _steer(self, flows: Flows) -> None:
+        """VLAN, address and traffic-type tables (core/en_fs.c)."""
+        driver = self.node.driver
+        td = alloc_td(driver)
+        rqtn = create_rqt(driver, [channel.rq.rqn for channel in self.rqs])
+        tirn = create_indirect_tir(driver, td, rqtn, **rss())
+        kinds, addresses, tags = (flows.table(level, log_size=7) for level in (2, 1, 0))
+        group = flows.group(kinds, 0, 3, ip_version=0xF, ip_protocol=0xFF)
+        flows.entry(kinds, 0, group, to_tir(tirn), ip_version=4, ip_protocol=6)
+        group = flows.group(addresses, 0, 99, **mac_fields(b"\xff" * 6))
+        flows.entry(addresses, 0, group, to_table(kinds), **mac_fields(MACS[:6]))
+        group = flows.group(tags, 0, 0, cvlan_tag=1)
+        flows.entry(tags, 0, group, to_table(addresses), cvlan_tag=0)
+        flows.set_root(tags)
+
+    def put(self, data: bytes) -> list[tuple[int, int, int]]:
+        """Bytes in memory, and segments of at most a page that name them."""
+        found = []
+        for at in range(0, len(data), 4096):
+            part = data[at : at + 4096]
+            address = self.memory.alloc(4096)
+            self.memory.write(address, part)
+            found.append((len(part), self.key, address))
+        return found
+
+
+class Channel:
+    """A receive queue whose ring is full of buffers."""
+
+    def __init__(self, netdev: Netdev, size: int) -> None:
+        node = netdev.node
+        counter = node.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+        self.rq = ReceiveQueue(
+            node, log_size=10, cq=node.completion_queue(10), log_stride=4, counter_set_id=counter
+        )
+        self.sge = size, netdev.key, netdev.memory.alloc(size, 4096)
+        for _ in range(1024):
+            self.rq.post(self.sge, tell=False)
+        self.rq.tell()
+
+    def clean(self) -> int:
+        """Poll the completions, and post as many requests; how many there were."""
+        found = 0
+        while self.rq.cq.peek() is not None:
+            self.rq.cq.ci += 1
+            found += 1
+            self.rq.post(self.sge, tell=False)
+        self.rq.cq.tell()
+        self.rq.tell()
+        return found
+
+
+def sending(netdev: Netdev, post: Callable[[], object], count: int) -> Sampler:
+    """Microseconds for each of ``count`` requests, of which the last one asks for a completion."""
+
+    def take() -> float:
+        for _ in range(count):
+            post()
+        netdev.sq.nop(ring=False)
+        start = time.perf_counter_ns()
+        netdev.sq.ring_doorbell()
+        netdev.node.settle()
+        elapsed = time.perf_counter_ns() - start
+        (done,) = netdev.sq.cq.drain()
+        if done.syndrome:
+            raise RuntimeError(f"this completion: {done}")
+        return elapsed / 1000 / count
+
+    return take
+
+
+def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
+    """Microseconds for each of the ``packets`` that the frames stand for."""
+
+    def take() -> float:
+        start = time.perf_counter_ns()
+        for frame in frames:
+            arrive(netdev.hca, frame)
+        elapsed = time.perf_counter_ns() - start
+        found = sum(channel.clean() for channel in netdev.rqs)
+        if found != packets:
+            raise RuntimeError(f"{found} packets received, not {packets}")
+        return elapsed / 1000 / packets
+
+    return take
+
+
+def packet(size: int, flow: int = 0) -> bytes:
+    """A TCP packet in a frame of ``size`` bytes."""
+    payload = bytes(number & 0xFF for number in range(size - TCP_HEADER_BYTES))
+    return Packet(ports=(0x400 + flow << 16 | 80).to_bytes(4, "big"), payload=payload).frame()
+
+
+def sends(count: int) -> list[Row]:
+    """Frames by send requests, many by one doorbell; the driver wants checksums of all."""
+    netdev = Netdev()
+    small, full = (netdev.put(packet(size)) for size in (60, 1514))
+    parts = netdev.put(packet(1514)[:66]) + netdev.put(packet(1514)[66:])
+    large = netdev.put(bytes(LARGE_BYTES))
+    header = Packet(payload=b"").frame()
+
+    def post(sges: list[tuple[int, int, int]], **options: object) -> Callable[[], object]:
+        return lambda: netdev.sq.send(*sges, cs_flags=BOTH, ring=False, flags=0, **options)
+
+    lso = post(large, opcode=Opcode.LSO, mss=MSS, headers=header)
+    names = ("60 B", "1514 B", "1514 B in two segments")
+    found = sample(
+        count,
+        *[sending(netdev, post(sges), BATCH) for sges in (small, full, parts)],
+        sending(netdev, lso, 4),
+    )
+    rows = [
+        Row(f"sent, {name}, {BATCH} by one doorbell, each", "us", taken, goal=Goal(MOST_SENT_US))
+        for name, taken in zip(names, found)
+    ]
+    return [*rows, Row("sent, LSO of 64 KiB", "us", found[-1], goal=Goal(MOST_LARGE_US))]
+
+
+def receipts(count: int) -> list[Row]:
+    """Frames that arrive: of 16 flows, with checksums that were made here, or that are vouched."""
+    netdev, jumbo = Netdev(), Netdev(9000)
+
+    def burst(size: int, checked: bool) -> list[Frame]:
+        return [Frame(packet(size, number % 16), 0, checked) for number in range(BATCH)]
+
+    whole = unsegmented(Packet(payload=b"").frame(), bytes(LARGE_BYTES), MSS)
+    assert whole is not None
+    large = [Frame(whole, MSS, checked=True)]
+    goal = Goal(MOST_RECEIVED_US)
+    cases = (
+        ("received, 60 B, each", receiving(netdev, burst(60, False), BATCH), goal),
+        ("received, 1514 B, each", receiving(netdev, burst(1514, False), BATCH), goal),
+        ("received, 1514 B without checksums", receiving(netdev, burst(1514, True), BATCH), goal),
+        ("received, 9014 B, each", receiving(jumbo, burst(9014, False), BATCH), None),
+        ("received, packets of an LSO, each", receiving(netdev, large, 45), goal),
+    )
+    found = sample(count, *[sampler for _, sampler, _ in cases])
+    return [Row(name, "us", taken, goal=wanted) for (name, _, wanted), taken in zip(cases, found)]
+
+
+@click.command()
+@click.option("--count", default=200, show_default=True, help="Samples of each.")
+@json_option
+def main(count: int, as_json: bool) -> None:
+    """Measure what an Ethernet packet costs."""
+    logging.disable()
+    show(
+        [Section("ethernet", "Ethernet, in one process", [*sends(count), *receipts(count)])],
+        as_json=as_json,
+    )
+
+
+if __name__ == "__main__":
+    main()
