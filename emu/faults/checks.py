@@ -1,7 +1,7 @@
 """Checks that the parts of a rule fit together, beyond the type of each.
 
 Fields and their possible values, commands, registers and capabilities are checked against their
-declarations, so a typing error is found when the plan is read, not by a fault that never comes.
+declarations, so that a typing error is reported when the plan is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FEW = 8
 
 
 def problems(rule: Rule) -> Iterator[Problem]:
-    """Key and explanation of each thing that does not fit."""
+    """The key and an explanation for each part that does not fit."""
     given = rule.model_dump(exclude_none=True, exclude_unset=True)
     point, action = POINTS[rule.point], ACTIONS[rule.action]
     use = action.uses.get(point.name)
@@ -49,7 +49,7 @@ def _those_of(point: Point) -> str:
 def _parameter(
     action: Action, use: declare.Action, name: str, given: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """What is wrong with a parameter: here, or wherever else the action has it."""
+    """What is wrong with a parameter, at this point or at any other that has the action."""
     declared = [one for one in use.parameters if one.name == name] or [
         one for other in action.uses.values() for one in other.parameters if one.name == name
     ]
@@ -76,7 +76,7 @@ def _opened(opened: Opened, name: str, match: Mapping[str, Any]) -> Iterator[str
 
 
 def _value(field: Field, value: Any) -> Iterator[str]:
-    """What is wrong with a name; a number, a range or a pattern may just never come."""
+    """What is wrong with a name; numbers, ranges and patterns that never occur are allowed."""
     if not isinstance(value, str) or any(mark in value for mark in "*?[") or _is_range(value):
         return
     if field.kind is int:

@@ -1,7 +1,7 @@
 """Whether a rule fires, in the words of the kernel's Documentation/fault-injection.
 
-A pure function of the plan's seed, the rule and how many events the rule has met: no state of a
-random generator, and no time, can make two runs differ.
+It is a pure function of the plan's seed, the rule and the number of events that the rule has
+matched, so neither a random generator's state nor time can make two runs differ.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _DICE = 1 << 64
 
 
 def percent(seed: int, name: str, number: int) -> float:
-    """The dice of one event, from 0 up to 100 exclusively."""
+    """The random number of one event, from 0 to 100 (exclusive)."""
     thrown = blake2b(f"{seed}/{name}/{number}".encode(), digest_size=8).digest()
     return int.from_bytes(thrown, "big") * 100 / _DICE
 
 
 class RuleState:
-    """A rule that is loaded, and what it has met so far at one function."""
+    """A rule that is loaded at one function, with its counts."""
 
     __slots__ = ("_index", "fired", "is_armed", "met", "rule", "seed")
 
@@ -33,7 +33,7 @@ class RuleState:
         """Matching events so far."""
         self.fired = 0
         self.is_armed = False
-        """Whether its time has come, by ``after``."""
+        """Whether it is armed, by ``after``."""
         self._index = frozenset(rule.index) if rule.index is not None else None
 
     @property
@@ -42,7 +42,7 @@ class RuleState:
         return 0 <= self.rule.times <= self.fired
 
     def fires(self, event: Event[Any], *, is_settled: bool = False) -> bool:
-        """Count the event if it matches, and decide; what another rule has settled only counts."""
+        """Count the event if it matches, and decide; another rule's event is only counted."""
         rule = self.rule
         if rule.match and not event.agrees(rule.match):
             return False

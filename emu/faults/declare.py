@@ -10,9 +10,9 @@ A module of ``emu.faults.points`` declares its points::
         @action("it is lost")
         def drop(self, rule): ...
 
-Everything else follows: what a plan may say, what is checked in it, the table of its README, what
-the record tells. Adding a point is a module there, the line of its dispatcher, and a test. A
-declaration that is not complete raises :class:`DeclarationError` as its module is imported.
+Everything else follows from it: what a plan may say, how it is checked, the table in the plans'
+README, the words of the record. A new point takes such a class, the line in its dispatcher that
+shows the event, and a test. An incomplete declaration raises :class:`DeclarationError` on import.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Check = Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
 
 
 class DeclarationError(TypeError):
-    """A fault point whose declaration lacks something, or contradicts another one."""
+    """A fault point's declaration is incomplete, or contradicts another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Parameter:
 
     name: str
     type: Any
-    """As pydantic has it; the same wherever the parameter is declared."""
+    """As in pydantic; the same wherever the parameter is declared."""
     check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a rule makes of the events of one point."""
+    """Something that a rule can do with the events of one point."""
 
     name: str
     about: str
@@ -63,18 +63,18 @@ class Action:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All that a rule may say about it."""
+        """All parameters that a rule may give it."""
         return self.needs + self.takes
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a rule does to the device as a whole; the event that set it off goes on."""
+    """What a rule does to the device as a whole; the event that triggers it goes on."""
 
     action: Action
     begin: Begin
     points: frozenset[str] | None
-    """Where it is possible; None is everywhere."""
+    """The points where it is possible; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Point:
 
     name: str
     about: str
-    """What an event there is."""
+    """What an event of this point is."""
     fields: Mapping[str, Field]
     opened: Opened | None
     actions: Mapping[str, Action]
@@ -93,7 +93,7 @@ class Point:
 
 
 class Mount(Protocol):
-    """Puts something into the device's way that shows it events, or takes it out again."""
+    """Puts a wrapper around a port of the device that shows its accesses, or removes it."""
 
     def __call__(self, faults: Faults, *, wanted: bool) -> None:
         """``wanted``: a rule is about one of its points. Called whenever rules come or go."""
@@ -135,8 +135,8 @@ def point(
 ]:
     """Declare a class of events as what passes a point.
 
-    ``fields`` are what rules match, each an attribute of the class; the class is made of the
-    injector and what the dispatcher shows.
+    ``fields`` are what rules match, each an attribute of the class. The class is called with the
+    injector and with what the dispatcher shows.
     """
 
     def declare(
@@ -166,14 +166,14 @@ def effect(
 ) -> Callable[[_Begin], _Begin]:
     """Declare a function as an action on the device as a whole, at all points or ``at`` some.
 
-    It begins the effect and returns what ends it, or None.
+    The function begins the effect and returns what ends it, or None.
     """
 
     def declare(begin: _Begin) -> _Begin:
         name = begin.__name__
         declared = Action(name, about, tuple(needs), tuple(takes), begin)
         if name in EFFECTS or any(name in one.actions for one in POINTS.values()):
-            raise DeclarationError(f"effect {name!r}: there is an action of that name already")
+            raise DeclarationError(f"effect {name!r}: an action has this name already")
         if not about:
             raise DeclarationError(f"effect {name!r}: it does not say what happens")
         _take_parameters(declared)
@@ -185,7 +185,7 @@ def effect(
 
 
 def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
-    """Declare a function that shows the device's events to rules about one of these points."""
+    """Declare a function that mounts the wrapper for these points (``Mount``)."""
 
     def declare(function: _Mount) -> _Mount:
         MOUNTS.append((frozenset(key.name for key in keys), function))
@@ -195,9 +195,9 @@ def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
 
 
 def _actions(cls: type) -> Iterator[tuple[str, Action]]:
-    """The declared methods: those of the class in their order, then what it has inherited.
+    """The declared methods: first those of the class in their order, then the inherited ones.
 
-    A method that redefines an inherited one has its words, unless it is declared anew.
+    A method that overrides an inherited one keeps its description unless it is declared anew.
     """
     found = set()
     for owner in getattr(cls, "__mro__", ()):
@@ -209,21 +209,21 @@ def _actions(cls: type) -> Iterator[tuple[str, Action]]:
 
 
 def _gaps(declared: Point, field_count: int) -> Iterator[str]:
-    """What a declaration lacks."""
+    """What a declaration lacks, as a sentence for each."""
     cls = declared.event
     if not (isinstance(cls, type) and issubclass(cls, Event)):
-        yield "it is no class of events"
+        yield "it is not a subclass of Event"
         return
     if not _NAME.fullmatch(declared.name):
-        yield "its name is not made of lower-case words with dots between them"
+        yield "its name is not lower-case words separated by dots"
     if declared.name in POINTS:
         yield f"{POINTS[declared.name].event.__qualname__} is declared as that point already"
     if not declared.about:
-        yield "it does not say what an event there is"
+        yield "it does not describe its events"
     if cls.go_on is Event.go_on:
-        yield "it has no go_on: what the dispatcher was about to do"
+        yield "it does not define go_on"
     if (declared.opened is None) != (cls.views is Event.views):
-        yield "it needs both or neither of opened and a method views"
+        yield "opened and a method views are needed together"
     if len(declared.fields) != field_count:
         yield "two fields have the same name"
     for name in declared.fields:

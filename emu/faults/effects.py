@@ -17,7 +17,7 @@ Ending = Callable[[], object]
 
 
 class Effects:
-    """The effects at one function, and how to end each."""
+    """The effects at one function."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
@@ -25,16 +25,16 @@ class Effects:
         self.is_gone = False
         """Whether the function is off the bus."""
         self.wanted_pages: int | None = None
-        """How many pages the firmware waits for before it creates anything."""
+        """How many pages the firmware waits for; it creates no object until it has them."""
 
     @property
     def is_any(self) -> bool:
-        """Whether the device still has to be asked although no rule is left."""
+        """Whether the device has to be watched although no rule is left."""
         return self.is_gone
 
     @property
     def is_starving(self) -> bool:
-        """Whether the firmware waits for pages before it creates anything."""
+        """Whether the firmware creates no object because it waits for pages."""
         wanted = self.wanted_pages
         if wanted is not None and len(self.faults.hca.fwpages) >= wanted:
             self.wanted_pages = None
@@ -61,12 +61,12 @@ class Effects:
             )
 
     def end(self, rule: Rule) -> None:
-        """The rule goes: so does what it has begun."""
+        """The rule is removed: end its effects."""
         for ending in reversed(self._endings.pop(rule.name, [])):
             ending()
 
     def forget(self) -> None:
-        """The function was reset; what lay in its registers has gone with them.
+        """The function was reset, which has undone the effects on its registers.
 
         A function that is off the bus stays there.
         """

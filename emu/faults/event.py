@@ -1,4 +1,4 @@
-"""An event at a point: what a dispatcher is about to do, as rules see it and what they make of it.
+"""An event at a fault point: what a dispatcher is about to do, and what a rule can do instead.
 
 Each point declares a subclass of :class:`Event` (:mod:`emu.faults.declare`). The fields that a rule
 may match are its attributes; ``go_on`` does what the dispatcher was about to do; each action that a
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
-"""Numbers, names of any kind, the members of an enumeration, or these names."""
+"""The values that a field has: numbers, any names, an enumeration's members, or these names."""
 
 MISSING = object()
-"""The value of a field that an event does not have; nothing agrees with it."""
+"""The value of a field that an event does not have; no rule matches it."""
 
 
 class Faults(Protocol):
-    """What events and effects need of the injector that shows them to the rules."""
+    """The injector, as events and effects see it."""
 
     @property
     def function(self) -> Function:
-        """The function that is to fail."""
+        """The function that the rules are about."""
 
     @property
     def hca(self) -> Hca:
@@ -47,54 +47,54 @@ class Faults(Protocol):
 
     @property
     def is_starving(self) -> bool:
-        """Whether the firmware waits for pages before it creates anything."""
+        """Whether the firmware creates no object because it waits for pages."""
 
     def show(
         self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
     ) -> Told:
-        """Show an event to the rules of a point that lies behind another one."""
+        """Show an event of another point that follows from this one."""
 
     def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
-        """Do something after ``ms``, or as long as the rule says, of the device's time."""
+        """Call back after ``ms``, or after the rule's time if None, by the device's clock."""
 
     def behind_next(self, event: Event[Any]) -> None:
-        """Let an event go on when the next one of its point has passed."""
+        """Let an event go on after the next event of its point."""
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Do what nobody waits for: a mistake in it must not end the loop."""
+        """Run a delayed action; an exception in it is logged and does not end the loop."""
 
     def attach(self) -> None:
-        """Stand at the points that rules are about, and at no others."""
+        """Watch the points that rules are about, and no others."""
 
     def follow(self) -> None:
-        """A command has run: rules whose time has come are armed, or go."""
+        """A command has run: arm the rules that are now due, remove those that end here."""
 
 
 class Field:
-    """A field that events of a point have, by the name of their attribute."""
+    """A field that the events of a point have; its name is that of their attribute."""
 
     __slots__ = ("is_told", "kind", "name")
 
     def __init__(self, name: str, kind: FieldKind, *, is_told: bool = False) -> None:
-        """``is_told`` fields are in the record: they say which event it was, and are the same in
-        every run."""
+        """``is_told`` fields go into the record: they identify the event and do not change from
+        run to run."""
         self.name = name
         self.kind = kind
         self.is_told = is_told
 
 
 class Opened:
-    """Fields beside the declared ones: those of a structure that the event carries."""
+    """Further fields of an event: those of a structure that it carries."""
 
     __slots__ = ("about", "layout", "prefix")
 
     def __init__(
         self, about: str, layout: Callable[[Mapping[str, Any]], Prm | None], prefix: str = ""
     ) -> None:
-        """``about`` says which structure, for the reader of the table.
+        """``about`` names the structure for readers of the table.
 
-        ``layout`` gives it, as far as a rule's ``match`` says which one it is; None is not known.
-        ``prefix`` stands before its fields' names.
+        ``layout`` returns it for a rule's ``match``, None if ``match`` does not determine it.
+        ``prefix`` precedes its fields' names.
         """
         self.about = about
         self.layout = layout
@@ -102,7 +102,7 @@ class Opened:
 
 
 class Event(Generic[Result]):
-    """What passes a point."""
+    """An event of one point."""
 
     __slots__ = ("faults",)
 
@@ -110,7 +110,7 @@ class Event(Generic[Result]):
     declared: ClassVar[Mapping[str, Field]]
     """The declaration's fields, by name."""
     instead: ClassVar[Any] = None
-    """What the dispatcher is told when a rule keeps the event from going on now."""
+    """What the dispatcher gets back when a rule keeps the event from going on now."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
@@ -120,11 +120,11 @@ class Event(Generic[Result]):
         raise NotImplementedError
 
     def go_on_late(self) -> object:
-        """As ``go_on``, when nobody waits for it any more."""
+        """As ``go_on``, later, when the dispatcher has already gone on."""
         return self.go_on()
 
     def keep(self) -> None:
-        """Make it outlive the call that has shown it."""
+        """Copy what would not outlive the call that showed the event."""
 
     def views(self) -> Mapping[str, View]:
         """Views of the structures that it carries, by the prefix of their fields' names."""
@@ -140,11 +140,11 @@ class Event(Generic[Result]):
         return MISSING
 
     def agrees(self, match: Mapping[str, Any]) -> bool:
-        """Whether every field is one that ``match`` wants."""
+        """Whether every field in ``match`` has a wanted value."""
         return all(agrees(wanted, self.get(name)) for name, wanted in match.items())
 
     def summary(self) -> dict[str, Any]:
-        """Names and numbers that say which event it was; nothing that changes from run to run."""
+        """Names and numbers that identify the event; nothing that changes from run to run."""
         told = ((field.name, self.get(field.name)) for field in self.declared.values()
                 if field.is_told)  # fmt: skip
         return {name: name_of(value) for name, value in told if value is not MISSING}
@@ -160,7 +160,7 @@ def field_of(view: Any, path: str) -> Any:
 
 
 def set_fields(view: Any, values: Mapping[str, Any]) -> list[str]:
-    """Give fields of a view their new values; the names of those that could not be set."""
+    """Set fields of a view; returns the names of those that could not be set."""
     refused = []
     for path, value in values.items():
         *way, name = path.split(".")

@@ -1,4 +1,4 @@
-"""The refusal of a command that a rule wants."""
+"""The refusal of a command by a rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SYNDROME = number("syndrome", 32, "a command's syndrome")
 
 
 class InjectedError(CmdError):
-    """The rule's status (INT_ERR), and a syndrome of its own or that of the reason."""
+    """The rule's status (default INT_ERR), and its syndrome (default: the reason's)."""
 
     def __init__(self, rule: Rule) -> None:
         status = Status(number_of(rule["status"] or "INT_ERR", Status))
@@ -22,5 +22,5 @@ class InjectedError(CmdError):
 
     @property
     def syndrome(self) -> int:
-        """The rule's own, or that of the reason."""
+        """The rule's syndrome, or that of the reason."""
         return super().syndrome if self._syndrome is None else self._syndrome

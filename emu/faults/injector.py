@@ -1,7 +1,7 @@
-"""The rules that are loaded at one function, and what they are asked.
+"""The rules that are loaded for one function, and how they decide about its events.
 
-``hca.faults`` is None while there are no rules, so a device without a plan pays one attribute test
-at a point. With rules it is the function's :class:`Injector`.
+``hca.faults`` is None while there are no rules, so without a plan a point costs one attribute
+test. With rules it is the function's :class:`Injector`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_DELAYED = 10_000
-"""Events that may be held back at a time; the next one is not delayed."""
+"""How many events may be held back at a time; further ones are not delayed."""
 
 
 class Injector:
@@ -39,7 +39,7 @@ class Injector:
     def __init__(
         self, function: Function, index: int = 0, sink: Callable[[Fired], None] | None = None
     ) -> None:
-        """``sink`` takes each fault that fires; ``index`` counts the functions of a run."""
+        """``sink`` is given each fault that fires; ``index`` is the function's in the run."""
         self.function = function
         self.index = index
         self._sink = sink
@@ -47,7 +47,7 @@ class Injector:
         self._by_point: dict[str, list[RuleState]] = {}
         self._held: Counter[str] = Counter()
         self._behind: dict[str, list[Event[Any]]] = {}
-        """Events that come after the next one of their point."""
+        """Events that wait for the next one of their point."""
         self._is_inside = False
         self._is_timed = False
         self.effects = Effects(self)
@@ -60,7 +60,7 @@ class Injector:
     # -- rules
 
     def start(self, plan: Plan) -> None:
-        """A plan that is there before the driver: the function's power-on counts, too."""
+        """Load a plan before the driver starts; the function's power-on is then an event, too."""
         self.load(plan)
         self.show(POWER_ON_POINT, "start")
 
@@ -70,7 +70,7 @@ class Injector:
         self.add(plan.rule, plan.seed)
 
     def add(self, rules: Iterable[Rule], seed: int) -> None:
-        """Add rules, each of a name that no other has."""
+        """Add rules; each needs a name that no other rule has."""
         taken = {state.rule.name for state in self.states}
         added = []
         for rule in rules:
@@ -83,7 +83,7 @@ class Injector:
         self._arm()
 
     def remove(self, name: str) -> bool:
-        """Take a rule away and end what it has begun; False when there is none of that name."""
+        """Remove a rule and end its effects; False when there is no rule of that name."""
         found = [state for state in self.states if state.rule.name == name]
         self.states = [state for state in self.states if state not in found]
         for state in found:
@@ -92,12 +92,12 @@ class Injector:
         return bool(found)
 
     def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         for state in list(self.states):
             self.remove(state.rule.name)
 
     def follow(self) -> None:
-        """A command has run: rules whose time has come are armed, or go."""
+        """A command has run: arm the rules that are now due, and remove those that end here."""
         if self._is_timed:
             count = self.function.commands
             for state in list(self.states):
@@ -106,7 +106,7 @@ class Injector:
             self._arm()
 
     def _arm(self) -> None:
-        """Arm the rules whose time has come; those about their own loading fire."""
+        """Arm the rules that are now due; rules for the point ``rule`` fire at once."""
         count = self.function.commands
         new = [one for one in self.states if not one.is_armed and one.rule.after <= count]
         for state in new:
@@ -139,7 +139,7 @@ class Injector:
             self.show(POWER_ON_POINT, cause)
 
     def attach(self) -> None:
-        """Stand at the points that rules are about, and at no others."""
+        """Watch the points that rules are about, and no others."""
         self.hca.faults = self if self.states or self.effects.is_any else None
         for names, stand in MOUNTS:
             stand(self, wanted=not names.isdisjoint(self._by_point))
@@ -151,18 +151,18 @@ class Injector:
 
     @property
     def is_starving(self) -> bool:
-        """Whether the firmware waits for pages before it creates anything."""
+        """Whether the firmware creates no object because it waits for pages."""
         return self.effects.is_starving
 
     @property
     def wants_packets(self) -> bool:
-        """Whether rules are about packets: then messages inside the process become some, too."""
+        """Whether a rule is about packets: messages inside the process then become packets."""
         return any(POINTS[name].is_of_packets for name in self._by_point)
 
-    # -- what is told of it
+    # -- listing
 
     def listing(self) -> list[dict[str, Any]]:
-        """Each rule as plain values: its name, point and action, and where it stands."""
+        """Each rule as plain values: its name, point and action, and its counts."""
         return [
             {"name": state.rule.name, "point": state.rule.point, "action": state.rule.action}
             | {name: value for name, value in self.told(state).items() if name != "function"}
@@ -170,7 +170,7 @@ class Injector:
         ]
 
     def told(self, state: RuleState) -> dict[str, Any]:
-        """Where a rule stands at this function, as plain values."""
+        """A rule's counts at this function, as plain values."""
         name = state.rule.name
         return {
             "function": self.index, "met": state.met, "fired": state.fired,
@@ -180,12 +180,12 @@ class Injector:
 
     @property
     def held(self) -> int:
-        """Events that are held back."""
+        """How many events are held back now."""
         return self._held.total()
 
     @property
     def in_force(self) -> int:
-        """Effects on the device that have begun and not ended."""
+        """How many effects on the device have begun and not ended."""
         return self.effects.count
 
     # -- events
@@ -193,13 +193,13 @@ class Injector:
     def show(
         self, point: FaultPoint[Shown, Told], *shown: Shown.args, **named: Shown.kwargs
     ) -> Told:
-        """Show what is about to happen at a point. It happens, or what a rule makes of it.
+        """Show what is about to happen at a point. It then happens, unless a rule changes that.
 
         Raises what the event or the rule's action raises.
         """
         declared = POINTS.get(point.name)
         if declared is None:
-            raise LookupError(f"{point.name} is shown, but no fault point: see emu/faults/points")
+            raise LookupError(f"{point.name} is not declared as a fault point in emu/faults/points")
         event = declared.event(self, *shown, **named)
         behind = self._behind.pop(point.name, ())
         rule = self._verdict(event)
@@ -211,13 +211,13 @@ class Injector:
         return cast(Told, result)
 
     def behind_next(self, event: Event[Any]) -> None:
-        """Let an event go on when the next one of its point has passed."""
+        """Let an event go on after the next event of its point."""
         self._behind.setdefault(event.point, []).append(event)
 
     def _verdict(self, event: Event[Any]) -> Rule | None:
         """The rule that decides about an event, if any.
 
-        Effects on the device happen here. What they cause themselves is shown to no rule.
+        Effects on the device begin here; events that they cause are not shown to rules.
         """
         if self._is_inside:
             return None
@@ -245,13 +245,13 @@ class Injector:
                 self._is_inside = False
 
     def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
-        """Do something after ``ms``, or as long as the rule says, of the device's time.
+        """Call back after ``ms``, or after the rule's time if that is None, by the device's clock.
 
-        Nothing happens when the function is reset before.
+        Does nothing if the function is reset before.
         """
         hca, held, ms = self.hca, self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MOST_DELAYED:
-            log.warning("%d events are held back: the next one is not", held.total())
+            log.warning("%d events are held back already: this one is not delayed", held.total())
             ms = 0
 
         def go() -> None:
@@ -263,11 +263,11 @@ class Injector:
         hca.clock.call_later(int(ms * 1_000_000), go)
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Do what nobody waits for: a mistake in it must not end the loop."""
+        """Run a delayed action; an exception in it is logged and does not end the loop."""
         try:
             call()
         except DmaError as error:
-            log.warning("%s: too late for it: %s", self.function.model.name, error)
+            log.warning("%s: a delayed fault had no effect: %s", self.function.model.name, error)
         except Exception:
-            log.exception("%s: an error of the emulator", self.function.model.name)
+            log.exception("%s: internal error in a delayed fault", self.function.model.name)
             self.hca.internal_errors += 1

@@ -1,7 +1,7 @@
 """Actions that apply to anything that is sent from one place to another.
 
-A point uses those that fit as base classes of its events; a point that redefines a method gives
-the action its own description.
+The events of a point have those that fit as base classes; one that overrides a method gives the
+action its own description.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from emu.faults.rule import Rule
 
 
 class Losable(Event[Result]):
-    """It may never come."""
+    """A rule can lose it."""
 
     __slots__ = ()
 
     @action("it is lost")
     def drop(self, _rule: Rule) -> Any:
-        """Nothing goes on."""
+        """Do not go on."""
         return self.instead
 
 
 class Delayable(Event[Result]):
-    """It may come later."""
+    """A rule can delay it."""
 
     __slots__ = ()
 
-    @action("it comes so much later", needs=[MS])
+    @action("it comes later, by ms", needs=[MS])
     def delay(self, rule: Rule) -> Any:
-        """Go on after ``ms`` of the device's time."""
+        """Go on after ``ms`` of the device's clock."""
         self.keep()
         self.faults.later(rule, self.go_on_late)
         return self.instead
 
 
 class Repeatable(Event[Result]):
-    """It may come more than once."""
+    """A rule can repeat it."""
 
     __slots__ = ()
 
-    @action("it comes again, count times (1)", takes=[COUNT])
+    @action("it is repeated, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> Any:
-        """Go on, and ``count`` times more."""
+        """Go on, and then ``count`` times more."""
         result = self.go_on()
         for _ in range(rule["count"] or 1):
             result = self.go_on()
@@ -53,13 +53,13 @@ class Repeatable(Event[Result]):
 
 
 class Reorderable(Event[Result]):
-    """It may change places with the next one."""
+    """A rule can move it behind the next one."""
 
     __slots__ = ()
 
     @action("it comes after the next one of the point")
     def reorder(self, _rule: Rule) -> Any:
-        """Go on behind the next one."""
+        """Go on after the next event of the point."""
         self.keep()
         self.faults.behind_next(self)
         return self.instead

@@ -1,8 +1,8 @@
-"""Plans: rules, the seed that their dice come from, and what a stock driver makes of them.
+"""Plans: rules, the seed of their random decisions, and how a stock driver reacts to them.
 
 What a rule may say is in :class:`emu.faults.rule.Rule`; the names of points and actions, and the
-parameters, come from the declarations of the fault points. :mod:`emu.faults.checks` says how the
-parts of a rule fit together.
+parameters, come from the declarations of the fault points. :mod:`emu.faults.checks` checks how
+the parts of a rule fit together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     WholeRule = create_model(
         "Rule",
         __base__=Rule,
-        __doc__="A rule with the parameters of all actions, at points that there are.",
+        __doc__="A rule with the parameters of all actions, at one of the declared points.",
         point=(Literal[tuple(POINTS)], ...),
         action=(Literal[tuple(ACTIONS)], ...),
         **{one.name: (one.type | None, None) for one in PARAMETERS.values()},
@@ -32,39 +32,39 @@ else:
 
 
 class Expectation(BaseModel):
-    """What a stock driver makes of a plan: the plan's own test, and its row in the table."""
+    """How a stock driver reacts to a plan: the plan's own test, and its row in the table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     row: Annotated[StrictStr, Field(max_length=200)]
-    """What the plan injects, in the words of the driver's expectations."""
+    """What the plan injects, in a phrase."""
     does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)]
-    """What the driver does about it, in a sentence."""
+    """How the driver reacts, in a sentence."""
     when: Annotated[StrictStr, Field(pattern="^(loaded|loading)$")] = "loaded"
-    """``loaded``: the plan begins under a driver that is up; ``loading``: before it loads."""
+    """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
     run: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
-    """The command that meets the fault; nothing waits for the log alone."""
+    """The shell command that triggers the fault; empty if waiting for the log is enough."""
     status: StrictInt | None = 0
-    """Its exit status; -1 is any but 0."""
+    """Its exit status; -1 stands for any but 0."""
     says: StrictStr = ""
-    """A regular expression that its output has."""
+    """A regular expression that its output must match."""
     dmesg: list[StrictStr] = Field(default_factory=list)
-    """Regular expressions, one for a line of the kernel's log each."""
+    """Regular expressions, each for one line of the kernel's log."""
     reporter: StrictStr = ""
     """The devlink health reporter whose error count goes up."""
     panics: StrictBool = False
     """Whether the kernel panics; ``dmesg`` is then looked for on the console."""
     heals: Annotated[StrictStr, Field(pattern="^(by itself|reload|reboot|no)$")] = "by itself"
-    """What brings traffic back when the plan is over: nothing, a reload of the driver, a reboot."""
+    """What restores traffic when the plan is over: nothing, a reload of the driver, a reboot."""
     model: StrictStr = "connectx6-vf"
     quick: StrictBool = False
-    """Whether it runs with every test run, not only with all plans."""
+    """Whether every test run includes it, not only the one of all plans."""
     seconds: Annotated[int, Field(strict=True, ge=1, le=600)] = 60
-    """How long the kernel's log may take to say it."""
+    """Seconds until the lines must be in the kernel's log."""
 
 
 class Plan(BaseModel):
-    """Rules, and the seed that all their dice come from."""
+    """Rules, and the seed of all their random decisions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,7 +75,7 @@ class Plan(BaseModel):
     expect: Expectation | None = None
 
     def to_table(self) -> dict[str, Any]:
-        """The plan as TOML or JSON says it."""
+        """The plan as in TOML or JSON."""
         table: dict[str, Any] = {}
         for key in ("name", "about", "seed"):
             if value := getattr(self, key):

@@ -1,13 +1,13 @@
 """The record of a run: what was planned, and every fault that fired, in JSON lines.
 
-The first line is the head: ``record`` (1, the form's version), ``versions``, ``seed``, ``devices``,
-``run`` (what the guest was, where there is one) and ``plan``. Each further line is a fault:
-``function`` (its index), ``rule`` (its name), ``n`` (the how-many-th event that the rule matched),
-``point``, ``action`` and ``event`` (which it was). Lines with ``added`` (a rule) or ``removed``
-(its name) tell of rules that came or went while the run was on; ``commands`` is how many commands
-each function had run by then, the only clock that another run has in common with this one.
+The first line is the header: ``record`` (the format's version, 1), ``versions``, ``seed``,
+``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
+``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
+rule matched), ``point``, ``action`` and ``event`` (its identity). Lines with ``added`` (a rule) or
+``removed`` (its name) are about rules that came or went during the run; ``commands`` is how many
+commands each function had run by then, the only clock that two runs have in common.
 
-There are no times and no addresses in it: the same plan and the same actions of the driver make the
+A record holds no times and no addresses: the same plan and the same actions of the driver give the
 same record, byte for byte.
 """
 
@@ -25,16 +25,16 @@ from emu.faults.text import PlanError, from_table, rule_from_table
 VERSION = 1
 MOST_LINES = 1_000_000
 MOST_BYTES = 256 << 20
-"""Far longer than so many lines are."""
+"""Far longer than any record's line."""
 
 _MOST_FUNCTIONS = 16
 _U64 = (1 << 64) - 1
 _WORDS = ("suite", "kernel", "modules")
-"""What of ``run`` is a word, or null; ``packages`` is a list of them."""
+"""The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
 
 
 class RecordError(ValueError):
-    """A text that is no record."""
+    """The text is not a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Fired:
     event: Mapping[str, Any] = field(default_factory=dict)
 
     def to_line(self) -> str:
-        """Its line in the record, with the end of line."""
+        """Its line in the record, including the line end."""
         return line(
             {
                 "function": self.function, "rule": self.rule, "n": self.n, "point": self.point,
@@ -60,13 +60,13 @@ class Fired:
 
 @dataclass(slots=True)
 class Span:
-    """When a rule came and when it went: commands that each function had run by then."""
+    """When a rule came and went, as the number of commands that each function had run."""
 
     came: Sequence[int] = ()
     went: Sequence[int] | None = None
 
     def at(self, function: int) -> dict[str, int]:
-        """As a rule for one function says it."""
+        """As ``after`` and ``until`` of a rule for one function."""
         times = {"after": self.came[function]} if function < len(self.came) else {}
         if self.went is not None and function < len(self.went):
             times["until"] = self.went[function]
@@ -75,17 +75,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record, read."""
+    """The contents of a record."""
 
     plan: Plan
-    """The plan of the run, and after its rules those that came while the run was on."""
+    """The run's plan; its rules are followed by those that were added during the run."""
     fired: tuple[Fired, ...]
     head: Mapping[str, Any]
     spans: Mapping[str, Span] = field(default_factory=dict)
-    """When rules came and went that were not there from beginning to end, by their names."""
+    """By name, when the rules came and went that were not there for the whole run."""
 
     def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
-        """The plan that fires what has fired, or ``only`` those (function, rule, n) of it."""
+        """A plan that fires exactly what has fired, or ``only`` those (function, rule, n)."""
         chosen = [(fired.function, fired.rule, fired.n) for fired in self.fired]
         if only is not None:
             wanted = set(only)
@@ -129,7 +129,7 @@ def head(
 def read(text: str, source: str = "record") -> Record:
     """The record in a text. Raises :class:`RecordError`.
 
-    A last line that is cut short, as a full disk leaves it, is left out.
+    A last line that is cut short, as on a full disk, is ignored.
     """
     lines = text.splitlines(keepends=True)
     if not lines or len(lines) > MOST_LINES:
@@ -153,7 +153,7 @@ def read(text: str, source: str = "record") -> Record:
 
 
 class _Reader:
-    """Follows the rules that come and go. One whose name was another's before gets a new name."""
+    """Follows the rules that come and go; a name that is used again is made unique."""
 
     def __init__(self, plan: Plan) -> None:
         self.rules: list[Rule] = list(plan.rule)
@@ -192,7 +192,7 @@ class _Reader:
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:
-    """What of the first line, beside its plan, has a type that it must not have."""
+    """What in the header, besides its plan, has a wrong type."""
     if not _are_words(head.get("devices", [])):
         return "devices that are no list of words"
     run = head.get("run", {})

@@ -1,8 +1,8 @@
 """One rule of a plan: which events of a point it is about, and which of those fail.
 
-The words for when it fires are those of the kernel's Documentation/fault-injection. Beside them
-stand ``match``, values of fields of the event, and ``index``, the how-many-th matching event. What
-happens is the action's name; :mod:`emu.faults.plan` adds the parameters that actions declare.
+The keys that decide when it fires have the names of the kernel's Documentation/fault-injection.
+Two are ours: ``match``, values of the event's fields, and ``index``, numbers of matching events.
+``action`` names what happens; :mod:`emu.faults.plan` adds the parameters that actions declare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
 _U64 = (1 << 64) - 1
 
 Value = bool | int | str
-"""A value of a field: a number, a name of an enumeration, hexadecimal digits of bytes."""
+"""A value of a field: a number, an enumeration's name, or bytes as hexadecimal digits."""
 
 
 def _flat(table: Any) -> Any:
@@ -43,9 +43,9 @@ Assignments = Annotated[dict[str, Value], BeforeValidator(_flat), Field(min_leng
 class Rule(BaseModel):
     """What happens at a point, and to which of its events.
 
-    The n-th event that ``match`` takes fires when it is not among the first ``space`` of them,
-    ``n - space`` is a multiple of ``interval``, n is in ``index`` if there is one, the dice of
-    (seed, name, n) say ``probability`` in a hundred, and the rule has fired fewer than ``times``.
+    The n-th event that matches ``match`` fires the rule when n is above ``space``, ``n - space`` a
+    multiple of ``interval``, n is in ``index`` (if given), the random number of (seed, name, n) is
+    below ``probability``, and the rule has fired fewer than ``times`` times.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,25 +55,25 @@ class Rule(BaseModel):
     action: str
     match: Match = Field(default_factory=dict)
     function: Annotated[int, Field(strict=True, ge=0, le=15)] | None = None
-    """Only at the function with this index in the run."""
+    """Apply only to the function with this index in the run."""
     index: Annotated[list[Count], BeforeValidator(_listed)] | None = None
     probability: Annotated[float, Field(ge=0, le=100)] = 100.0
     """In percent."""
     interval: Count = 1
     times: Annotated[int, Field(strict=True, ge=-1, le=_U64)] = -1
-    """How often at most; -1 is no limit."""
+    """How often it fires at most; -1 for no limit."""
     space: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    """Events that pass unharmed before any can fail."""
+    """How many matching events pass before one can fail."""
     after: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
-    """Commands that the function has run before the rule is armed."""
+    """The rule is armed after the function has run this many commands."""
     until: Annotated[int, Field(strict=True, ge=0, le=_U64)] | None = None
-    """Commands that it has run when the rule is taken away."""
+    """The rule is removed after the function has run this many commands."""
 
     def __getitem__(self, parameter: str) -> Any:
         """A parameter of the action; None when the rule does not give it."""
         return getattr(self, parameter)
 
     def to_table(self) -> dict[str, Any]:
-        """The rule as a plan says it: what was given, defaults left out."""
+        """The rule as in a plan, without the keys that have their defaults."""
         table = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         return {"name": table.pop("name", ""), **table} if self.name else table

@@ -1,4 +1,4 @@
-"""The points of the command interface: before a command runs, after it, and its completion."""
+"""The fault points of commands: before one runs, after it has run, and its completion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIELDS = (Field("op", Op, is_told=True), Field("op_mod", int, is_told=True), Fi
 
 
 def _named(rule: Mapping[str, Any]) -> Command | None:
-    """The command that a rule names; None when it is about many."""
+    """The command that a rule's ``match`` names; None when it matches several."""
     op = rule.get("op")
     return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
 
@@ -44,7 +44,7 @@ def _layout_in(match: Mapping[str, Any]) -> Prm | None:
 
 
 def _new_fields(*, is_out: bool) -> Parameter:
-    """New values for fields of the command that the rule names; of many they are not known."""
+    """New values for fields of the command; they can be checked if the rule names one."""
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
         command = _named(rule.get("match", {}))
@@ -64,7 +64,7 @@ _DELIVERY = one_of("delivery", Delivery, 127)
 
 
 class _OfCommand(Event[Result]):
-    """Tells whether the command is done, and its completion may be reported now."""
+    """An event of a command; the dispatcher gets whether the completion may be reported now."""
 
     __slots__ = ("cmdif", "request")
 
@@ -81,7 +81,7 @@ class _OfCommand(Event[Result]):
 
     @property
     def op_mod(self) -> int:
-        """Its op_mod."""
+        """Its opcode modifier."""
         return self.request.op_mod
 
     @property
@@ -94,7 +94,7 @@ class _OfCommand(Event[Result]):
         return self._view(is_out=False)
 
     def _view(self, *, is_out: bool) -> dict[str, View]:
-        """The declared structure of its input or output, where that is long enough for it."""
+        """A view of its input or output, if that is as long as the declared structure."""
         request = self.request
         command = COMMANDS.get(request.opcode)
         if command is None:
@@ -113,19 +113,20 @@ class _OfCommand(Event[Result]):
         self.cmdif.report()
 
     def _begin_late(self, work: Turns[None]) -> None:
-        """Do what was put off; a slot that cannot be reached any more is nobody's loss."""
+        """Go on later; the slot's memory may be gone by then, which is only logged."""
 
         def guarded() -> Turns[None]:
             try:
                 yield from work
             except DmaError as error:
-                log.warning("%s: too late for it: %s", self.faults.function.model.name, error)
+                name = self.faults.function.model.name
+                log.warning("%s: a delayed command could not be completed: %s", name, error)
 
         self.cmdif.begin(guarded())
 
 
 def _never() -> Turns[bool]:
-    """The command stays unanswered, for now."""
+    """Not done: the slot stays the device's for now."""
     yield from ()
     return False
 
@@ -145,12 +146,12 @@ class CommandRuns(_OfCommand[Turns[bool]]):
         """Refuse it."""
         return self._followed(self._run(InjectedError(rule)))
 
-    @action("the command does not run and is never answered")
+    @action("the command does not run and never completes")
     def drop(self, _rule: Rule) -> Turns[bool]:
-        """Leave its slot the device's."""
+        """Do nothing: its slot stays the device's."""
         return self._followed(_never())
 
-    @action("it comes so much later", needs=[MS])
+    @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Turns[bool]:
         """Run it after ``ms``."""
         self.faults.later(rule, lambda: self._begin_late(self._late()))
@@ -159,7 +160,7 @@ class CommandRuns(_OfCommand[Turns[bool]]):
     @action("fields of the command's input get the values in set",
             needs=[_new_fields(is_out=False)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Turns[bool]:
-        """Run it with another input."""
+        """Change its input and run it."""
         self._set(rule, is_out=False)
         return self._followed(self._run(None))
 
@@ -174,7 +175,7 @@ class CommandRuns(_OfCommand[Turns[bool]]):
         return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
 
     def _followed(self, work: Turns[bool]) -> Turns[bool]:
-        """The command has run, or never will: rules may come or go now."""
+        """The command has run, or never will: rules that count commands look again."""
         is_done = yield from work
         self.faults.follow()
         return is_done
@@ -186,11 +187,11 @@ class CommandRuns(_OfCommand[Turns[bool]]):
 
 
 @point(
-    DONE_POINT, "a command has run; its answer is not written yet", *_FIELDS,
+    DONE_POINT, "a command has run; its output is not written yet", *_FIELDS,
     Field("status", Status), opened=_INPUT,
 )  # fmt: skip
 class CommandHasRun(_OfCommand[Turns[bool]]):
-    """A command whose output is the device's still."""
+    """A command that has run and whose output has not been delivered."""
 
     __slots__ = ()
 
@@ -201,7 +202,7 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
         return Status(status) if status in Status._value2member_map_ else status
 
     def go_on(self) -> Turns[bool]:
-        """Give its output and its slot to the driver."""
+        """Deliver its output and return its slot to the driver."""
         return self._deliver(int(Delivery.OK))
 
     @action("the command has run and gets status and syndrome instead of its output, or a delivery"
@@ -216,27 +217,27 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
         out[4:8] = error.syndrome.to_bytes(4, "big")
         return self.go_on()
 
-    @action("the command has run and is never answered")
+    @action("the command has run and never completes")
     def drop(self, _rule: Rule) -> Turns[bool]:
-        """Leave its slot the device's."""
+        """Do nothing: its slot stays the device's."""
         return _never()
 
-    @action("it comes so much later", needs=[MS])
+    @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Turns[bool]:
-        """Answer after ``ms``."""
+        """Deliver its output after ``ms``."""
         self.faults.later(rule, lambda: self._begin_late(self._late()))
         return _never()
 
     @action("fields of the command's output get the values in set",
             needs=[_new_fields(is_out=True)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Turns[bool]:
-        """Answer with another output."""
+        """Change its output and deliver it."""
         self._set(rule, is_out=True)
         return self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> Turns[bool]:
-        """Answer with other bytes."""
+        """Replace bytes of its output and deliver it."""
         out = self.request.out
         data = bytes.fromhex(rule["data"])[: len(out)]
         out[: len(data)] = data
@@ -252,24 +253,24 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
 
 
 @point(
-    COMPLETION_POINT, "a command's slot is the driver's again; the event is not raised yet",
+    COMPLETION_POINT, "a command's slot is returned to the driver; the event is not raised yet",
     *_FIELDS, opened=_INPUT,
 )  # fmt: skip
 class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
-    """A command of which the driver is to be told."""
+    """A completed command that the next CMD event will report."""
 
     __slots__ = ()
     instead = False
 
     def go_on(self) -> bool:
-        """The next report may name its slot."""
+        """The next CMD event may name its slot."""
         return True
 
     def go_on_late(self) -> None:
-        """Report its slot now."""
+        """Report its slot in an event now."""
         self._finish()
 
-    @action("it comes again, count times (1)", takes=[COUNT])
+    @action("the event is repeated, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> bool:
         """Report its slot, and again after the other commands of the round."""
         for _ in range(rule["count"] or 1):

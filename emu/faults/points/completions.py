@@ -1,4 +1,4 @@
-"""The points of work requests and of their completions."""
+"""The fault points of work requests and of their completions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _opcode(number: int) -> int:
 
 
 def _stop(hca: Hca, queue: Queue) -> None:
-    """Move a queue of whatever kind to ERR."""
+    """Move a queue of any class to ERR."""
     if isinstance(queue, Qp):
         qp_life.to_error(hca, queue)
     elif isinstance(queue, Sq):
@@ -62,7 +62,7 @@ def _syndrome(rule: Rule) -> CqeSyndrome:
     Field("index", int),
 )  # fmt: skip
 class WorkRequest(Event[None]):
-    """A work request that is about to be carried out, or is tried again."""
+    """A work request that is about to be executed, or executed again."""
 
     __slots__ = ("_queue", "_wqe")
 
@@ -73,7 +73,7 @@ class WorkRequest(Event[None]):
 
     @property
     def opcode(self) -> int:
-        """What it asks for."""
+        """Its opcode."""
         return _opcode(self._wqe.opcode)
 
     @property
@@ -88,12 +88,12 @@ class WorkRequest(Event[None]):
 
     @property
     def index(self) -> int:
-        """The number that the driver gave it."""
+        """Its wqe_index, as the driver counts."""
         number: int = self._wqe.index
         return number
 
     def go_on(self) -> None:
-        """Nothing: its reader goes on."""
+        """Do nothing: the dispatcher executes it."""
 
     @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
     def fail(self, rule: Rule) -> None:
@@ -109,7 +109,7 @@ class WorkRequest(Event[None]):
     opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
 )  # fmt: skip
 class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
-    """An entry for a completion queue; one that a rule loses counts as written."""
+    """An entry for a completion queue. The dispatcher takes one that a rule loses for written."""
 
     __slots__ = ("_cq", "_entry", "_op_own", "_queue", "_solicited", "_whole", "opcode")
     instead = True
@@ -125,7 +125,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         self._solicited = solicited
         self._whole = bytearray((*entry, op_own))
         self.opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
-        """What it reports."""
+        """Its opcode."""
 
     @property
     def qpn(self) -> int:
@@ -134,7 +134,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @property
     def cqn(self) -> int:
-        """Its queue's number."""
+        """The completion queue's number."""
         return self._cq.handle
 
     @property
@@ -144,7 +144,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @property
     def wqe_counter(self) -> Any:
-        """The number of its work request; a report of a signature has none of these three."""
+        """Its work request's wqe_counter; a signature error has none of these three."""
         return self._view.wqe_counter if self._is_of_request else MISSING
 
     @property
@@ -154,7 +154,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
 
     @property
     def byte_cnt(self) -> Any:
-        """How much has been received."""
+        """Its byte count."""
         return self._view.byte_cnt if self._is_of_request else MISSING
 
     @property
@@ -179,8 +179,8 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
         return self._write(self._entry, self._op_own, solicited=self._solicited)
 
     @action(
-        "the completion gets an error syndrome and its queue pair stops; a report of a signature"
-        " is about no request that could fail",
+        "the completion gets an error syndrome and its queue pair stops; signature errors are left"
+        " alone, as they do not complete a request",
         takes=[_SYNDROME, _VENDOR],
     )
     def fail(self, rule: Rule) -> bool:

@@ -1,7 +1,7 @@
-"""The points of a function as a whole, and what a rule does to it: health, link, bus, pages, ...
+"""The fault points of a function as a whole, and effects on it: health, link, bus, pages, ...
 
-An effect is possible at every point, unless it says otherwise: the event that sets it off goes on.
-Each function begins one and returns what ends it.
+An effect is possible at every point unless it names some; the event that triggers it goes on. Each
+function begins an effect and returns what ends it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _SEVERITY_VALID = 1
 
 @point(LOAD_POINT, "the rule is loaded, once")
 class RuleLoaded(Event[None]):
-    """A rule is armed."""
+    """A rule has been loaded and is armed."""
 
     __slots__ = ()
 
     def go_on(self) -> None:
-        """Nothing."""
+        """Do nothing: the rule is loaded."""
 
 
 @point(
-    POWER_ON_POINT, "the function starts afresh",
+    POWER_ON_POINT, "the function is powered on or has been reset",
     Field("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
 )  # fmt: skip
 class PowerOn(Event[None]):
@@ -59,7 +59,7 @@ class PowerOn(Event[None]):
         self.cause = cause
 
     def go_on(self) -> None:
-        """Nothing: it is on."""
+        """Do nothing: it is on."""
 
 
 def _small(name: str, most: int) -> Parameter:
@@ -77,7 +77,7 @@ def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 @effect(
-    "the health buffer shows a syndrome, with fatal a request for reset; with stalled the health"
+    "the health buffer shows a syndrome; with fatal it requests a reset; with stalled the health"
     " counter stands still",
     takes=[
         number("syndrome", 8, "a syndrome of the health buffer"), _flag("fatal"),
@@ -85,7 +85,7 @@ def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
     ],
 )  # fmt: skip
 def health(effects: Effects, rule: Rule) -> Ending:
-    """The firmware is not well."""
+    """Report bad health."""
     bar0 = effects.faults.function.bar0
     values: dict[str, Any] = {}
     if rule["syndrome"] is not None:
@@ -111,14 +111,14 @@ def health(effects: Effects, rule: Rule) -> Ending:
     needs=[set_in(init_seg)], takes=[MS],
 )  # fmt: skip
 def registers(effects: Effects, rule: Rule) -> Ending:
-    """Registers show something else."""
+    """Change what registers show."""
     return _assign(effects.faults.function.bar0.segment, rule["set"])
 
 
 def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
     before = {name: field_of(segment, name) for name in values}
     for name in set_fields(segment, values):
-        log.warning("register %s does not take %r", name, values[name])
+        log.warning("register %s cannot hold %r", name, values[name])
 
     def restore() -> None:
         set_fields(segment, before)
@@ -128,7 +128,7 @@ def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
 
 @effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
 def link(effects: Effects, rule: Rule) -> Ending:
-    """The cable is pulled out, or plugged in."""
+    """Pull the cable, or plug it in."""
     faults, up = effects.faults, bool(rule["up"])
     hca = faults.hca
     lifecycle.set_link(hca, up=up)
@@ -141,14 +141,14 @@ def link(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "the function is off the bus: all reads are ones, writes and doorbells are lost", takes=[MS]
+    "the function is off the bus: reads return all-ones, writes and doorbells are lost", takes=[MS]
 )
 def gone(effects: Effects, _rule: Rule) -> Ending:
-    """Nobody answers at its address."""
+    """Take the function off the bus."""
     effects.is_gone = True
 
     def back() -> None:
-        """The firmware has started anew; the bus's settings are as they were."""
+        """Restart the firmware; the settings of the bus stay."""
         effects.is_gone = False
         effects.faults.function.restart("bus")
         effects.faults.attach()
@@ -157,12 +157,12 @@ def gone(effects: Effects, _rule: Rule) -> Ending:
 
 
 @effect(
-    "the firmware starts anew, after ms: nothing is left but configuration space, and the"
+    "the firmware restarts, after ms: only configuration space is kept, and the"
     " interface is disabled until the driver comes",
     takes=[MS],
 )
 def restart(effects: Effects, rule: Rule) -> Ending:
-    """The firmware restarts by itself."""
+    """Restart the firmware."""
     faults = effects.faults
     hca, function = faults.hca, faults.function
 
@@ -174,11 +174,11 @@ def restart(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "an event that nothing has caused: its type, and its data by set or data",
+    "an event without a cause; its type, and its data by set or data",
     needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
-    """The driver is told of something that has not happened."""
+    """Raise an event of something that has not happened."""
     kind = EventType(number_of(rule["event"], EventType))
     sub_type = rule["sub_type"] or 0
     given = bytes.fromhex(rule["data"] or "")
@@ -189,13 +189,13 @@ def event(effects: Effects, rule: Rule) -> None:
         set_fields(layout.view(data), names)
     for _ in range(max(rule["count"] or 1, 0)):
         if not eq_engine.raise_event(effects.faults.hca, kind, data, sub_type):
-            log.warning("fault %s: no EQ takes %s", rule.name, kind.name)
+            log.warning("fault %s: no EQ for %s: the event is lost", rule.name, kind.name)
             return
 
 
 @effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
 def interrupt(effects: Effects, rule: Rule) -> None:
-    """The driver is woken for nothing."""
+    """Raise an interrupt without a cause."""
     for _ in range(max(rule["count"] or 1, 0)):
         effects.faults.function.interrupts.trigger(rule["vector"])
 
@@ -206,7 +206,7 @@ def interrupt(effects: Effects, rule: Rule) -> None:
     needs=[COUNT], takes=[_flag("starve")],
 )  # fmt: skip
 def pages(effects: Effects, rule: Rule) -> Ending:
-    """The firmware's memory runs out, or is left over."""
+    """Ask the driver for pages, or give some back."""
     hca, count = effects.faults.hca, rule["count"]
     if rule["starve"]:
         effects.wanted_pages = len(hca.fwpages) + max(count, 0)
@@ -224,7 +224,7 @@ def pages(effects: Effects, rule: Rule) -> Ending:
     needs=[set_in(cmd_hca_cap)], at=[LOAD_POINT, POWER_ON_POINT],
 )  # fmt: skip
 def capabilities(effects: Effects, rule: Rule) -> Ending:
-    """The function can do less."""
+    """Lower capabilities."""
     caps = effects.faults.hca.caps
     before = caps.lower(rule["set"])
     return lambda: caps.restore(before)
@@ -236,7 +236,7 @@ def capabilities(effects: Effects, rule: Rule) -> Ending:
     needs=[Parameter("error", StrictStr, _error)],
 )
 def aer(effects: Effects, rule: Rule) -> None:
-    """The bus has seen an error."""
+    """Record an error of the bus."""
     name = rule["error"]
     is_correctable = name in Correctable.__members__
     bit = Correctable[name] if is_correctable else Uncorrectable[name]

@@ -1,4 +1,4 @@
-"""The points of DMA: every access of guest memory, while a rule is about one."""
+"""The fault points of DMA: every access to guest memory, while a rule is about one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Access(Event[None]):
         self.length = length
 
     def go_on(self) -> None:
-        """Nothing: whoever accesses goes on."""
+        """Do nothing: the access goes on."""
 
     @action("the access is refused")
     def fail(self, rule: Rule) -> NoReturn:
@@ -49,7 +49,7 @@ class Write(_Access):
 
 @mount(READ_POINT, WRITE_POINT)
 def watch_memory(faults: Faults, *, wanted: bool) -> None:
-    """Guest memory asks the rules before each access, or nobody."""
+    """Have guest memory ask the rules before each access, or stop it."""
 
     def ask(iova: int, length: int, is_write: bool) -> None:
         faults.show(WRITE_POINT if is_write else READ_POINT, iova, length)

@@ -1,4 +1,4 @@
-"""The point of doorbells: of commands, and of the UAR pages."""
+"""The fault point of doorbells: the command doorbell, and those in UAR pages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CQN = slice(5, 8)
 
 @point(
     DOORBELL_POINT,
-    "a doorbell rings; `number` is the queue's, for commands the vector of slots",
+    "a doorbell is rung; `number` is the queue's, for commands the vector of slots",
     Field("kind", ("cmd", "send", "cq", "eq"), is_told=True), Field("number", int),
 )  # fmt: skip
 class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
-    """A write of a doorbell register."""
+    """A write to a doorbell register."""
 
     __slots__ = ("_ring", "kind", "number")
 
@@ -36,7 +36,7 @@ class Doorbell(Losable[None], Delayable[None], Repeatable[None]):
 
 
 def _decoded(offset: int, data: bytes) -> tuple[str, int]:
-    """Which doorbell lies at an offset of BAR 0, and the number of the queue in its data."""
+    """The doorbell at an offset of BAR 0, and the queue number in its data."""
     if offset == CMD_DBELL:
         return "cmd", int.from_bytes(data, "big")
     within = offset & PAGE - 1

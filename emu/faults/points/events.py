@@ -1,4 +1,4 @@
-"""The points of events and interrupts: what the driver is told, and how it is woken."""
+"""The fault points of events (EQEs) and of interrupts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DATA = "data."
     opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
 )  # fmt: skip
 class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
-    """An entry for an event queue; one that a rule loses counts as written."""
+    """An entry for an event queue. The dispatcher takes one that a rule loses for written."""
 
     __slots__ = ("_data", "_eq", "sub_type", "type")
     instead = True
@@ -46,11 +46,11 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
 
     @property
     def eqn(self) -> int:
-        """Its queue's number."""
+        """The event queue's number."""
         return self._eq.handle
 
     def views(self) -> Mapping[str, View]:
-        """Its data, where they have a declared structure."""
+        """A view of its data, if its type has a declared structure."""
         layout = event_layout(self.type, self.sub_type)
         return {_DATA: layout.view(self._data)} if layout is not None else {}
 
@@ -63,7 +63,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
 
     @action("fields of the event's data get the values in set", needs=[SET])
     def corrupt(self, rule: Rule) -> bool:
-        """Write other data."""
+        """Change its data and write it."""
         names = {name.removeprefix(_DATA): value for name, value in rule["set"].items()}
         for view in self.views().values():
             set_fields(view, names)
@@ -101,7 +101,7 @@ class ShownInterrupts:
         self._inner = inner
 
     def trigger(self, vector: int) -> None:
-        """Raise a vector: once, later, more often or never."""
+        """Show a vector to the rules, which may lose, delay or repeat it."""
         self._faults.show(IRQ_POINT, vector, self._inner.trigger)
 
     def permit(self, allowed: bool) -> None:
@@ -119,6 +119,6 @@ class ShownInterrupts:
 
 @mount(IRQ_POINT)
 def show_interrupts(faults: Faults, *, wanted: bool) -> None:
-    """The HCA raises its vectors through the rules, or directly."""
+    """Wrap the HCA's interrupts, or unwrap them."""
     own = faults.function.interrupts
     faults.hca.interrupts = ShownInterrupts(faults, own) if wanted else own

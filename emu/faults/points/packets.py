@@ -1,7 +1,7 @@
-"""The points of packets: a wire over the function's own that loses, doubles and mixes up some.
+"""The fault points of packets: a wrapper of the wire that can lose, repeat and reorder them.
 
-While rules are about packets, messages to a function of the same process go as packets, too: only
-then is there something to lose. Datagrams pass ``pkt.tx`` alone.
+While a rule is about packets, messages to a function of the same process are sent as packets, so
+that the rule can act on them. Datagrams pass ``pkt.tx`` alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TIMER = Parameter("timer", Annotated[int, Bounds(strict=True, ge=0, le=31)])
 
 
 class Headers(NamedTuple):
-    """What rules match of a packet."""
+    """The fields of a packet that rules match."""
 
     kind: Kind
     service: Service
@@ -66,10 +66,10 @@ class Outgoing(Protocol):
         """Hand it to the wire."""
 
     def keep(self) -> None:
-        """It stays longer than the bytes that it was made of."""
+        """Copy its bytes: the guest's memory may change before it is sent."""
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite ``payload`` and ``psn``, where they are given."""
+        """Overwrite ``payload`` and ``psn``, if they are given."""
 
 
 PKT_TX_POINT: FaultPoint[[Outgoing], object] = FaultPoint("pkt.tx")
@@ -86,11 +86,11 @@ class _OfPacket(Losable[Result], Delayable[Result], Repeatable[Result], Reordera
 
 
 @point(
-    PKT_TX_POINT, "a packet leaves; messages inside a process become packets for it", *_FIELDS,
+    PKT_TX_POINT, "a packet is sent; messages inside a process become packets for it", *_FIELDS,
     is_of_packets=True,
 )  # fmt: skip
 class PacketLeaves(_OfPacket[object]):
-    """A packet or a datagram; who sends it is told whether the way is free."""
+    """A packet or a datagram; the sender gets whether the wire has room for more."""
 
     __slots__ = ("_outgoing",)
     instead = True
@@ -104,12 +104,12 @@ class PacketLeaves(_OfPacket[object]):
         return self._outgoing.send()
 
     def keep(self) -> None:
-        """Let go of the guest's memory."""
+        """Copy what refers to guest memory."""
         self._outgoing.keep()
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> object:
-        """Send other bytes."""
+        """Change its bytes and send it."""
         self._outgoing.keep()
         self._outgoing.change(rule["set"])
         return self.go_on()
@@ -131,20 +131,20 @@ class PacketArrives(_OfPacket[None]):
         intake.take(self.faults.hca, self._packet, self._octets)
 
     def keep(self) -> None:
-        """Let go of the frame that it came in."""
+        """Copy what refers to the frame that it came in."""
         self._packet.payload = memoryview(bytearray(self._packet.payload))
 
     @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
     def corrupt(self, rule: Rule) -> None:
-        """Take other bytes."""
+        """Change its bytes and take it."""
         self.keep()
         _overwrite(self._packet.payload, rule["set"])
         self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
         self.go_on()
 
-    @action("a request is answered: receiver not ready", takes=[_TIMER])
+    @action("a request gets an RNR NAK", takes=[_TIMER])
     def rnr(self, rule: Rule) -> None:
-        """Answer an RC request by an RNR NAK; anything else is lost."""
+        """Send an RNR NAK for an RC request; lose anything else."""
         hca, packet = self.faults.hca, self._packet
         qp = hca.qps.get(packet.qpn)
         if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
@@ -154,7 +154,7 @@ class PacketArrives(_OfPacket[None]):
 
 
 class _Frame:
-    """A packet: its bytes, and a view of them."""
+    """A packet as bytes, with its parsed headers."""
 
     def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes) -> None:
         """Raises BadPacketError."""
@@ -173,10 +173,10 @@ class _Frame:
         return self._inner.transmit(self._source, bytes(self._frame))
 
     def keep(self) -> None:
-        """It has bytes of its own."""
+        """Nothing to do: it has bytes of its own."""
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite payload and PSN; the invariant CRC stays, as nobody has it checked."""
+        """Overwrite payload and PSN; the invariant CRC stays, as nobody checks it."""
         _overwrite(self._packet.payload, values)
         psn = values.get("psn")
         if psn is not None:
@@ -185,7 +185,7 @@ class _Frame:
 
 
 class _OutgoingDatagram:
-    """An unreliable datagram, which has no PSN that would matter."""
+    """An unreliable datagram; its PSN does not matter."""
 
     def __init__(self, inner: IbWire[Hca], source: Hca, packet: Datagram, origin: Origin) -> None:
         self._inner = inner
@@ -203,7 +203,7 @@ class _OutgoingDatagram:
         )  # fmt: skip
 
     def send(self) -> bool:
-        """Hand it to the wire, which has always room for it."""
+        """Send it; the wire always has room for a datagram."""
         self._inner.datagram(self._source, self._packet, self._origin)
         return True
 
@@ -237,7 +237,7 @@ class ShownWire:
         return self._inner.node(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Everyone is reached by packets."""
+        """Every peer is reached by packets."""
         return self._inner.reaches(lid) or self._inner.node(lid) is not None
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
@@ -245,7 +245,7 @@ class ShownWire:
         self._inner.when_room(lid, callback)
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
-        """Carry a packet, unless a rule wants it otherwise."""
+        """Show a packet to the rules; carry it unless one decides otherwise."""
         try:
             outgoing = _Frame(self._inner, source, frame)
         except BadPacketError:
@@ -253,13 +253,13 @@ class ShownWire:
         return bool(self._faults.show(PKT_TX_POINT, outgoing))
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
-        """Carry a datagram, unless a rule wants it otherwise."""
+        """Show a datagram to the rules; carry it unless one decides otherwise."""
         self._faults.show(PKT_TX_POINT, _OutgoingDatagram(self._inner, source, packet, origin))
 
 
 @mount(PKT_TX_POINT, PKT_RX_POINT)
 def show_packets(faults: Faults, *, wanted: bool) -> None:
-    """The HCA sends through the rules, or directly."""
+    """Wrap the HCA's wire, or unwrap it."""
     own = faults.function.wire
     faults.hca.wire = ShownWire(faults, own) if wanted else own
 

@@ -1,7 +1,7 @@
-"""The points of page faults: before the driver is told of one, and when it resumes one.
+"""The fault points of page faults: before the driver gets the event, and when it resumes one.
 
-They are of both schemes, and know the page fault itself: a rule can name the queue pair, the side
-that waits and the key. The bytes of the event are the point ``eqe``'s.
+Both schemes pass them. A rule can match the queue pair, the side that waits and the key; the bytes
+of the event pass the point ``eqe``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _OfPageFault(Event[None]):
 
     @property
     def kind(self) -> PageFaultType:
-        """What was going on."""
+        """Its page_fault_type."""
         return self._page_fault.access.kind
 
     @property
@@ -59,14 +59,14 @@ class _OfPageFault(Event[None]):
         return self._page_fault.page.length
 
     def _end(self, *, refused: bool) -> None:
-        """End the waiting, unless something has ended it meanwhile."""
+        """End the wait, unless it has ended meanwhile."""
         if self._page_fault.is_open:
             page_faults.end(self.faults.hca, self._page_fault, refused=refused)
 
 
-@point(PAGE_FAULT_POINT, "the driver is about to be told of a page fault", *_FIELDS)
+@point(PAGE_FAULT_POINT, "the event of a page fault is about to be posted", *_FIELDS)
 class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
-    """A page fault of which the driver knows nothing yet."""
+    """A page fault whose event has not been posted."""
 
     __slots__ = ()
 
@@ -77,23 +77,23 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
     @action("the page fault fails, and the driver is not told")
     def fail(self, rule: Rule) -> None:
-        """End the waiting in error, as soon as whoever has faulted has seen that it waits."""
+        """End the wait in error, once the faulting operation has been suspended."""
         self.faults.later(rule, partial(self._end, refused=True), ms=0)
 
     @action("it comes again, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> None:
-        """Tell the driver, and again with the same token."""
+        """Post the event, and again with the same token."""
         self.go_on()
         for _ in range(rule["count"] or 1):
             self._post(self._page_fault.token)
 
     @action("its event has the token in set", needs=[set_of(["token"])])
     def corrupt(self, rule: Rule) -> None:
-        """Tell the driver of another one."""
+        """Post an event with another token."""
         self._post(int(rule["set"].get("token", self._page_fault.token)))
 
     def _post(self, token: int) -> None:
-        """An event beside the ordinary ones; it is lost when the queue has no room."""
+        """Post an event directly; it is lost when the queue has no room."""
         hca = self.faults.hca
         eq = hca.event_eq(EventType.PAGE_FAULT)
         if eq is not None:
@@ -101,11 +101,11 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
 
 
 @point(
-    RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not help",
+    RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not resolve it",
     *_FIELDS, Field("error", int, is_told=True),
 )  # fmt: skip
 class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
-    """A page fault about which the driver has decided."""
+    """A page fault that the driver resumes."""
 
     __slots__ = ("error",)
 
@@ -123,12 +123,12 @@ class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
         """Raises CmdError."""
         raise InjectedError(rule)
 
-    @action("the command is answered, but nothing goes on")
+    @action("the command succeeds, but the queue pair goes on waiting")
     def drop(self, _rule: Rule) -> None:
-        """The queue pair waits on."""
+        """Leave the queue pair waiting."""
 
-    @action("it is taken for an error, or for none, as error in set says",
+    @action("it counts as an error, or as a success, as error in set says",
             needs=[set_of(["error"])])  # fmt: skip
     def corrupt(self, rule: Rule) -> None:
-        """End the waiting otherwise."""
+        """End the wait with the other result."""
         self._end(refused=bool(rule["set"].get("error", self.error)))

@@ -1,4 +1,4 @@
-"""The points of BAR 0: registers read and written."""
+"""The fault points of BAR 0: registers that the driver reads and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = (Field("offset", int), Field("length", int), Field("register", str, is
 
 
 class _Access:
-    """The fields of an access."""
+    """The fields of an access to BAR 0."""
 
     __slots__ = ()
     data: Buffer
@@ -26,18 +26,18 @@ class _Access:
 
     @property
     def register(self) -> str:
-        """The name that the trace has for what is there, or nothing."""
-        from emu.trace.mmio import describe  # it builds a table of all registers
+        """The register's name as in the trace, empty if it has none."""
+        from emu.trace.mmio import describe  # imported late: it builds a table of all registers
 
         return str(describe(self.offset, self.data).get("register", ""))
 
 
 @point(
-    MMIO_READ_POINT, "the driver reads BAR 0; `register` is the name that the trace has for it",
+    MMIO_READ_POINT, "the driver reads BAR 0; `register` is its name as in the trace",
     *_FIELDS,
 )  # fmt: skip
 class RegisterRead(_Access, Event[bytes]):
-    """What the driver is about to see."""
+    """A read; its result can be changed."""
 
     __slots__ = ("data", "offset")
 
@@ -47,25 +47,25 @@ class RegisterRead(_Access, Event[bytes]):
         self.data = data
 
     def go_on(self) -> bytes:
-        """It sees what is there."""
+        """Return what is there."""
         return bytes(self.data)
 
-    @action("it reads value in set", needs=[set_of(["value"])])
+    @action("it reads the value in set", needs=[set_of(["value"])])
     def corrupt(self, rule: Rule) -> bytes:
-        """It sees a number."""
+        """Return a number."""
         size = len(self.data)
         value = int(rule["set"].get("value", 0))
         return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])
     def replace(self, rule: Rule) -> bytes:
-        """It sees other bytes."""
+        """Return other bytes."""
         return (bytes.fromhex(rule["data"]) + bytes(self.data))[: len(self.data)]
 
 
 @point(MMIO_WRITE_POINT, "the driver writes BAR 0", *_FIELDS)
 class RegisterWritten(_Access, Event[bool]):
-    """What the driver has written; whether it arrives."""
+    """A write; the dispatcher gets whether it takes effect."""
 
     __slots__ = ("data", "offset")
 
@@ -75,10 +75,10 @@ class RegisterWritten(_Access, Event[bool]):
         self.data = data
 
     def go_on(self) -> bool:
-        """It arrives."""
+        """It takes effect."""
         return True
 
     @action("it is lost")
     def drop(self, _rule: Rule) -> bool:
-        """It does not."""
+        """It has no effect."""
         return False

@@ -75,16 +75,16 @@ QPN = Field("qpn", int)
 @pytest.mark.parametrize(
     ("key", "about", "fields", "event", "why"),
     [
-        ("test.part", "", [QPN], Whole, "does not say what an event there is"),
-        ("Test Part", "it happens", [QPN], Whole, "its name is not made of"),
+        ("test.part", "", [QPN], Whole, "does not describe its events"),
+        ("Test Part", "it happens", [QPN], Whole, "its name is not lower-case words"),
         ("cmd", "it happens", [QPN], Whole, "CommandRuns is declared as that point already"),
         ("test.part", "it happens", [QPN, QPN], Whole, "two fields have the same name"),
         ("test.part", "it happens", [Field("cqn", int)], Whole, "no attribute for its field 'cqn'"),
         ("test.part", "it happens", [Field("go_on", int)], Whole, "'go_on' has the name of a meth"),
         ("test.part", "it happens", [Field("drop", int)], Whole, "'drop' has the name of a method"),
-        ("test.part", "it happens", [], without(go_on=Event.go_on), "it has no go_on"),
-        ("test.part", "it happens", [], without(views=dict), "both or neither of opened and a"),
-        ("test.part", "it happens", [], object, "it is no class of events"),
+        ("test.part", "it happens", [], without(go_on=Event.go_on), "it does not define go_on"),
+        ("test.part", "it happens", [], without(views=dict), "opened and a method views are"),
+        ("test.part", "it happens", [], object, "it is not a subclass of Event"),
     ],
 )
 def test_a_declaration_with_a_gap(key, about, fields, event, why):
@@ -96,7 +96,7 @@ def test_a_declaration_with_a_gap(key, about, fields, event, why):
 @pytest.mark.usefixtures("registry")
 def test_fields_beside_the_declared_ones_need_views():
     opened = Opened("those of the input", lambda _match: None)
-    with pytest.raises(DeclarationError, match="both or neither of opened and a method views"):
+    with pytest.raises(DeclarationError, match="opened and a method views are needed together"):
         point(FaultPoint("test.part"), "it happens", opened=opened)(Whole)
 
 
@@ -131,7 +131,7 @@ def test_effects_are_declared_once_and_whole():
     def melt(effects, rule):
         """Not called."""
 
-    with pytest.raises(DeclarationError, match="'drop': there is an action of that name"):
+    with pytest.raises(DeclarationError, match="'drop': an action has this name already"):
         effect("it happens")(drop)
     with pytest.raises(DeclarationError, match="'melt': it does not say what happens"):
         effect("")(melt)
