@@ -65,11 +65,10 @@ class LinkChange(Event[bool]):
 
 SHOWN = (
     """\
-    if up == hca.port.is_up:
-        return
+    was_up = hca.port.is_up
 """,
     """\
-    if hca.faults is not None and not hca.faults.show(LINK_POINT, up):
+    if up != was_up and hca.faults is not None and not hca.faults.show(LINK_POINT, up):
         return
 """,
 )
