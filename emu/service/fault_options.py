@@ -5,7 +5,7 @@ Loading the code that parses plans takes a tenth of a second, and most servers n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from emu.function.function import Function
 
 if TYPE_CHECKING:
+    from emu.faults.record import Fired
     from emu.service.fault_session import FaultSession
 
 
@@ -36,6 +37,8 @@ class Faults:
         self._functions = functions
         self._options = options
         self._session: FaultSession | None = None
+        self.on_fired: Callable[[Fired], None] | None = None
+        """Told of each fault that fires, besides the record."""
         if options.plan is not None or options.record is not None:
             self.wanted()
 
@@ -44,8 +47,12 @@ class Faults:
         if self._session is None:
             from emu.service.fault_session import FaultSession
 
-            self._session = FaultSession(self._functions, self._options)
+            self._session = FaultSession(self._functions, self._options, self._tell)
         return self._session
+
+    def _tell(self, fired: Fired) -> None:
+        if self.on_fired is not None:
+            self.on_fired(fired)
 
     def listing(self) -> list[dict[str, Any]]:
         """The current rules."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +80,17 @@ class FaultSession:
         self,
         functions: Sequence[Function],
         options: FaultOptions,
+        on_fired: Callable[[Fired], None] | None = None,
     ) -> None:
-        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
+        """``on_fired`` is told of each fault that fires.
+
+        Raises UserError for an invalid plan, and OSError when the record cannot be created.
+        """
         plan = read_plan(options.plan) if options.plan is not None else None
         self._seed = plan.seed if plan is not None else 0
         self._added = 0
         self._record: RecordFile | None = None
+        self._on_fired = on_fired
         if options.record is not None:
             head = record.head(plan or Plan(), _versions(), options.devices, options.run)
             self._record = RecordFile(options.record, head)
@@ -154,6 +159,8 @@ class FaultSession:
     def _note(self, fired: Fired) -> None:
         if self._record is not None:
             self._record.write(fired.to_line())
+        if self._on_fired is not None:
+            self._on_fired(fired)
 
     def _tell(self, change: Mapping[str, Any]) -> None:
         """Record that a rule was added or removed, and how many commands each function had run."""

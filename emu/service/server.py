@@ -28,6 +28,7 @@ from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
+from emu.service.pcap import Capture, PcapOptions
 from emu.vfio.kinds import DEFAULT_KIND, make_transport
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
@@ -57,6 +58,7 @@ class Server:
         control: Path | None = None,
         socket_mode: int = OWNER_ONLY,
         nets: Sequence[NetSpec] = (),
+        pcap: PcapOptions | None = None,
     ) -> None:
         """``tracer`` makes the tracer of the function with a given index, on its clock.
 
@@ -65,7 +67,7 @@ class Server:
         ``control`` is the path of the control socket; OSError when it cannot be created.
         ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
         ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
-        one that cannot be made.
+        one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
         """
         self.loop = Loop()
         self.functions: list[Function] = []
@@ -78,7 +80,9 @@ class Server:
             self._sockets = SocketFabric(fabric, self.loop, wanted, socket_mode, uplinks)
             specs = [*map(_with_identity, specs, self._sockets.join())]
         wire = self._sockets or LocalFabric(self.loop)
+        cables: list[FunctionPort | None] = []
         for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
+            cables.append(self._cable(index, spec))
             served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
             function = Function(
                 spec.model,
@@ -89,13 +93,17 @@ class Server:
                 self.loop,
                 wire,
                 tracer(index, self.loop) if tracer else None,
-                self._cable(index, spec),
+                cables[-1],
             )
             served.listen(function)
             self.loop.add_transport(served)
             self.functions.append(function)
         self._segments.open(nets, socket_mode)
         self._faults = Faults(self.functions, faults or FaultOptions())
+        self._capture: Capture | None = None
+        if pcap is not None:
+            self._capture = Capture(pcap, self.loop, self.functions, cables, wire)
+            self._faults.on_fired = self._capture.fault
         self._control = None
         if control is not None:
             answered = methods(self.functions, self.loop, self._faults)
@@ -119,6 +127,8 @@ class Server:
         if self._control is not None:
             self._control.close()
         self._faults.close()
+        if self._capture is not None:
+            self._capture.close()
         self._segments.close()
         if self._sockets is not None:
             self._sockets.close()

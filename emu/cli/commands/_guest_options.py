@@ -47,6 +47,14 @@ _OPTIONS = (
     click.option("--no-device", is_flag=True, hidden=True, help="Boot without any function."),
     click.option("--share", type=_DIRECTORY, help="A directory to see, read-only, at /mnt/share."),
     click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
+    click.option(
+        "--pcap", type=_NEW_FILE, help="Write what passes the functions' ports in this file."
+    ),
+    click.option(
+        "--pcap-messages",
+        is_flag=True,
+        help="Send RDMA messages between this guest's functions as packets, for --pcap.",
+    ),
     click.option("--faults", type=_FILE, help="Make the functions fail as this plan says."),
     click.option("--record", type=_NEW_FILE, help="Where the record of the faults goes."),
     click.option("--transport", metavar="NAME", help="How the functions are served."),
@@ -113,6 +121,8 @@ def to_options(
     transport: str | None,
     fabric: str | None,
     nets: tuple[str, ...],
+    pcap: Path | None,
+    pcap_messages: bool,
     **rest: Any,
 ) -> GuestOptions:
     """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
@@ -128,7 +138,8 @@ def to_options(
     if any(parse_net(net).kind == "user" for net in nets):
         passt.program()
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
-    chosen = {"--transport": transport, "--fabric": fabric}
+    chosen = {"--transport": transport, "--fabric": fabric, "--pcap": str(pcap) if pcap else None}
     words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
+    words += ["--pcap-messages"] * pcap_messages
     words += [word for net in nets for word in ("--net", net)]
     return dataclasses.replace(options, server_options=tuple(words))

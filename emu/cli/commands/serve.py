@@ -14,9 +14,11 @@ import click
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.net.eth.spec import parse as parse_net
+from emu.net.pcap.file import DEFAULT_MIB
 from emu.service.collector import short_collections
 from emu.service.devicespec import DeviceSpecError, parse
 from emu.service.fault_options import FaultOptions
+from emu.service.pcap import PcapOptions
 from emu.service.repeats import summed_up
 from emu.service.server import Endpoint, Server
 from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
@@ -116,6 +118,24 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Socket for mlx5emu status, objects and fault.",
 )
+@click.option(
+    "--pcap",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what passes the functions' ports in this file (pcapng); a pipe will do.",
+)
+@click.option(
+    "--pcap-limit",
+    type=click.IntRange(1),
+    default=DEFAULT_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="End the capture when the file has this size.",
+)
+@click.option(
+    "--pcap-messages",
+    is_flag=True,
+    help="Send RDMA messages between functions of this process as packets, for --pcap.",
+)
 @click.option("--run", "run_json", default="{}", hidden=True, help="What the record says of us.")
 @click.option("-v", "--verbose", is_flag=True, help="Log every object, not only mistakes.")
 def serve(
@@ -130,6 +150,9 @@ def serve(
     faults: Path | None,
     record: Path | None,
     control: Path | None,
+    pcap: Path | None,
+    pcap_limit: int,
+    pcap_messages: bool,
     run_json: str,
     verbose: bool,
 ) -> None:
@@ -153,6 +176,7 @@ def serve(
             server = Server(
                 endpoints, transport, tracer, fabric, options, control, socket_mode,
                 [*map(parse_net, nets)],
+                PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
             )  # fmt: skip
         except (DeviceSpecError, TransportError, OSError) as error:
             raise click.ClickException(str(error)) from error

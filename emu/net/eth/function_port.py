@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from emu.engine.eth.receive import arrive
 from emu.net.eth.port import SegmentPort
@@ -13,8 +14,15 @@ from emu.port.eth.frame import Frame
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
-Watcher = Callable[[bool, Frame], None]
-"""Sees a frame that passes the port: whether the function has sent it, and the frame."""
+
+class Watcher(Protocol):
+    """Sees the frames that pass the port, and lets them pass by ``carry``."""
+
+    def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
+        """The function sends a frame."""
+
+    def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
+        """The function gets a frame."""
 
 
 class FunctionPort(SegmentPort):
@@ -49,9 +57,10 @@ class FunctionPort(SegmentPort):
         if source is not self._hca or not source.eth.is_up:
             self.dropped["down"] += 1
             return
-        if self.watcher is not None:
-            self.watcher(True, frame)
-        self._switch.forward(self, frame)
+        if self.watcher is None:
+            self._switch.forward(self, frame)
+        else:
+            self.watcher.sent(self, frame, partial(self._switch.forward, self, frame))
 
     # -- the segment's side
 
@@ -62,9 +71,10 @@ class FunctionPort(SegmentPort):
             self.dropped["down"] += 1
             return
         self.sent += 1
-        if self.watcher is not None:
-            self.watcher(False, frame)
         try:
-            arrive(hca, frame)
+            if self.watcher is None:
+                arrive(hca, frame)
+            else:
+                self.watcher.received(hca, frame, partial(arrive, hca, frame))
         except Exception:
             hca.fail()

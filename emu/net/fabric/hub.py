@@ -68,7 +68,7 @@ class Site(Protocol):
     def parse(self, frame: memoryview) -> Packet:
         """The packet in a frame. Raises ProtocolError."""
 
-    def deliver(self, packet: Packet, length: int) -> int:
+    def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Take a packet if it is for our own functions; returns how many receivers it had."""
 
 
@@ -319,4 +319,4 @@ class Hub:
                 if connection is not source:
                     connection.send(FrameKind.PACKET, body)
                     receivers += 1
-        return receivers + self._site.deliver(packet, len(body))
+        return receivers + self._site.deliver(packet, body)

@@ -97,7 +97,7 @@ class Membership:
             self._ethernet = protocol.read_guids(body)
             return 1 + len(self._ethernet)
         elif kind is FrameKind.PACKET:
-            return self._site.deliver(self._site.parse(body), len(body))
+            return self._site.deliver(self._site.parse(body), body)
         elif kind is FrameKind.PORTS:
             own = {identity.lid for identity in self.identities}
             ports = {port.lid: port for port in protocol.read_ports(body)}

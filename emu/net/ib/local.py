@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from emu.device.containment import ContainedClock, contain
 from emu.engine.ud.delivery import QP1, arrive
@@ -21,12 +21,26 @@ from emu.port.ib import datagram as ud
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.endport import EndPort, end_port
 from emu.port.ib.port import SM_LID
-from emu.ports import Clock
+from emu.ports import Buffer, Clock
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 log = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Sees the packets that pass the ports of this process's functions."""
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether messages between these functions are to be sent as packets, too."""
+
+    def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
+        """A packet of the port with this LID, from local route header to invariant CRC."""
+
+    def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
+        """A datagram of the port with this LID."""
 
 
 class LocalFabric:
@@ -35,6 +49,7 @@ class LocalFabric:
     def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
         self._packets = PacketQueue(clock, self.node)
+        self.watcher: Watcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
             self.end_ports, self._carry, ContainedClock(clock, self._sa_owner)
@@ -58,10 +73,18 @@ class LocalFabric:
     def reaches(self, lid: int) -> bool:
         """Whether packets have to be sent to this LID: to a function here only if it wants them."""
         node = self._nodes.get(lid)
-        return node is not None and node.faults is not None and node.faults.wants_packets
+        if node is None:
+            return False
+        if self.watcher is not None and self.watcher.wants_messages:
+            return True
+        return node.faults is not None and node.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
         """Carry a packet to a function of this process."""
+        if self.watcher is not None:
+            self.watcher.packet(source.link.lid, frame, is_sent=True)
+            if (node := self._nodes.get(destination(frame))) is not None:
+                self.watcher.packet(node.link.lid, frame, is_sent=False)
         return self._packets.add(frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
@@ -74,6 +97,8 @@ class LocalFabric:
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram to its receivers; it is silently lost when there are none."""
+        if self.watcher is not None:
+            self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
         if packet.to.lid == ud.PERMISSIVE_LID:
             arrive(source, packet, origin)
         else:
@@ -83,13 +108,27 @@ class LocalFabric:
         lid = packet.to.lid
         if packet.is_multicast:
             for hca in list(self._nodes.values()):
-                arrive(hca, packet, origin)
+                self._arrive(hca, packet, origin)
         elif lid == SM_LID:
             if packet.to.qpn == QP1:
                 data = b"".join(packet.data)
                 contain(self._sa_owner, partial(self.sa.receive, data, packet.to, origin))
         elif (node := self._nodes.get(lid)) is not None:
-            arrive(node, packet, origin)
+            self._arrive(node, packet, origin)
+
+    def _arrive(self, hca: Hca, packet: Datagram, origin: Origin) -> None:
+        if self.watcher is not None and hca.link.is_up:
+            self.watcher.datagram(hca.link.lid, packet, origin, is_sent=False)
+        arrive(hca, packet, origin)
+
+
+_DLID = slice(2, 4)
+"""The bytes of a packet's local route header that hold its destination."""
+
+
+def destination(frame: bytes) -> int:
+    """The LID that a packet goes to."""
+    return int.from_bytes(frame[_DLID], "big")
 
 
 class _Administration:

@@ -23,7 +23,7 @@ from emu.net.fabric.election import Election
 from emu.net.fabric.hub import FrameCarrier, Hub
 from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
-from emu.net.ib.local import LocalFabric
+from emu.net.ib.local import LocalFabric, destination
 from emu.net.poller import Poller, Reactor
 from emu.port.ib.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
@@ -37,9 +37,6 @@ from layouts.enums import PhysState, PortState
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-
-_DLID = slice(2, 4)
-"""The bytes of a packet's local route header that hold its destination."""
 
 
 class SocketFabric(LocalFabric):
@@ -164,9 +161,11 @@ class SocketFabric(LocalFabric):
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
         """Send a packet to another process; False when the connection to it is congested."""
-        connection = self._connection_to(int.from_bytes(frame[_DLID], "big"))
+        connection = self._connection_to(destination(frame))
         if connection is None:
             return super().transmit(source, frame)
+        if self.watcher is not None:
+            self.watcher.packet(source.link.lid, frame, is_sent=True)
         return connection.send(FrameKind.PACKET, frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
@@ -203,14 +202,16 @@ class SocketFabric(LocalFabric):
         except BadPacketError as error:
             raise ProtocolError(f"bad packet: {error}") from None
 
-    def deliver(self, packet: Packet, length: int) -> int:
+    def deliver(self, packet: Packet, frame: memoryview) -> int:
         """Take a packet if it is for our own functions; returns how many receivers it had."""
         if packet.op.service is Service.UD:
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
             return self._receivers(datagram)
         if (node := self.node(packet.dlid)) is not None:
-            intake.receive(node, packet, length)
+            if self.watcher is not None:
+                self.watcher.packet(node.link.lid, frame, is_sent=False)
+            intake.receive(node, packet, len(frame))
         return 1
 
     def _receivers(self, datagram: Datagram) -> int:

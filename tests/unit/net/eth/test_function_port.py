@@ -85,8 +85,19 @@ def test_a_receiver_that_fails_does_not_stop_the_sender(nodes, monkeypatch):
 def test_both_directions_can_be_watched(nodes):
     one, two = nodes
     seen = []
-    one.port.watcher = lambda is_sent, frame: seen.append((is_sent, frame))
+
+    class Watcher:
+        def sent(self, port, frame, carry):
+            seen.append((True, frame))
+            carry()
+
+        def received(self, hca, frame, carry):
+            seen.append((False, frame))
+            carry()
+
+    one.port.watcher = Watcher()
     one.port.transmit(one, FRAME)
     answer = Frame((A + B + b"\x88\xb5").ljust(60, b"\0"))
     two.port.transmit(two, answer)
     assert seen == [(True, FRAME), (False, answer)]
+    assert (one.got, two.got) == ([answer], [FRAME])

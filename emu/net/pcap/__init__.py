@@ -1,0 +1,1 @@
+"""What passes the functions' ports, in a file that Wireshark and tcpdump read."""

@@ -1,0 +1,109 @@
+"""The blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian.
+
+Each interface states its link type: Ethernet frames are as they are on the wire without frame check
+sequence, InfiniBand packets have an ERF header in front, as no other type of InfiniBand packets is
+read by Wireshark.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+LINKTYPE_ETHERNET = 1
+LINKTYPE_ERF = 197
+
+_SECTION, _INTERFACE, _PACKET, _STATISTICS = 0x0A0D0D0A, 1, 6, 5
+_MAGIC = 0x1A2B3C4D
+_ANY_LENGTH = (1 << 64) - 1
+_NANOSECONDS = b"\x09"
+
+_HEAD = Struct("<II")
+_LENGTH = Struct("<I")
+_SECTION_BODY = Struct("<IHHQ")
+_INTERFACE_BODY = Struct("<HHI")
+_PACKET_BODY = Struct("<IIIII")
+_STATISTICS_BODY = Struct("<III")
+_OPTION = Struct("<HH")
+
+_COMMENT, _APPLICATION = 1, 4
+_NAME, _DESCRIPTION, _MAC, _EUI, _RESOLUTION = 2, 3, 6, 7, 9
+_FLAGS = 2
+_INBOUND, _OUTBOUND = b"\1\0\0\0", b"\2\0\0\0"
+_FRONT = Struct("<IIIIIII").pack
+_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+_END = _OPTION.pack(0, 0)
+_DIRECTION = {
+    is_sent: _OPTION.pack(_FLAGS, 4) + flags
+    for is_sent, flags in ((False, _INBOUND), (True, _OUTBOUND))
+}
+_MOST_TEXT = 1000
+
+_ERF_TIME = Struct("<Q").pack
+_ERF_REST = Struct(">BBHHH").pack
+_ERF_INFINIBAND, _ERF_VARYING = 21, 4
+_ERF_BYTES = 16
+_VCRC = bytes(2)
+"""Not computed; nobody checks it in a file."""
+_NS = 1_000_000_000
+
+
+def section(application: str) -> bytes:
+    """The block that begins a file."""
+    body = _SECTION_BODY.pack(_MAGIC, 1, 0, _ANY_LENGTH)
+    return _block(_SECTION, body + _text(_APPLICATION, application) + _END)
+
+
+def interface(link_type: int, name: str, description: str, address: bytes) -> bytes:
+    """An interface; its number is how many there were before. Times are nanoseconds.
+
+    ``address``: a MAC address of 6 bytes or a GUID of 8.
+    """
+    kind = _MAC if len(address) == 6 else _EUI
+    options = (
+        _text(_NAME, name)
+        + _text(_DESCRIPTION, description)
+        + _option(kind, address)
+        + _option(_RESOLUTION, _NANOSECONDS)
+    )
+    return _block(_INTERFACE, _INTERFACE_BODY.pack(link_type, 0, 0) + options + _END)
+
+
+def packet(number: int, time_ns: int, data: bytes, is_sent: bool, comment: str = "") -> bytes:
+    """A packet that has passed the interface with this number, in one direction."""
+    size = len(data)
+    options = _DIRECTION[is_sent] + (_text(_COMMENT, comment) if comment else b"") + _END
+    padding = _PADDING[size & 3]
+    length = 32 + size + len(padding) + len(options)
+    front = _FRONT(_PACKET, length, number, time_ns >> 32, time_ns & 0xFFFFFFFF, size, size)
+    return b"".join((front, data, padding, options, _LENGTH.pack(length)))
+
+
+def remark(number: int, time_ns: int, comment: str) -> bytes:
+    """Something to be said about an interface that no packet stands for."""
+    body = _STATISTICS_BODY.pack(number, time_ns >> 32, time_ns & 0xFFFFFFFF)
+    return _block(_STATISTICS, body + _text(_COMMENT, comment) + _END)
+
+
+def erf(time_ns: int, data: bytes) -> bytes:
+    """An InfiniBand packet, from local route header to invariant CRC, as an ERF record.
+
+    Source: Endace "ERF types", type 21.
+    """
+    size = len(data) + len(_VCRC)
+    seconds, rest = divmod(time_ns, _NS)
+    head = _ERF_TIME(seconds << 32 | (rest << 32) // _NS)
+    tail = _ERF_REST(_ERF_INFINIBAND, _ERF_VARYING, _ERF_BYTES + size, 0, size)
+    return b"".join((head, tail, data, _VCRC))
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = _HEAD.size + len(body) + _LENGTH.size
+    return _HEAD.pack(kind, length) + body + _LENGTH.pack(length)
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return _OPTION.pack(code, len(value)) + value + _PADDING[len(value) & 3]
+
+
+def _text(code: int, text: str) -> bytes:
+    return _option(code, text[:_MOST_TEXT].encode(errors="replace"))
