@@ -18,6 +18,7 @@ from emu.objects.send_queue import SendRing
 from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
+from firmware_cmds.wq import user_index
 from layouts import qp as layout
 from layouts.enums import Op, QpState, QpType, RqType, Status
 from layouts.prm import Prm
@@ -44,6 +45,7 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     with holding(*parts.all()):
         rings = yield from _rings(hca, cmd, ctx, parts)
     qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
+    qp.uidx = user_index(hca, ctx)
     out.qpn = hca.qps.add(qp)
     qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:

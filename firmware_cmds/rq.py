@@ -12,7 +12,7 @@ from emu.objects.receive_queue import PacketRing, RecvQueue, SharedRecvList
 from emu.objects.rq import RqParts
 from emu.objects.table import holding
 from emu.turns import Turns
-from firmware_cmds.wq import check_transition, refuse_set, work_queue
+from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import rq as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
@@ -51,7 +51,9 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     hca.rqs.check_room()
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = _rmp(hca, ctx.rmpn)
-        out.rqn = hca.rqs.add(Rq(ctx, RqParts(cq, rmp=rmp), counter, rmp.queue))
+        rq = Rq(ctx, RqParts(cq, rmp=rmp), counter, rmp.queue)
+        rq.uidx = user_index(hca, ctx)
+        out.rqn = hca.rqs.add(rq)
     elif ctx.mem_rq_type == MemRqType.INLINE:
         rq = yield from _with_own_memory(hca, cmd.ctx.wq, ctx, cq, counter)
         out.rqn = hca.rqs.add(rq)
@@ -74,7 +76,9 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
         found = yield from work_queue(hca, wq)
     queue = kind(hca.memory, found.buffer, pd, found.geometry)
     lists = queue.host_bytes if isinstance(queue, SharedRecvList) else found.buffer.host_bytes
-    return Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists)
+    rq = Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists)
+    rq.uidx = user_index(hca, ctx)
+    return rq
 
 
 def _rmp(hca: Hca, number: int) -> Srq:

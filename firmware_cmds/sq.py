@@ -11,7 +11,7 @@ from emu.objects import Sq, Tis
 from emu.objects.send_queue import SendRing
 from emu.objects.table import holding
 from emu.turns import Turns
-from firmware_cmds.wq import check_transition, refuse_set, work_queue
+from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import sq as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import InlineMode, SqState, WqType
@@ -57,7 +57,9 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     with holding(cq, pd, tis):
         found = yield from work_queue(hca, wq)
     ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
-    out.sqn = hca.sqs.add(Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems))
+    sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems)
+    sq.uidx = user_index(hca, ctx)
+    out.sqn = hca.sqs.add(sq)
 
 
 def _tis(hca: Hca, ctx: Any) -> Tis | None:

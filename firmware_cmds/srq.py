@@ -16,6 +16,7 @@ from emu.objects.receive_queue import SharedRecvList, SharedRecvQueue, SharedRec
 from emu.objects.table import holding
 from emu.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
+from firmware_cmds.wq import user_index
 from layouts import srq as layout
 from layouts.enums import Op, Status
 
@@ -140,7 +141,10 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)
     with holding(pd, xrcd, cq):
         queue = yield from _queue(hca, geometry, pd, cmd.pas)
-    out.xrc_srqn = hca.srqs.add(Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq))
+    srq = Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq)
+    if not ctx.user_index_equal_xrc_srqn:
+        srq.uidx = user_index(hca, ctx)
+    out.xrc_srqn = hca.srqs.add(srq)
 
 
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)

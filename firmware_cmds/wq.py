@@ -23,6 +23,22 @@ _NOT_BUILT = (
 """Fields of a wq whose features have capability bits, none of which is set."""
 
 
+_DEFAULT_UIDX = 0xFFFFFF
+"""The user index of queues whose owner looks them up by number (MLX5_IB_DEFAULT_UIDX)."""
+
+
+def user_index(hca: Hca, ctx: Any) -> int | None:
+    """What a queue's completions are to call it, from a context with a user_index.
+
+    A process chooses its indices, and finds its queues by them (version 1 of completions). The
+    kernel, and libraries that know version 0 only, look for numbers instead.
+    """
+    if not hca.caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
+        return None
+    index: int = ctx.user_index
+    return index
+
+
 class WorkQueue(NamedTuple):
     """Where a queue's WQEs and its doorbell record lie."""
 

@@ -17,6 +17,9 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "port_type": 1,
         "ib_virt": 0,
         "eth_net_offloads": 1,
+        # Completions name queues by what the process calls them: libmlx5 and mlx5_ib want that for
+        # raw packets (ib/qp.c: check_valid_flow).
+        "cqe_version": 1,
         "nic_flow_table": 1,
         # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
         # has twice as many while it changes their parameters (core/en_main.c:

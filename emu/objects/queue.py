@@ -12,7 +12,7 @@ class Queue(Object):
     The subclass determines what a turn does (``emu.device.turns``).
     """
 
-    __slots__ = ("counter", "is_ready")
+    __slots__ = ("counter", "is_ready", "uidx")
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,6 +20,8 @@ class Queue(Object):
         """Whether it is in the device's ready list."""
         self.counter: QCounter | None = None
         """The counter set that it adds to."""
+        self.uidx: int | None = None
+        """What its completions call it (user_index); None: nothing but its number."""
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of the queue's set."""

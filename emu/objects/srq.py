@@ -41,7 +41,8 @@ class Srq(Object):
     """A shared receive queue of one of the three forms."""
 
     __slots__ = (
-        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "umems", "xrcd"
+        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "uidx",
+        "umems", "xrcd"
     )  # fmt: skip
     kind = "srq"
     BASE_BYTES = 3072
@@ -66,6 +67,8 @@ class Srq(Object):
         self.cq = cq
         self.lwm = 0
         """Limit water mark; 0 means disarmed."""
+        self.uidx: int | None = None
+        """What the completions of XRC messages call it (user_index); None: its number."""
         self.is_in_error = False
         """The driver has been told that the queue cannot provide requests any more."""
         self._begun: WeakSet[TakenWqe] | None = None

@@ -124,8 +124,8 @@ def deliver(hca: Hca, packet: Received, to: Delivery) -> None:
     now = hca.clock.now_ns()
     entry = ETH_CQE.pack(
         to.rss_hash_result, to.rss_hash_type, form.ecn, form.check_sum, 0, form.checked,
-        form.header_type, form.tci, 0, len(data), now >> 32 & _WORD, now & _WORD, to.flow_tag,
-        wqe.index,
+        form.header_type, form.tci, rq.uidx or 0, len(data), now >> 32 & _WORD, now & _WORD,
+        to.flow_tag, wqe.index,
     )  # fmt: skip
     cq_engine.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 

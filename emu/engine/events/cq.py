@@ -20,7 +20,7 @@ from emu.device.points import FaultPoint
 from emu.engine.events import eq as eq_engine
 from emu.engine.events.counters import count_error
 from emu.errors import CmdError
-from emu.objects import Cq, Moderation
+from emu.objects import Cq, Moderation, SrqForm
 from emu.objects.pages import PageList
 from emu.ports import DmaError
 from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE
@@ -84,7 +84,7 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
     """Report that a send request is done."""
     now = hca.clock.now_ns()
     entry = CQE.pack(
-        0, 0, 0, 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
         wqe.opcode << 24 | queue.handle, wqe.index,
     )  # fmt: skip
     report(hca, cq, queue, entry, _REQ << 4, False)
@@ -93,6 +93,8 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
 def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
     """Report that a message has filled a receive WQE."""
     wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path = received
+    if srqn or queue.uidx is not None:
+        srqn = _receiver(hca, queue, srqn)
     now = hca.clock.now_ns()
     entry = CQE.pack(
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
@@ -107,7 +109,9 @@ def fail_send(
 ) -> None:
     """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
-    entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode)
+    entry = error_entry(
+        queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode, srqn=queue.uidx or 0
+    )
     report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
 
 
@@ -116,8 +120,20 @@ def fail_receive(
 ) -> None:
     """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
+    srqn = _receiver(hca, queue, srqn)
     entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, srqn=srqn)
     report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
+
+
+def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
+    """Whom a receive completion names: the user index of the queue, or of an XRC SRQ.
+
+    Without one it is the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and _v1).
+    """
+    srq = hca.srqs.get(srqn) if srqn else None
+    if srq is not None and srq.form is SrqForm.XRC_SRQ:
+        return srqn if srq.uidx is None else srq.uidx
+    return srqn if queue.uidx is None else queue.uidx
 
 
 def report_signature(
