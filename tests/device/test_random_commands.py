@@ -31,8 +31,6 @@ from layouts.eqe import EQE_BYTES
 
 pytestmark = pytest.mark.hostile
 
-MODEL = MODELS["connectx6"]
-SMALL = replace(MODEL, general={**MODEL.general, **LIMITS})
 MEMORY = 4 << 20
 DOORBELLS = st.sampled_from([0x20, 0x40, 0x48, 0x800, 0x900, 0xA00, 0x44])
 FRONT = st.one_of(
@@ -60,12 +58,20 @@ def check_ring(ring, stride, empty=None, since=0):
 class AnyDriver(RuleBasedStateMachine):
     """One function with small tables, and a driver without a plan."""
 
+    model = MODELS["connectx6"]
+
     def __init__(self):
         super().__init__()
         self.memory, self.clock, self.irqs = Memory(MEMORY), HandClock(), IrqList()
         wire = LocalFabric(self.clock)
         self.function = Function(
-            SMALL, HcaOptions(guid=1), TABLE, self.memory, self.irqs, self.clock, wire
+            replace(self.model, general={**self.model.general, **LIMITS}),
+            HcaOptions(guid=1),
+            TABLE,
+            self.memory,
+            self.irqs,
+            self.clock,
+            wire,
         )
         self.probe()
 
@@ -224,8 +230,15 @@ class AnyDriver(RuleBasedStateMachine):
             check_ring(cq, cq.stride, CqeOpcode.INVALID, self.resized.get(cq, 0))
 
 
+class AnyEthernetDriver(AnyDriver):
+    """The same with an Ethernet port."""
+
+    model = MODELS["connectx6dx"]
+
+
 @pytest.mark.timeout(600)  # a failure takes minutes to be made small
-def test_any_driver(caplog):
+@pytest.mark.parametrize("machine", [AnyDriver, AnyEthernetDriver])
+def test_any_driver(caplog, machine):
     caplog.set_level(logging.ERROR)
-    limits = settings(max_examples=150, stateful_step_count=60, deadline=None)
-    run_state_machine_as_test(AnyDriver, settings=limits)
+    limits = settings(max_examples=100, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(machine, settings=limits)

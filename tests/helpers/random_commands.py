@@ -125,6 +125,10 @@ _PLAIN = {
     Op.QUERY_PAGES: {"op_mod": st.sampled_from([*BootPages, 0, 9])},
     Op.QUERY_HCA_CAP: {"op_mod": st.integers(0, 0x50)},
     Op.QUERY_HCA_VPORT_CONTEXT: VPORT,
+    Op.QUERY_NIC_VPORT_CONTEXT: VPORT
+    | {"allowed_list_type": st.integers(0, 4), "out_extra": st.sampled_from([0, 8, 32])},
+    Op.QUERY_VPORT_STATE: VPORT | {"op_mod": st.integers(0, 3)},
+    Op.MODIFY_VPORT_STATE: VPORT | {"op_mod": SELDOM, "admin_state": st.integers(0, 3)},
     Op.QUERY_VPORT_COUNTER: VPORT | {"clear": SELDOM},
     Op.QUERY_HCA_VPORT_GID: {"gid_index": st.integers(0, 9), "out_extra": st.sampled_from([0, 16])},
     Op.QUERY_HCA_VPORT_PKEY: {
@@ -349,14 +353,31 @@ def _modify_tir(draw):
 
 
 def _access_reg(draw):
-    size = draw(st.sampled_from([0, 4, 16, 64, 128]))
-    data = bytes(1) + draw(st.sampled_from([b"\0", b"\1", b"\2"])) + bytes(max(size - 2, 0))
+    size = draw(st.sampled_from([0, 4, 16, 64, 128, 256]))
+    rest = draw(st.sampled_from([bytes(size), b"\xff" * size, draw(st.binary(min_size=size))]))
+    data = bytes(1) + draw(st.sampled_from([b"\0", b"\1", b"\2"])) + rest
     return {
         "op_mod": draw(st.integers(0, 2)),
         "register_id": draw(st.one_of(st.sampled_from(RegId), st.integers(0, 0xFFFF))),
         "extra": data[:size],
         "out_extra": size,
     }
+
+
+def _modify_nic_vport(draw):
+    chosen = st.sampled_from(["mtu", "promisc", "addresses_list", "permanent_address", "roce_en"])
+    fields = draw(st.lists(chosen, max_size=2)) + ["node_guid"] * draw(SELDOM)
+    entries = draw(st.lists(st.integers(0, 1 << 48), max_size=3))
+    context = {
+        "mtu": draw(st.integers(0, 0xFFFF)), "promisc_all": draw(st.integers(0, 1)),
+        "roce_en": draw(SELDOM), "allowed_list_type": draw(st.integers(0, 3)),
+        "allowed_list_size": len(entries) + draw(SELDOM),
+        "permanent_address": {"mac_addr_47_32": draw(st.integers(0, 0xFFFF))},
+    }  # fmt: skip
+    return {
+        "field_select": dict.fromkeys(fields, 1), "nic_vport_context": context,
+        "extra": pack64(entries), "other_vport": draw(SELDOM),
+    }  # fmt: skip
 
 
 def _modify_vport(draw):
@@ -399,6 +420,7 @@ _BUILT = {
     Op.MODIFY_TIR: _modify_tir,
     Op.ACCESS_REG: _access_reg,
     Op.MODIFY_HCA_VPORT_CONTEXT: _modify_vport,
+    Op.MODIFY_NIC_VPORT_CONTEXT: _modify_nic_vport,
     Op.MANAGE_PAGES: _manage_pages,
     **dict.fromkeys(_MODIFIES, _transition),
 }

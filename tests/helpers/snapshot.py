@@ -22,12 +22,25 @@ def snapshot(hca):
         "state": hca.state,
         "issi": hca.issi,
         "caps": [hca.caps._pages[group, mode][:] for group in GROUPS for mode in CapMode],
-        "port": {name: freeze(getattr(hca.port, name)) for name in hca.port.__slots__},
+        "port": _port(hca.port),
         "pages": list(hca.fwpages._given),
         "events": {event: eq.handle for event, eq in hca._event_eqs.items()},
         "groups": freeze(hca.mcgs),
         "ledger": hca.ledger.accounts,
         **{table.kind: _table(table) for table in hca.tables},
+    }
+
+
+def _port(port):
+    """The port's fields, and those of what an Ethernet port is made of."""
+    return {
+        name: _port(value)
+        if name in {"vport", "sent", "received"}
+        and value is not None
+        and hasattr(value, "__slots__")
+        else freeze(value)
+        for name in port.__slots__
+        for value in (getattr(port, name),)
     }
 
 
