@@ -13,9 +13,12 @@ method       params                              result
 ============ =================================== ==================================================
 status                                           ``functions``: state, port, counts of each, and
                                                  what the host holds for it (``ledger``, bytes);
-                                                 ``t_ns``: the server's monotonic clock
+                                                 ``t_ns``: the server's monotonic clock;
+                                                 ``segments``: their ports, what has passed them
+                                                 and what was dropped there, by reason
 objects      function, kind, limit (all may be   by kind: ``total`` and ``items``; by default every
-             missing)                            kind, 1000 of each
+             missing)                            kind, 1000 of each; ``segments``: their ports
+                                                 with the addresses behind them
 fault.list                                       ``rules``: each with what it has met and fired
 fault.add    rule: as in a plan                  ``name``: what the rule is called
 fault.remove name                                {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from emu.control.server import Method, RequestError
 from emu.function.function import Function
+from emu.net.eth.segments import Segments
 from emu.ports import Clock
 from emu.service import views
 from emu.service.fault_options import Faults
@@ -15,9 +16,11 @@ DEFAULT_LIMIT = 1000
 MOST_LIMIT = 20_000
 
 
-def methods(functions: Sequence[Function], clock: Clock, faults: Faults) -> Mapping[str, Method]:
+def methods(
+    functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+) -> Mapping[str, Method]:
     """The methods, by name."""
-    control = _Methods(functions, clock, faults)
+    control = _Methods(functions, clock, faults, segments)
     return {
         "status": control.status,
         "objects": control.objects,
@@ -29,15 +32,19 @@ def methods(functions: Sequence[Function], clock: Clock, faults: Faults) -> Mapp
 
 
 class _Methods:
-    def __init__(self, functions: Sequence[Function], clock: Clock, faults: Faults) -> None:
+    def __init__(
+        self, functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+    ) -> None:
         self._functions = functions
         self._clock = clock
         self._faults = faults
+        self._segments = segments
 
     def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params)
         told = [views.status(function, index) for index, function in enumerate(self._functions)]
-        return {"t_ns": self._clock.now_ns(), "functions": told}
+        ports = [_without_addresses(segment) for segment in self._segments.about()]
+        return {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
 
     def objects(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params, "function", "kind", "limit")
@@ -56,7 +63,8 @@ class _Methods:
                 {"function": number, "objects": views.objects(function, kind, limit)}
                 for number, function in enumerate(self._functions)
                 if index in (None, number)
-            ]
+            ],
+            "segments": self._segments.about() if kind is None and index is None else [],
         }
 
     def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
@@ -91,6 +99,15 @@ class _Methods:
             raise RequestError(str(error)) from None
         self._faults.wanted().load(plan)
         return {"rules": len(plan.rule)}
+
+
+def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:
+    """A segment's ports, without the addresses behind them."""
+    ports = [
+        {name: value for name, value in port.items() if name != "addresses"}
+        for port in segment["ports"]
+    ]
+    return {**segment, "ports": ports}
 
 
 def _only(params: Mapping[str, Any], *names: str) -> None:

@@ -106,7 +106,7 @@ class Server:
             self._faults.on_fired = self._capture.fault
         self._control = None
         if control is not None:
-            answered = methods(self.functions, self.loop, self._faults)
+            answered = methods(self.functions, self.loop, self._faults, self._segments)
             self._control = ControlServer(control, self.loop, answered)
 
     def _cable(self, index: int, spec: DeviceSpec) -> FunctionPort | None:

@@ -14,6 +14,7 @@ import pytest
 from helpers.vfio_client import VfioClient
 
 from emu.control import Client, ControlError, protocol
+from emu.port.eth.frame import Frame
 from emu.service.devicespec import parse
 from emu.service.fault_options import FaultOptions
 from emu.service.server import Endpoint, Server
@@ -31,9 +32,10 @@ def serving(tmp_path):
         function = tmp_path / "function"
         record = tmp_path / "record"
         options = FaultOptions()
+        device = "connectx6-vf"
 
         def during(self, work):
-            endpoint = Endpoint(self.function, parse("connectx6-vf"))
+            endpoint = Endpoint(self.function, parse(self.device))
             server = Server([endpoint], faults=self.options, control=self.control)
             failures = []
 
@@ -87,6 +89,27 @@ def test_status_and_objects(serving):
             assert objects["objects"]["mkey"] == {"total": 0, "items": []}
             assert list(control.objects(kind="qp")["functions"][0]["objects"]) == ["qp"]
 
+    serving.during(work)
+
+
+def test_segments_of_ethernet_functions(serving):
+    def work(server):
+        cable = server.functions[0].hca.eth_wire
+        server.functions[0].hca.eth.set_admin(up=True)
+        cable.transmit(server.functions[0].hca, Frame(bytes(6) + b"\x02" + bytes(53)))
+        with Client(serving.control) as control:
+            (segment,) = control.status()["segments"]
+            assert segment["ports"] == [
+                {
+                    "port": "function 0", "up": True, "received": 1, "sent": 0, "dropped": {},
+                    "known": 1,
+                }
+            ]  # fmt: skip
+            (segment,) = control.objects()["segments"]
+            assert segment["ports"][0]["addresses"] == ["02:00:00:00:00:00"]
+            assert control.objects(kind="qp")["segments"] == []
+
+    serving.device = "connectx6dx,link=eth"
     serving.during(work)
 
 

@@ -15,6 +15,7 @@ from emu.device.hca import HcaOptions
 from emu.faults.vocabulary import ACTIONS, POINTS
 from emu.function.function import Function
 from emu.models import MODELS
+from emu.net.eth.segments import Segments
 from emu.net.ib.local import LocalFabric
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
@@ -63,7 +64,9 @@ class Served:
         model, options = MODELS["connectx6"], HcaOptions(guid=1)
         function = Function(model, options, TABLE, Memory(), IrqList(), self.loop, wire)
         faults = Faults([function], FaultOptions())
-        self.server = ControlServer(path, self.loop, methods([function], self.loop, faults))
+        self.server = ControlServer(
+            path, self.loop, methods([function], self.loop, faults, Segments(self.loop))
+        )
 
     def exchange(self, data):
         """What is said to a client that sends this, from the greeting on."""

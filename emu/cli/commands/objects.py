@@ -28,7 +28,7 @@ def objects(
     """Show the objects that the driver has made: queues, keys, domains.
 
     Page faults that wait for the driver and fault rules are shown, too. Keys that lead to other
-    keys are shown as trees.
+    keys are shown as trees. Addresses that Ethernet segments have learned come last.
     """
     choice: dict[str, Any] = {"limit": limit}
     if function is not None:
@@ -45,6 +45,22 @@ def objects(
         for name, table in one["objects"].items():
             if table["total"]:
                 _show(screen, f"function {one['function']}: {name}", table)
+    for segment in told["segments"]:
+        if segment["addresses"]:
+            _show_segment(screen, segment)
+
+
+def _show_segment(screen: Console, told: Mapping[str, Any]) -> None:
+    table = Table(
+        title=f"{told['segment']}: addresses", title_justify="left", box=None, header_style="bold"
+    )
+    for name in ("address", "port"):
+        table.add_column(name)
+    for port in told["ports"]:
+        for address in port["addresses"]:
+            table.add_row(one_line(address), one_line(port["port"]))
+    screen.print(table)
+    screen.print()
 
 
 def _show(screen: Console, title: str, told: Mapping[str, Any]) -> None:

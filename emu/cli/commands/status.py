@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from emu.cli.commands._control import connect, console, control_option
@@ -30,6 +31,9 @@ _COUNTS = (
     "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
     "received_bytes",
 )  # fmt: skip
+_PORT_COUNTS = ("received", "sent", "known")
+_PORT = ("port", "link", *_PORT_COUNTS, "dropped")
+_PORT_TITLES = {"known": "addresses"}
 
 
 @click.command()
@@ -62,8 +66,24 @@ def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> 
         words = (one_line(str(one[name])) for name in _ABOUT)
         table.add_row(*words, *counts)
     console().print(table)
+    for segment in told["segments"]:
+        console().print(_segment(segment))
     for one in told["functions"]:
         console().print(f"function {one['function']}: {_ledger(one['ledger'])}")
+
+
+def _segment(told: Mapping[str, Any]) -> Table:
+    """The ports of a segment, and what was dropped there."""
+    table = Table(title=told["segment"], title_justify="left", box=None, header_style="bold")
+    for name in _PORT:
+        justify: JustifyMethod = "right" if name in _PORT_COUNTS else "left"
+        table.add_column(_PORT_TITLES.get(name, name), justify=justify)
+    for port in told["ports"]:
+        dropped = ", ".join(f"{count:,} {why}" for why, count in port["dropped"].items())
+        counts = (f"{port[name]:,}" for name in _PORT_COUNTS)
+        up = "up" if port["up"] else "down"
+        table.add_row(one_line(port["port"]), up, *counts, one_line(dropped) or "-")
+    return table
 
 
 def _ledger(ledger: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ asks for it, so that no timer is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 
 from emu.net.eth.port import SegmentPort
 
@@ -68,9 +68,9 @@ class Addresses:
         for address in self._of_port.pop(port, ()):
             del self._places[address]
 
-    def behind(self, port: SegmentPort) -> Iterator[bytes]:
-        """The addresses behind a port."""
-        return iter(self._of_port.get(port, ()))
+    def behind(self, port: SegmentPort) -> Collection[bytes]:
+        """The addresses behind a port, the first learned first."""
+        return self._of_port.get(port, {}).keys()
 
     def _forget(self, address: bytes, place: Place) -> None:
         del self._places[address]

@@ -126,11 +126,11 @@ class Switch:
         return {
             "segment": self.name,
             "addresses": len(self._addresses),
-            "ports": [
-                port.about() | {"addresses": [
-                    address.hex(":")
-                    for address in islice(self._addresses.behind(port), MOST_SHOWN)
-                ]}
-                for port in self._ports
-            ],
-        }  # fmt: skip
+            "ports": [port.about() | self._behind(port) for port in self._ports],
+        }
+
+    def _behind(self, port: SegmentPort) -> dict[str, Any]:
+        """How many addresses are behind a port, and some of them."""
+        behind = self._addresses.behind(port)
+        shown = [address.hex(":") for address in islice(behind, MOST_SHOWN)]
+        return {"known": len(behind), "addresses": shown}
