@@ -175,6 +175,23 @@ def test_stages_of_an_open_netdev(driver, rqns, flows, routed, function):
     assert function.hca.flow_domains[FlowTableType.NIC_RX].discards == 1
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_packet_that_says_it_is_longer(driver, rqns, flows, routed, version):
+    """Its headers count, as those of any other; garbage is no IP packet all the same."""
+    tirn = create_direct_tir(driver, alloc_td(driver), rqns[0])
+    table = flows.table(0)
+    group = flows.group(table, 0, 0, ip_version=0xF, tcp_dport=0xFFFF)
+    flows.entry(table, 0, group, to_tir(tirn), ip_version=version, tcp_dport=0x50)
+    flows.set_root(table)
+    ends = {"version": 6, "source": bytes(16), "destination": bytes(16)} if version == 6 else {}
+    frame = bytearray(Packet(**ends).frame())
+    length_at = 16 if version == 4 else 18
+    frame[length_at : length_at + 2] = b"\x7f\xff"
+    assert routed(frame=bytes(frame)) == [(rqns[0], 0, 0, 0)]
+    frame[14] = 0x10
+    assert routed(frame=bytes(frame)) == []
+
+
 class TestOnInfiniBand:
     @pytest.fixture
     def model(self):

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from emu.engine.eth.steering.domain import decide
 from emu.objects import Rq, Tir, TransportDomain
-from emu.port.eth.headers import Headers
+from emu.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, parse
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 _NIC_RX = FlowTableType.NIC_RX
+_IP = frozenset({ETH_IPV4, ETH_IPV6})
 _GROUP_BIT = 1
 """Of a MAC address's first byte."""
 
@@ -45,10 +46,15 @@ def route(
     has sent the frame, None for one from the wire: a TIR of that domain takes such a frame only
     when its self_lb_block says so. Each queue is there once for each entry that leads to it. An
     empty list is a frame to be discarded.
+
+    Steering looks at headers only: an IP packet that should be longer than its frame goes the same
+    way as a whole one (rdma-core's tests send such: tests/utils.py, gen_packet).
     """
     domain = hca.flow_domains.get(_NIC_RX)
     if domain is None:
         return []
+    if not headers.version and headers.ethertype in _IP:
+        headers = parse(headers.frame, whole=False)
     found: list[Delivery] = []
     for target, tag in decide(domain, headers, octets, packets).deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
