@@ -8,8 +8,9 @@ f-string over ``self.kind``, which stands for every kind of object that the devi
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,8 @@ from emu.errors import CmdError, syndrome_of
 from emu.objects.table import Object
 
 _KIND = "self.kind"
+_BUSY = "item.BUSY"
+"""The status of a reason that is about a kind may be the kind's own."""
 
 
 class ReasonError(Exception):
@@ -44,14 +47,19 @@ class Reason:
 
 def kinds() -> tuple[str, ...]:
     """The device's names for its kinds of objects."""
-    return tuple(
-        kind.kind
+    return tuple(kind.kind for kind in _classes())
+
+
+def _classes() -> list[type[Object]]:
+    return [
+        kind
         for kind in vars(objects).values()
         if isinstance(kind, type) and issubclass(kind, Object) and kind is not Object
-    )
+    ]
 
 
-def collect(packages: Iterable[ModuleType]) -> list[Reason]:
+@cache
+def collect(*packages: ModuleType) -> Sequence[Reason]:
     """Every reason in the packages' sources, module by module.
 
     Raises :class:`ReasonError` for one that is no fixed text.
@@ -83,9 +91,10 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
         if len(call.args) < 2:
             raise ReasonError(f"{where}: status and reason are to be given by position")
         status, reason = call.args[:2]
-        for text in _texts(reason, constants, where):
-            name = ast.unparse(status).removeprefix("Status.")
-            yield Reason(text, name, module, call.lineno, function)
+        name = ast.unparse(status).removeprefix("Status.")
+        for text, kind in _texts(reason, constants, where):
+            of_kind = kind.BUSY.name if kind is not None and name == _BUSY else name
+            yield Reason(text, of_kind, module, call.lineno, function)
 
 
 def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
@@ -107,13 +116,16 @@ def _called(call: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
+def _texts(
+    reason: ast.expr, constants: Mapping[str, str], where: str
+) -> list[tuple[str, type[Object] | None]]:
+    """What the reason can say, each time with the kind of object that it is about."""
     if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
-        return [reason.value]
+        return [(reason.value, None)]
     if isinstance(reason, ast.Name) and reason.id in constants:
-        return [constants[reason.id]]
+        return [(constants[reason.id], None)]
     if isinstance(reason, ast.JoinedStr):
-        return [_filled(reason, kind, where) for kind in kinds()]
+        return [(_filled(reason, kind.kind, where), kind) for kind in _classes()]
     raise ReasonError(f"{where}: the reason is no fixed text: {ast.unparse(reason)}")
 
 

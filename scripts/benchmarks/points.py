@@ -74,9 +74,7 @@ def copy_without(attribute: str, target: Path) -> None:
     The copy that keeps all checks goes through the parser like the others.
     """
     for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / package, target / package)  # with what Python has compiled
     without = Without(attribute)
     for source in [*(target / "emu/engine").rglob("*.py"), *(target / "emu").glob("*.py")]:
         tree = without.visit(ast.parse(source.read_text()))
@@ -85,11 +83,11 @@ def copy_without(attribute: str, target: Path) -> None:
         raise click.ClickException(f"nothing in the core tests {attribute}")
 
 
-def one_round(trees: dict[str, Path]) -> dict[str, float]:
+def one_round(trees: dict[str, Path], turns: int) -> dict[str, float]:
     """The median of each tree's turns, in microseconds per write; each tree in a new process."""
     workers = {name: start(tree) for name, tree in trees.items()}
     taken: dict[str, list[float]] = {name: [] for name in trees}
-    for turn in range(TURNS):
+    for turn in range(turns):
         for name in list(trees) if turn % 2 else reversed(trees):
             taken[name].append(ask(workers[name]))
     for worker in workers.values():
@@ -116,13 +114,13 @@ def ask(worker: subprocess.Popen[str]) -> float:
     return float(worker.stdout.readline())
 
 
-def measure(count: int) -> Section:
+def measure(count: int, turns: int) -> Section:
     """Compare the original's time with that of each copy."""
     with tempfile.TemporaryDirectory() as directory:
         trees = {name: Path(directory, str(number)) for number, name in enumerate(["", *POINTS])}
         for name, tree in trees.items():
             copy_without(POINTS.get(name, ""), tree)
-        rounds = [one_round(trees) for _ in range(count)]
+        rounds = [one_round(trees, turns) for _ in range(count)]
     goal = ratio_at_most(MOST_RATIO)
     whole = [taken[""] for taken in rounds]
     rows = [Row(name, "us", whole, [taken[name] for taken in rounds], goal) for name in POINTS]
@@ -132,10 +130,11 @@ def measure(count: int) -> Section:
 
 @click.command(help=__doc__)
 @click.option("--count", default=20, show_default=True, help="Rounds, with new processes each.")
+@click.option("--turns", default=TURNS, show_default=True, help="Turns of each process in a round.")
 @json_option
-def main(count: int, as_json: bool) -> None:
+def main(count: int, turns: int, as_json: bool) -> None:
     """Measure."""
-    show([measure(count)], as_json=as_json)
+    show([measure(count, turns)], as_json=as_json)
 
 
 if __name__ == "__main__":

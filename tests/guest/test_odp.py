@@ -22,6 +22,8 @@ LATE_DOORBELL = "doorbell for a queue that does not exist"
 LEAST = 17
 """Tests of rdma-core's test_odp that have to pass; others want operations that mlx5_ib has not."""
 
+NO_IMPLICIT = "ODP implicit is not supported"
+
 ITERATIONS = 100
 COMMANDS = (
     "ibv_rc_pingpong -c -o", "ibv_rc_pingpong -c -o -P", "ibv_rc_pingpong -c -O",
@@ -132,9 +134,16 @@ def five_levels(lab, suite, request):
 
 @pytest.mark.timeout(0)
 def test_implicit_registration_with_five_levels(five_levels):
-    """Its key has 2^26 entries; rdma-core's tests register the whole address space in some ways."""
+    """Its key has 2^26 entries; rdma-core's tests register the whole address space in some ways.
+
+    Linux 7.2 makes entries of 2^34 bytes instead, if the adapter can have such, and otherwise has
+    no implicit registration (hw/mlx5/odp.c: mlx5_ib_odp_init, mlx5_ib_internal_fill_odp_caps).
+    """
     run = run_module(five_levels, "test_odp", 5 * SECONDS, lambda *_: None)
     assert [test for test in run.tests if test.outcome in BROKEN] == []
+    if without := [test for test in run.tests if NO_IMPLICIT in test.detail]:
+        assert run.count(Outcome.PASSED) >= LEAST - len(without)
+        pytest.skip("this kernel wants umr_log_entity_size_5 for implicit registration")
     assert run.count(Outcome.PASSED) >= LEAST
     told = talk(five_levels, five_levels, f"ibv_rc_pingpong -c -O -n {ITERATIONS}", "127.0.0.1")
     check(told)

@@ -1,6 +1,7 @@
 """Who may import whom: the structures know nobody, the core knows no operating system."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,16 @@ def forbidden(module):
     )
 
 
+@functools.cache
 def imported(source):
     """Dotted names of all that a source imports, in functions and for type checking too."""
+    names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def breaches(module, source):

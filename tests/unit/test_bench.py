@@ -259,7 +259,7 @@ SMALL = {
     "fabric": ["--count", "4"],
     "hostile": ["--only", "QUERY_CQ"],
     "objects": ["--qps", "10", "--mkeys", "10", "--traced", "10"],
-    "points": ["--count", "1"],
+    "points": ["--count", "1", "--turns", "2"],
     "transport": ["--rounds", "1", "--count", "10"],
 }
 """Programs that measure in process, and options with which they take a second or two."""

@@ -29,7 +29,7 @@ def explain(syndrome: int) -> None:
     The driver prints it as: CREATE_CQ(0x400) op_mod(0x0) failed, status bad resource(0x5),
     syndrome (0x1b2c3d).
     """
-    found = [reason for reason in collect((emu, firmware_cmds)) if reason.syndrome == syndrome]
+    found = [reason for reason in collect(emu, firmware_cmds) if reason.syndrome == syndrome]
     if not found:
         raise UserError(
             f"{syndrome:#08x} is no syndrome of this version:"

@@ -15,7 +15,7 @@ from emu.errors import syndrome_of
 
 @pytest.fixture(scope="module")
 def reasons():
-    return collect((emu, firmware_cmds))
+    return collect(emu, firmware_cmds)
 
 
 @pytest.fixture

@@ -602,5 +602,5 @@ class AgainstTheModel(RuleBasedStateMachine):
         assert {table: table.refs for table in self.models} == wanted
 
 
-AgainstTheModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AgainstTheModel.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 TestAgainstTheModel = AgainstTheModel.TestCase

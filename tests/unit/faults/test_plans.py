@@ -224,7 +224,7 @@ VALUES = st.one_of(
         max_size=3,
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_table_is_a_plan_or_a_plan_error(rules):
     mistakes = mistakes_in(lambda: from_table({"rule": rules}))
     if mistakes is None:
@@ -261,7 +261,7 @@ def rules(draw):
 
 
 @given(rules())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_only_field_names_can_be_wrong_in_a_rule_by_the_book(table):
     mistakes = mistakes_in(lambda: from_table({"rule": [table]}))
     assert mistakes is None or "set" in table or "syndrome" in table

@@ -47,7 +47,7 @@ def talking(limit=1.0):
 
 
 @given(SAID)
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_frames_end_a_command_well(said):
     """With its status, or with an error for whoever waits; the reader never ends by mistake."""
     with talking() as (channel, guest):

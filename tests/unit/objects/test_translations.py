@@ -36,7 +36,7 @@ def overwritten(plain, at, entries, nothing):
     plain[at : at + len(entries)] = entries
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(writes=WRITES, probes=st.lists(PLACES, min_size=5, max_size=5))
 def test_pages(writes, probes):
     pages, plain = PageEntries(), []
@@ -68,7 +68,7 @@ def rows(kind, at, size, seed):
     return [(0, rng.randrange(1 << 32), rng.randrange(1 << 64)) for _ in range(size)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(writes=WRITES, probes=st.lists(PLACES, min_size=20, max_size=20))
 def test_keys(writes, probes):
     keys, plain = KeyEntries(), []

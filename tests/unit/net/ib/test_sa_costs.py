@@ -96,11 +96,11 @@ def test_who_is_busy_makes_no_table(big, made):
 
 
 def test_requests_wait_in_a_bounded_queue(big, made):
-    for _ in range(1000):
+    for _ in range(4 * administrator.MAX_REQUESTS_OF_A_PORT):
         ask_for_nodes(big, 1)
     assert len(big.sa._requests) <= administrator.MAX_REQUESTS_OF_A_PORT
     ask_for_nodes(big, 2)
-    for lid in range(3, 100):
+    for lid in range(3, 3 + administrator.MAX_REQUESTS // 10 + 10):
         for _ in range(10):
             ask_for_nodes(big, lid)
     assert len(big.sa._requests) <= administrator.MAX_REQUESTS

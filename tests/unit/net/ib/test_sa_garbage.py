@@ -81,7 +81,7 @@ def small(monkeypatch):
     monkeypatch.setattr(rmpp, "MAX_TRANSFERS", 4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(steps, max_size=40))
 def test_anything_at_all(todo):
     subnet = Subnet()
