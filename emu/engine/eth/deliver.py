@@ -18,7 +18,7 @@ from emu.objects import ANY_QPN
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
 from emu.objects.views import copy
 from emu.port.eth.checksum import trusted, verify
-from emu.port.eth.headers import Headers, parse
+from emu.port.eth.headers import ETHERNET_BYTES, Headers, parse
 from emu.port.eth.vlan import strip_tag
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode
@@ -36,7 +36,10 @@ _RDY = RqState.RDY
 _OP_OWN = CqeOpcode.RESP_SEND << 4
 _LENGTH = START_PADDING - 1
 _WORD = 0xFFFFFFFF
-_L2_OK, _L3_OK, _L4_OK = int(CqeChecked.L2), int(CqeChecked.L3), int(CqeChecked.L4)
+_pack = ETH_CQE.pack
+_L2_OK = int(CqeChecked.L2)
+_L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
+_ALL_OK = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
 _STRIPPED = int(CqeHeader.VLAN_STRIPPED)
 _L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
 _CONGESTED = 3
@@ -45,58 +48,12 @@ _ECN_CE = 1 << 7
 """ml_path: the IP header says that the way was congested."""
 
 
-class Form:
-    """A packet as it is put into memory, and what a completion says of these bytes."""
+def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
+    """Fill the queue's next request with a packet, or count why it cannot be.
 
-    __slots__ = ("check_sum", "checked", "data", "ecn", "header_type", "tci")
-
-    def __init__(self, headers: Headers, is_vouched: bool, tci: int | None = None) -> None:
-        """``tci`` is the tag that has been taken off; ``headers`` are those without it."""
-        sums = trusted(headers) if is_vouched else verify(headers)
-        self.data = headers.frame
-        self.check_sum = sums.check_sum
-        self.checked = _L2_OK
-        if sums.l3_ok:
-            self.checked |= _L3_OK | _L4_OK if sums.l4_ok else _L3_OK
-        self.header_type = _L3_TYPE[headers.version]
-        self.tci = 0
-        if tci is not None:
-            self.header_type |= _STRIPPED
-            self.tci = tci
-        self.ecn = _ECN_CE if _is_congested(headers) else 0
-
-
-class Received:
-    """A packet on its way to receive queues, with its VLAN tag and without."""
-
-    __slots__ = ("_headers", "_is_vouched", "_stripped", "_whole")
-
-    def __init__(self, headers: Headers, is_vouched: bool) -> None:
-        """``is_vouched``: its transport checksum is right, so nobody needs to compute it."""
-        self._headers = headers
-        self._is_vouched = is_vouched
-        self._whole: Form | None = None
-        self._stripped: Form | None = None
-
-    def form(self, strips: bool) -> Form:
-        """How it is put into memory, without its outermost VLAN tag if ``strips``."""
-        if strips:
-            if self._stripped is None:
-                without = strip_tag(self._headers.frame)
-                if without is None:
-                    self._stripped = self.form(False)
-                else:
-                    data, tci = without
-                    self._stripped = Form(parse(data), self._is_vouched, tci)
-            return self._stripped
-        if self._whole is None:
-            self._whole = Form(self._headers, self._is_vouched)
-        return self._whole
-
-
-def deliver(hca: Hca, packet: Received, to: Delivery) -> None:
-    """Fill the queue's next request with a packet, or count why it cannot be."""
-    rq = to.rq
+    ``is_vouched``: its transport checksum is right, so nobody needs to compute it.
+    """
+    rq, rss_hash_result, rss_hash_type, flow_tag = to
     if rq.state is not _RDY:
         return
     try:
@@ -107,10 +64,16 @@ def deliver(hca: Hca, packet: Received, to: Delivery) -> None:
     if wqe is None:
         rq.count("out_of_buffer")
         return
-    form = packet.form(rq.strips)
-    data = form.data
+    header_type = tci = 0
+    if rq.strips and headers.l3 != ETHERNET_BYTES:
+        without = strip_tag(headers.frame)
+        if without is not None:
+            data, tci = without
+            headers, header_type = parse(data), _STRIPPED
+    data = headers.frame
+    length = len(data)
     try:
-        target = _room(hca, wqe, len(data))
+        target = _room(hca, wqe, length)
     except AccessError as error:
         queues.fail_receive(hca, rq, wqe.index, str(error))
         return
@@ -118,14 +81,21 @@ def deliver(hca: Hca, packet: Received, to: Delivery) -> None:
         rq.queue.give_back(wqe)
         hca.eth.vport.wqe_too_small += 1
         return
-    copy(target, (memoryview(data),))
+    if len(target) == 1:
+        target[0][:] = data
+    else:
+        copy(target, (memoryview(data),))
     if rq.rmp is not None:
         check_srq_limit(hca, rq.rmp.handle)
+    sums = trusted(headers) if is_vouched else verify(headers)
+    checked = _L2_OK
+    if sums.l3_ok:
+        checked = _ALL_OK if sums.l4_ok else _L3_OK
     now = hca.clock.now_ns()
-    entry = ETH_CQE.pack(
-        to.rss_hash_result, to.rss_hash_type, form.ecn, form.check_sum, 0, form.checked,
-        form.header_type, form.tci, rq.uidx or 0, len(data), now >> 32 & _WORD, now & _WORD,
-        to.flow_tag, wqe.index,
+    entry = _pack(
+        rss_hash_result, rss_hash_type, _ecn(headers), sums.check_sum, 0, checked,
+        header_type | _L3_TYPE[headers.version], tci, rq.uidx or 0, length, now >> 32 & _WORD,
+        now & _WORD, flow_tag, wqe.index,
     )  # fmt: skip
     cq_engine.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
@@ -143,8 +113,12 @@ def _room(hca: Hca, wqe: RecvWqe, length: int) -> list[memoryview] | None:
     return None
 
 
-def _is_congested(headers: Headers) -> bool:
-    """Whether a router has marked the packet on its way."""
+def _ecn(headers: Headers) -> int:
+    """The bit of ml_path that says whether a router has marked the packet on its way."""
     if headers.version == 4:
-        return headers.frame[headers.l3 + 1] & _CONGESTED == _CONGESTED
-    return headers.version == 6 and headers.frame[headers.l3 + 1] >> 4 & _CONGESTED == _CONGESTED
+        marks = headers.frame[headers.l3 + 1]
+    elif headers.version == 6:
+        marks = headers.frame[headers.l3 + 1] >> 4
+    else:
+        return 0
+    return _ECN_CE if marks & _CONGESTED == _CONGESTED else 0

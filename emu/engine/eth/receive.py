@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.eth.deliver import Received, deliver
+from emu.engine.eth.deliver import deliver
 from emu.engine.eth.steering.route import route
 from emu.port.eth.checksum import insert
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import FrameError, Headers, parse
 from emu.port.eth.plain import header_bytes
-from emu.port.eth.port import FCS_BYTES
+from emu.port.eth.port import FCS_BYTES, EthPort
 from emu.port.eth.segment import segment
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ def arrive(hca: Hca, frame: Frame) -> None:
 
     A frame that comes while the link is down has never been there.
     """
-    if hca.has_failed or not hca.eth.is_up:
+    port = hca.eth
+    if hca.has_failed or not port.is_up:
         return
     try:
-        _take(hca, frame)
+        _take(hca, port, frame)
     except Exception:
         hca.fail()
 
@@ -51,26 +52,24 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
         return
 
 
-def _take(hca: Hca, frame: Frame) -> None:
-    received = hca.eth.received
-    data = frame.data
+def _take(hca: Hca, port: EthPort, frame: Frame) -> None:
+    received, data = port.received, frame.data
     try:
         if frame.gso_size > 0:
             large = _Large(frame)
-            if _is_too_long(hca, large.longest, large.packets):
+            if _is_too_long(port, large.longest, large.packets):
                 return
             received.add(data, large.packets, large.octets)
             _steer_large(hca, large, None)
-        elif not _is_too_long(hca, len(data), 1):
+        elif not _is_too_long(port, len(data), 1):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:
         received.errors += 1
 
 
-def _is_too_long(hca: Hca, size: int, packets: int) -> bool:
+def _is_too_long(port: EthPort, size: int, packets: int) -> bool:
     """Whether packets of this size are above the MTU; if so, they are counted."""
-    port = hca.eth
     if size + FCS_BYTES <= port.mtu:
         return False
     port.received.too_long += packets
@@ -88,9 +87,8 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
         return
     if frame.checked:
         headers.frame = insert(headers, l3=True, l4=True)
-    packet = Received(headers, frame.checked)
     for to in queues:
-        deliver(hca, packet, to)
+        deliver(hca, headers, frame.checked, to)
 
 
 class _Large:
@@ -120,9 +118,9 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
             hca.eth.vport.steering_discards += large.packets
         return
     for one in cut:
-        packet = Received(_of_segment(headers, one), True)
+        packet = _of_segment(headers, one)
         for to in queues:
-            deliver(hca, packet, to)
+            deliver(hca, packet, True, to)
 
 
 def _of_segment(headers: Headers, data: bytes) -> Headers:

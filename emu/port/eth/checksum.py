@@ -118,11 +118,15 @@ def verify(headers: Headers) -> Received:
     if not stop:
         return Received(_folded(total(frame[ETHERNET_BYTES:])), _header_ok(headers), False)
     start = headers.l4
-    transport = total(frame[start:stop])
-    rest = total(frame[stop:])
-    if stop & 1:
-        rest <<= 8  # its first byte is the lower one of a word
-    number = _from_bytes(frame[ETHERNET_BYTES:start], "big") + transport + rest
+    if stop == len(frame):
+        number = total(frame[ETHERNET_BYTES:])
+        transport = number - _from_bytes(frame[ETHERNET_BYTES:start], "big")
+    else:
+        transport = total(frame[start:stop])
+        rest = total(frame[stop:])
+        if stop & 1:
+            rest <<= 8  # its first byte is the lower one of a word
+        number = _from_bytes(frame[ETHERNET_BYTES:start], "big") + transport + rest
     right = (transport + pseudo_header(headers, stop - start)) % MODULUS == 0
     if _zero(headers):
         right = headers.version == 4
