@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.points import FaultPoint
 from emu.engine.eth import queues
 from emu.engine.eth.steering.route import Delivery
 from emu.engine.events import cq as cq_engine
 from emu.engine.mr.access import access
 from emu.engine.mr.rights import LOCAL_WRITE, AccessError
 from emu.engine.qp.lifecycle import check_srq_limit
-from emu.objects import ANY_QPN
+from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
 from emu.objects.views import copy
 from emu.port.eth.checksum import trusted, verify
@@ -28,6 +29,9 @@ from layouts.eth_wqe import START_PADDING
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+
+RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
+"""A request, and the bytes of the packet that is to fill it; whether it may."""
 
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
@@ -80,6 +84,8 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     if target is None:
         rq.queue.give_back(wqe)
         hca.eth.vport.wqe_too_small += 1
+        return
+    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
         return
     if len(target) == 1:
         target[0][:] = data

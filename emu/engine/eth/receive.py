@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.points import FaultPoint
 from emu.engine.eth.deliver import deliver
 from emu.engine.eth.steering.route import route
 from emu.port.eth.checksum import insert
@@ -23,17 +24,21 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import TransportDomain
 
+FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
+
 
 def arrive(hca: Hca, frame: Frame) -> None:
     """Take a frame from the wire. Nothing raises here: an unexpected exception stops the function.
 
     A frame that comes while the link is down has never been there.
     """
-    port = hca.eth
-    if hca.has_failed or not port.is_up:
+    if hca.has_failed:
         return
     try:
-        _take(hca, port, frame)
+        if hca.faults is None:
+            take(hca, frame)
+        else:
+            hca.faults.show(FRAME_RX_POINT, frame)
     except Exception:
         hca.fail()
 
@@ -52,7 +57,11 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
         return
 
 
-def _take(hca: Hca, port: EthPort, frame: Frame) -> None:
+def take(hca: Hca, frame: Frame) -> None:
+    """As :func:`arrive`, without the planned faults."""
+    port = hca.eth
+    if not port.is_up:
+        return
     received, data = port.received, frame.data
     try:
         if frame.gso_size > 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.points import FaultPoint
 from emu.engine.eth.gather import gather
 from emu.engine.eth.receive import loop_back
 from emu.objects.send_queue import BadWqeError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import Sq
     from emu.objects.send_queue import Wqe
+
+FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
 
 STEPS_PER_FRAME = 8
 """What a frame counts among the steps of a round: its receiver is often in the same process."""
@@ -125,7 +128,15 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:
                 return
-        hca.eth_wire.transmit(hca, frame)
+        if hca.faults is None:
+            hca.eth_wire.transmit(hca, frame)
+        else:
+            hca.faults.show(FRAME_TX_POINT, frame)
+
+
+def put_on_wire(hca: Hca, frame: Frame) -> None:
+    """As :func:`send`, without checks, counters and planned faults."""
+    hca.eth_wire.transmit(hca, frame)
 
 
 def _is_own(addresses: tuple[bytes, ...], permanent: bytes, data: bytes) -> bool:
