@@ -1,4 +1,4 @@
-"""The pytest plugin: guests with emulated functions, and their faults, in other people's tests.
+"""The pytest plugin: guests with emulated functions, and fault injection, for driver tests.
 
 ::
 
@@ -6,11 +6,11 @@
         mlx5_faults.add(point="irq", action="drop", times=1)
         mlx5_guest.run("./my-test").check()
 
-``mlx5_guest`` is a :class:`emu.lab.Guest` that is up; tests with the same options share it, and
-a new one is booted when a test has lost it. The marker ``mlx5(...)`` gives a test other options
+``mlx5_guest`` is a running :class:`emu.lab.Guest`; tests with the same options share it, and a new
+one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other options
 (those of :class:`emu.lab.GuestOptions`), or with ``fresh=True`` a guest of its own.
-``mlx5_faults`` takes rules and plans, and takes them away when the test ends. The report of a test
-that fails shows the guest's console, kernel log and trace of that test, and the faults that fired.
+``mlx5_faults`` loads rules and plans, and removes them when the test ends. The report of a failed
+test shows the guest's console, kernel log and trace of that test, and the faults that fired.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MOST_SHOWN = 20_000
 """Characters of each section of a report."""
 
 MOST_OF_A_NAME = 100
-"""Characters of a directory's name that tell a guest's options."""
+"""Characters of a hash of a guest's options in its directory's name."""
 
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _WATCHED = pytest.StashKey["_Watched"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which guests."""
+    """The options of the command line."""
     group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
     group.addoption(
         "--mlx5-suite", action="append", default=[], metavar="SUITE",
@@ -49,38 +49,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--mlx5-package", action="append", default=[], metavar="NAME",
-        help="A Debian package that the guests have as well; may be repeated.",
+        help="A Debian package to install in the guests; may be repeated.",
     )  # fmt: skip
-    group.addoption("--mlx5-kernel", type=Path, metavar="BZIMAGE", help="Kernel of the guests.")
+    group.addoption("--mlx5-kernel", type=Path, metavar="BZIMAGE", help="Kernel for the guests.")
     group.addoption("--mlx5-modules", type=Path, metavar="DIR", help="Its modules.")
     group.addoption("--mlx5-device", action="append", default=[], metavar="SPEC", help="Function.")
     group.addoption(
-        "--mlx5-no-trace", action="store_true", help="Do not trace; failures are told without."
+        "--mlx5-no-trace",
+        action="store_true",
+        help="Do not trace: reports of failed tests then have no trace.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker."""
+    """Declare the marker."""
     config.addinivalue_line(
         "markers", "mlx5(fresh=False, **options): options of the test's guest (GuestOptions)"
     )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Every guest ends with the run."""
+    """Shut down every guest at the end of the run."""
     if _POOL in config.stash:
         config.stash[_POOL].close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With several suites, a test runs on each."""
+    """Run a test on each of several suites."""
     suites = metafunc.config.getoption("--mlx5-suite")
     if suites and "mlx5_guest" in metafunc.fixturenames:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
 
 
 class _Watched:
-    """A guest during one test: how far its logs were when the test began."""
+    """A guest during one test: the positions in its logs at which the test began."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
@@ -99,7 +101,7 @@ class _Watched:
             return []
 
     def sections(self) -> Iterator[tuple[str, str]]:
-        """What has been said since."""
+        """What has been logged since."""
         yield "console", self.guest.console[self._console :] if self.guest.is_running else ""
         yield "dmesg", "\n".join(self._dmesg_lines()[len(self._dmesg) :])
         yield "faults", "\n".join(self.fired)
@@ -122,7 +124,7 @@ def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
 def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
 ) -> Iterator[Guest]:
-    """A guest whose driver has probed its functions; see the plugin's own description."""
+    """A guest whose driver has probed its functions; see the plugin's documentation."""
     from emu.lab import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
@@ -138,7 +140,7 @@ def mlx5_guest(
 def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
-    """The guest that a test wants: by the command line, and by its own markers."""
+    """The guest that the command line and the test's markers ask for."""
     from emu.lab import GuestOptions
 
     config = request.config
@@ -173,7 +175,7 @@ class Faults:
         self._watched = watched
 
     def add(self, **rule: Any) -> str:
-        """Add a rule, given by its keys as in a plan; its name."""
+        """Add a rule, given by its keys as in a plan; returns its name."""
         return self._control.add(rule)
 
     def load(self, plan: str | os.PathLike[str]) -> int:
@@ -182,16 +184,16 @@ class Faults:
         return self._control.load_plan(text)
 
     def remove(self, name: str) -> None:
-        """Take a rule away."""
+        """Remove a rule."""
         self._control.remove(name)
 
     def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         self.note()
         self._control.clear()
 
     def fired(self, name: str | None = None) -> int:
-        """How often the rule of this name, or any rule, has fired."""
+        """How often the rule of this name has fired, or all rules together."""
         return sum(
             count["fired"]
             for rule in self._control.rules()
@@ -200,7 +202,7 @@ class Faults:
         )
 
     def note(self) -> None:
-        """Remember for a report what has fired."""
+        """Keep what has fired for the report."""
         self._watched.fired += [
             f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self._control.rules()
         ]
@@ -208,7 +210,7 @@ class Faults:
 
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
-    """Rules and plans for the test's guest; none is left when the test ends."""
+    """Rules and plans for the test's guest; all are removed when the test ends."""
     from emu.control.client import Client
 
     with Client(mlx5_guest.control_socket) as control:
@@ -221,7 +223,7 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails tells what its guest said meanwhile."""
+    """Add what the guest logged during the test to the report of a failed test."""
     report = yield
     watched = item.stash.get(_WATCHED, None)
     if watched is not None and report.when == "call" and report.failed:

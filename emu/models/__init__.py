@@ -1,8 +1,9 @@
 """The adapters that can be emulated: identity, firmware, link and capabilities of each.
 
-A model says what the device is and how much it can do; every bit set here is one that the emulator
-builds. Device ids are those of core/main.c: mlx5_core_pci_table, capability names those of
-mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firmware builds are not.
+A model says what the device is and what it can do; a capability bit is set only if the emulator has
+what the bit promises. Device ids are those of core/main.c: mlx5_core_pci_table, capability names
+those of mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firmware builds
+are not.
 """
 
 from emu.models.adapters import DEFAULT_MODEL, LINKS, MODELS

@@ -21,7 +21,7 @@ from layouts.enums import PortType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Product:
-    """What the physical and the virtual function of an adapter share."""
+    """What the physical and the virtual functions of an adapter have in common."""
 
     name: str
     title: str

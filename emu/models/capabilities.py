@@ -30,7 +30,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "vport_group_manager": 0,
         "gid_table_size": 0,
         "pkey_table_size": 0,
-        # Queues: how many, how long, how wide.
+        # Queues: their number, length and entry sizes.
         "log_max_qp": 18,
         "log_max_qp_sz": 15,
         "log_max_srq": 16,
@@ -50,7 +50,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "cq_oi": 1,
         "cqe_128_always": 1,
         "block_lb_mc": 1,
-        # Protection and memory. Keys change by UMR; windows and lists of any form with it.
+        # Protection and memory keys: UMR, memory windows, lists of all forms.
         "log_max_pd": 16,
         "log_max_xrcd": 8,
         "log_max_transport_domain": 0,
@@ -65,7 +65,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "umr_extended_translation_offset": 1,
         "umr_fence": 1,
         "imaicl": 1,
-        # Processes that send commands of their own (DEVX), and the memory that they name.
+        # Processes that send commands themselves (DEVX), and the memory (umems) that these name.
         "log_max_uctx": 12,
         "log_max_umem": 16,
         # Block signatures: T10-DIF and CRCs; SIG_ERR completions name domain and type.
@@ -85,7 +85,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_bf_reg_size": 9,
         "uar_4k": 1,
         "num_of_uars_per_page": 1,
-        # A machine that goes down does not destroy objects one by one (core/main.c: shutdown).
+        # Fast teardown, for a machine that goes down (core/main.c: shutdown).
         "fast_teardown": 1,
         "force_teardown": 1,
         # Registers about the firmware, of which devlink shows the version.
@@ -106,10 +106,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "null_mkey": 1,
         "dump_fill_mkey": 1,
         "fixed_buffer_size": 1,
-        # Not built.
+        # Not supported.
         "roce": 0,
         "dct": 0,
-        # There is a second group of general capabilities, and nothing of it is built: libraries
+        # A second group of general capabilities exists, but nothing in it is supported: libraries
         # read it without asking whether it is there (UCX: uct_ib_mlx5_devx_query_cap_2).
         "hca_cap_2": 1,
     }
@@ -150,4 +150,4 @@ MEMORY_ODP: Capabilities = MappingProxyType(
 VF_LIMITS: Capabilities = MappingProxyType(
     {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0}
 )
-"""What a virtual function gets less of. The firmware is not its own to show."""
+"""What a virtual function lacks; it does not show the firmware's version, either."""

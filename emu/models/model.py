@@ -1,4 +1,4 @@
-"""What a model is made of."""
+"""The parts of a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Model:
     """
 
     name: str
-    """What the command line calls it."""
+    """Its name on the command line."""
     title: str
     identity: PciIdentity
     general: Capabilities
@@ -57,7 +57,7 @@ class Model:
     eth_speed: int = 100_000
     """Speed of an Ethernet port, Mb/s."""
     host_bytes: int = 4 << 30
-    """How much the host holds for a function's guest at most; see :mod:`emu.objects.ledger`."""
+    """Most host memory for one function's guest, in bytes; see :mod:`emu.objects.ledger`."""
     bar0_size: int = 32 << 20
     """Bytes; a UAR page of 4 KiB each."""
 

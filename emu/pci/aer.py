@@ -1,7 +1,7 @@
 """Advanced Error Reporting (PCI Express Base 5.0, 7.8.4), and how an error is recorded in it.
 
-The transport carries no error messages, so a guest sees a recorded error where it looks: in these
-registers and in Device Status.
+vfio-user carries no error messages, so a guest sees an error only when it reads these registers or
+Device Status.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Uncorrectable(IntEnum):
     UNCORRECTABLE_INTERNAL = 22
 
 
-# Reset values that 7.8.4.3, 7.8.4.4 and 7.8.4.6 prescribe.
+# Reset values: 7.8.4.3, 7.8.4.4 and 7.8.4.6.
 _FATAL = frozenset(
     {
         Uncorrectable.DATA_LINK_PROTOCOL,
@@ -63,7 +63,7 @@ _CORRECTABLE_MASKED = frozenset({Correctable.ADVISORY_NON_FATAL, Correctable.COR
 
 
 def aer_capability() -> ExtendedCapability:
-    """The capability, version 2, without ECRC and without header log contents."""
+    """The capability, version 2, without ECRC; the header log stays empty."""
     return ExtendedCapability(
         "aer",
         CAP_ID,
@@ -91,7 +91,7 @@ def _setting(errors: type[IntEnum], ones: Set[IntEnum]) -> list[Field]:
 def record_error(aer: Window, express: Window, *, correctable: bool, status_bit: int) -> None:
     """Record an error as the function that detects it does (6.2.4.1, 6.2.5).
 
-    A mask holds back the error message, not the status bit. Raises ValueError for a bit that the
+    A mask suppresses the error message, not the status bit. Raises ValueError for a bit that the
     status register does not have.
     """
     errors = Correctable if correctable else Uncorrectable

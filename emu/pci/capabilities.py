@@ -1,7 +1,7 @@
-"""The type 0 header and the plain capabilities: what each register is, and nothing more.
+"""The type 0 header, and the capabilities whose registers have no side effects.
 
-Sections cited are those of PCI Express Base 5.0. Capabilities with a behaviour of their own have
-their own modules: ``express``, ``aer``, ``vpd`` and ``vsc``.
+Sections cited are those of PCI Express Base 5.0. Capabilities with behaviour have modules of
+their own: ``express``, ``aer``, ``vpd`` and ``vsc``.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Bloc
 
 
 def _bar_pair(size: int) -> tuple[Register, Register]:
-    """BAR 0 and its upper half. Address bits below the size are hardwired to 0: that is sizing."""
+    """BAR 0 and its upper half. Address bits below the size are hardwired to 0, which is how
+    software finds the size."""
     shift = size.bit_length() - 1
     low, high = min(shift, 32), max(shift - 32, 0)
     return (
@@ -140,7 +141,7 @@ def power_management() -> Capability:
 
 
 def _refuse_missing_states(regs: Window, before: int) -> None:
-    """D1 and D2 do not exist here: a write asking for them is dropped (7.5.2.2)."""
+    """D1 and D2 are not supported: a write that asks for them is ignored (7.5.2.2)."""
     if regs["control"] & 3 not in (D0, D3_HOT):
         regs["control"] = before
 

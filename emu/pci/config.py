@@ -1,8 +1,8 @@
 """Configuration space of one function, 4096 bytes, as the bus reads and writes it.
 
-The capabilities stand where real ConnectX adapters have them, so that ``lspci -vv`` looks familiar.
-A virtual function has neither Vital Product Data nor the vendor-specific gateway, which mlx5_core
-looks for on a PF only (core/lib/pci_vsc.c: mlx5_pci_vsc_init).
+The capabilities are at the offsets that real ConnectX adapters use, so ``lspci -vv`` looks alike.
+A virtual function has neither Vital Product Data nor the vendor-specific gateway: mlx5_core looks
+for these on a PF only (core/lib/pci_vsc.c: mlx5_pci_vsc_init).
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ _SMALLEST_BAR = 4096
 class ConfigSpace:
     """One function's configuration space.
 
-    Nothing that a guest reads or writes raises; offsets and lengths are not negative. ``on_flr`` is
-    called once these registers have gone through a function-level reset, for the rest of the
-    function to follow. It has no need to call :meth:`reset`, which would also clear what such a
-    reset keeps.
+    No read or write by a guest raises; offsets and lengths must not be negative. ``on_flr`` is
+    called after a function-level reset of these registers, to reset the rest of the function. It
+    must not call :meth:`reset`, which would also clear the sticky fields.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class ConfigSpace:
         on_flr: Callable[[], None],
         crspace: CrSpace,
     ) -> None:
-        """Raises ValueError when BAR 0, or the MSI-X structures in it, cannot be described."""
+        """Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
         _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
         self._on_flr = on_flr
         self._flr_requested = False
@@ -80,12 +79,12 @@ class ConfigSpace:
         )
 
     def read(self, offset: int, length: int) -> bytes:
-        """``length`` bytes; all-ones beyond the space."""
+        """Read ``length`` bytes; bytes beyond the space are all-ones."""
         inside = self._bank.read(offset, length)
         return inside + b"\xff" * (length - len(inside))
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write what can be written; beyond the space nothing happens.
+        """Write the writable bits; bytes beyond the space are ignored.
 
         Initiate Function Level Reset takes effect after the whole write.
         """
@@ -97,7 +96,7 @@ class ConfigSpace:
             self._on_flr()
 
     def reset(self) -> None:
-        """The state after power-on."""
+        """Return to the state after power-on."""
         self._clear(keep_sticky=False)
 
     def _clear(self, *, keep_sticky: bool) -> None:
@@ -123,17 +122,17 @@ class ConfigSpace:
 
     @property
     def power_state(self) -> int:
-        """0 for D0, 3 for D3hot."""
+        """The power state: 0 for D0, 3 for D3hot."""
         return self._bank["power"]["control"] & 3
 
     @property
     def memory_enabled(self) -> bool:
-        """BAR 0 answers: Memory Space Enable, in D0."""
+        """Whether BAR 0 is decoded: Memory Space Enable, in D0."""
         return self._in_d0(self._bank["header"]["command"] & 1 << 1)
 
     @property
     def bus_master_enabled(self) -> bool:
-        """The function may do DMA and raise interrupts: Bus Master Enable, in D0."""
+        """Whether the function may do DMA and raise interrupts: Bus Master Enable, in D0."""
         return self._in_d0(self._bank["header"]["command"] & 1 << 2)
 
     @property
@@ -143,7 +142,7 @@ class ConfigSpace:
 
     @property
     def msix_function_masked(self) -> bool:
-        """Function Mask: every vector is masked."""
+        """Function Mask: whether every vector is masked."""
         return bool(self._bank["msix"]["control"] & 1 << 14)
 
     def _in_d0(self, enabled: int) -> bool:
@@ -151,7 +150,7 @@ class ConfigSpace:
 
 
 def _check_bar0(size: int, vectors: int, table: int, pba: int) -> None:
-    """Table and pending bits must lie in the BAR, aligned to 8 bytes and apart (7.7.2)."""
+    """Check that table and PBA are in the BAR, aligned to 8 bytes, and do not overlap (7.7.2)."""
     if size < _SMALLEST_BAR or size & size - 1:
         raise ValueError(f"BAR 0 of {size:#x} bytes: not a power of two of at least 4 KiB")
     if not 1 <= vectors <= MAX_MSIX_VECTORS:

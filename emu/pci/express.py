@@ -37,8 +37,8 @@ _DEVICE_CONTROL = (
 def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> Capability:
     """The capability; ``start_flr`` is called when software writes Initiate Function Level Reset.
 
-    It has to reset these registers, which is what makes the bit read as 0. Sticky are the
-    fields that a function-level reset must not touch (6.6.2): they describe the link, which the
+    It has to reset these registers, so that the bit reads as 0 afterwards. The sticky fields are
+    those that a function-level reset must leave alone (6.6.2): they describe the link, which the
     function shares with its port.
     """
     return Capability(

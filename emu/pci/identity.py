@@ -1,4 +1,4 @@
-"""What a function says it is: the numbers and strings that configuration space spells out."""
+"""A function's identity: the numbers and strings that configuration space contains."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class LinkSpeed(IntEnum):
 class PciIdentity:
     """Identity of one PCI function.
 
-    mlx5_core takes a function for a PF or a VF by ``device_id`` alone (core/main.c:
-    mlx5_core_pci_table); ``is_vf`` has to say the same. Strings are ASCII, up to 255 characters.
+    mlx5_core decides by ``device_id`` alone whether a function is a PF or a VF (core/main.c:
+    mlx5_core_pci_table), so ``is_vf`` has to agree with it. Strings are ASCII, up to 255
+    characters.
     """
 
     vendor_id: int = VENDOR_MELLANOX
@@ -54,7 +55,7 @@ class PciIdentity:
     """EUI-64 of the Device Serial Number capability."""
 
     def with_guid(self, guid: int) -> PciIdentity:
-        """The same product with the serial numbers of the device that has this GUID."""
+        """This identity with the serial numbers of the device with this GUID."""
         text = f"{guid:016X}"
         return replace(
             self,

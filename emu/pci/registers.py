@@ -1,13 +1,13 @@
-"""Configuration registers as data: fields, the pictures they make, and a bank that obeys them.
+"""Configuration registers as data: fields, the masks that follow from them, and a register bank.
 
-A capability is declared once, as registers made of fields. From the fields follow four pictures of
-the same width: the value after reset, the bits that software may write, the bits that a written
-one clears, and the bits that a function-level reset leaves alone (PCI Express Base 5.0, 7.4
-"Configuration Register Types": RO, RW, RW1C, and their sticky forms). The bank keeps these pictures
-for the whole space, so one masked write serves every register, of any size and alignment.
+A capability is declared once, as registers made of fields. Four values of the same width follow
+from the fields: the reset value, and the masks of the bits that software may write, that writing a
+one clears, and that a function-level reset leaves alone (PCI Express Base 5.0, 7.4 "Configuration
+Register Types": RO, RW, RW1C, and their sticky forms). The bank keeps these for the whole space, so
+one masked write works for every register, size and alignment.
 
-A register that does more than store has hooks. They see their block through a :class:`Window`, by
-name and past the masks, as the hardware behind the registers would.
+A register with side effects has hooks. They access the registers of their block through a
+:class:`Window`, by name and without the masks, as the hardware behind the registers would.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Field:
     access: Access
     reset: int = 0
     sticky: bool = False
-    """Kept over a function-level reset."""
+    """A function-level reset leaves it alone."""
 
     @property
     def mask(self) -> int:
@@ -72,8 +72,8 @@ class Register:
     """A register of ``size`` bytes at ``offset`` from its block's start.
 
     ``on_read`` runs before any byte of it is read. ``on_write`` runs after a write has been stored
-    and is told the value before; with ``trigger`` it runs only when a byte holding one of those
-    bits is written, so that a command made of several narrow writes starts once.
+    and is given the value before; with ``trigger`` it runs only when a byte with one of those bits
+    is written, so that a command made of several narrow writes starts once.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Register:
         return sum(field.value for field in self.fields)
 
     def bits(self, access: Access) -> int:
-        """The bits of one kind."""
+        """A mask of the bits with this access."""
         return sum(field.mask for field in self.fields if field.access is access)
 
     @property
@@ -118,7 +118,7 @@ def dword(name: str, offset: int, *fields: Field) -> Register:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Registers that belong together: the header, or a capability."""
+    """A group of registers: the header, or a capability."""
 
     name: str
     size: int
@@ -171,14 +171,14 @@ class Bank:
         return self._windows[block]
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``: those inside the space."""
+        """Up to ``length`` bytes from ``offset``, as far as the space goes."""
         for span, window, on_read in self._readers:
             if _overlap(span, offset, length):
                 on_read(window)
         return bytes(self._value[offset : offset + length])
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Write the bytes inside the space; the masks decide what each bit does."""
+        """Write the bytes that are inside the space; the masks decide what happens to each bit."""
         data = bytes(data[: max(0, SPACE_BYTES - offset)])
         started = [
             (on_write, window, window[register.name])
@@ -190,7 +190,7 @@ class Bank:
             on_write(window, before)
 
     def _store(self, span: slice, data: bytes) -> None:
-        """One masked write; little-endian integers let any width be done at once."""
+        """One masked write; as little-endian integers, so that any width takes one step."""
         given, old, writable, clearable = (
             int.from_bytes(picture, "little")
             for picture in (data, self._value[span], self._rw[span], self._w1c[span])
@@ -199,7 +199,7 @@ class Bank:
         self._value[span] = new.to_bytes(len(data), "little")
 
     def reset(self, *, keep_sticky: bool = False) -> None:
-        """Every register at its reset value, but for the sticky bits if they are to be kept."""
+        """Set every register to its reset value, except for sticky bits if these are to be kept."""
         old, fresh, sticky = (
             int.from_bytes(picture, "little")
             for picture in (self._value, self._reset, self._sticky)
@@ -209,7 +209,7 @@ class Bank:
 
 
 class Window:
-    """One block's registers by name, past the masks: the function's own side of them."""
+    """One block's registers by name and without the masks: the function's own access to them."""
 
     __slots__ = ("_base", "_registers", "_value", "block")
 
@@ -220,7 +220,7 @@ class Window:
         self.block = block
 
     def span(self, register: Register) -> range:
-        """Where the register's bytes lie in the space."""
+        """The register's bytes in the space."""
         return range(self._base + register.offset, self._base + register.offset + register.size)
 
     def __getitem__(self, name: str) -> int:
@@ -233,7 +233,7 @@ class Window:
 
 
 def _trigger_span(register: Register, span: range) -> range:
-    """The bytes of the register, which takes ``span``, whose writing starts its hook."""
+    """Those bytes of a register (at ``span``) of which a write runs its hook."""
     if not register.trigger:
         return span
     lowest = (register.trigger & -register.trigger).bit_length() - 1

@@ -1,9 +1,9 @@
 """Vital Product Data: the image, and the two registers through which it is read.
 
 PCI Local Bus 3.0, appendix I: resources in PnP format (identifier string, read-only keywords, end
-tag), read four bytes at a time through an address with a flag. The readers to please are
-drivers/pci/vpd.c and, from Linux 7.2, core/sh_devlink.c: mlx5_shd_init, where a VPD that is there
-but cannot be read fails the probe of a PF.
+tag), read four bytes at a time through an address register with a flag. Its readers are
+drivers/pci/vpd.c and, from Linux 7.2, core/sh_devlink.c: mlx5_shd_init, where a VPD that exists but
+cannot be read makes the probe of a PF fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_KEYWORD_BYTES = 255
 
 
 def build_image(identity: PciIdentity) -> bytes:
-    """The VPD of a product, whole words of it.
+    """The VPD of a product, padded to whole words.
 
     Raises ValueError for a string that is not ASCII or too long for its keyword.
     """
@@ -35,7 +35,7 @@ def build_image(identity: PciIdentity) -> bytes:
             (b"V3", _text(identity.board_uuid)),
         )
     )
-    # RV comes last and holds one byte: what brings the sum of all bytes up to here to zero.
+    # RV comes last. Its one byte makes the sum of all bytes up to here zero.
     image = name + _resource(_READ_ONLY, fields + b"RV\x01\x00")
     image = image[:-1] + bytes([-sum(image) & 0xFF]) + bytes([_END])
     return image + bytes(-len(image) % 4)
@@ -56,8 +56,8 @@ def _resource(tag: int, body: bytes) -> bytes:
 def vpd_capability(image: bytes) -> Capability:
     """The capability that reads ``image``.
 
-    Writing an address with the flag clear loads the data register and sets the flag. With the flag
-    set it asks for a write, which a read-only image takes and drops: the flag is cleared.
+    Writing an address with the flag clear loads the data register and sets the flag. Writing it
+    with the flag set requests a write, which a read-only image ignores: only the flag is cleared.
     """
 
     def start(regs: Window, _before: int) -> None:

@@ -2,8 +2,8 @@
 
 Registers and protocol as core/lib/pci_vsc.c drives them: lock the gateway by writing a ticket from
 the counter into the semaphore, select a space, then read or write one word at a time through an
-address register whose top bit says which way, and when it is done. core/diag/crdump.c dumps the
-scan space this way for devlink health.
+address register whose top bit gives the direction, and tells when it is done. core/diag/crdump.c
+dumps the scan space this way for devlink health.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SYNDROME = 1 << 30
 ADDRESS_MASK = SYNDROME - 1
 
 BAD_WORD = 0xBADACCE5
-"""What a refused read leaves in the data register; crdump.c fills words it could not read so."""
+"""The data register after a refused read; crdump.c writes the same for words it could not read."""
 
 _SIZE = 0x18
 _SIZE_VALID = 1 << 28
@@ -36,7 +36,7 @@ _LOCKS = 0x100
 class CrSpace(Protocol):
     """The device's configuration registers (CR space), in 32-bit words.
 
-    The gateway asks only for addresses below ``size`` that are multiples of 4.
+    The gateway only uses addresses below ``size`` that are multiples of 4.
     """
 
     @property
@@ -59,11 +59,11 @@ class _Space(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes, told to the driver; 0 when the space has no size to tell."""
+        """The size in bytes that the driver is told; 0 for none."""
 
     @property
     def step(self) -> int:
-        """How far a read moves the address on."""
+        """How far a read advances the address."""
 
     def read(self, address: int) -> int: ...
 
@@ -71,7 +71,7 @@ class _Space(Protocol):
 
 
 class _Cr:
-    """CR space: by address, or scanned from the start, reading only."""
+    """CR space: read by address, or scanned from the start; it cannot be written."""
 
     def __init__(self, crspace: CrSpace, *, scan: bool) -> None:
         self._crspace = crspace
@@ -123,12 +123,12 @@ class _Locks:
 
 
 def _contend(owner: int, value: int) -> int:
-    """Who owns a lock after ``value`` was written."""
+    """A lock's owner after ``value`` was written."""
     return owner if owner and value else value
 
 
 class Vsc:
-    """The gateway's behaviour. Register contents live in configuration space, locks here."""
+    """The gateway's behaviour. Its registers are in configuration space, its locks here."""
 
     def __init__(self, crspace: CrSpace) -> None:
         self._locks = _Locks()
@@ -161,7 +161,7 @@ class Vsc:
         self._locks.clear()
 
     def _select(self, regs: Window, _before: int) -> None:
-        """Status 0 tells that there is no such space; the size stands in the address register."""
+        """Select a space: status 0 means that there is none; the address register gets its size."""
         number = regs["control"] & _SPACE_MASK
         space = self._spaces.get(number)
         if space is None:
@@ -171,7 +171,8 @@ class Vsc:
         regs["address"] = space.size & ADDRESS_MASK
 
     def _access(self, regs: Window, _before: int) -> None:
-        """One word; done at once, so the flag turns over before anyone looks."""
+        """Read or write one word; it is done at once, so the flag flips before the driver reads
+        it."""
         address = regs["address"] & ADDRESS_MASK
         writing = regs["address"] & FLAG
         space = self._spaces.get(regs["control"] & _SPACE_MASK)
@@ -190,7 +191,7 @@ class Vsc:
 
 
 def _next_ticket(regs: Window) -> None:
-    """Each read gives another number, never 0: 0 is what a free semaphore reads as."""
+    """Each read returns another number, never 0: a free semaphore reads as 0."""
     regs["counter"] = regs["counter"] % _WORD_MASK + 1
 
 

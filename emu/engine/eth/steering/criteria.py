@@ -1,7 +1,7 @@
-"""What a flow group matches: the masks of some fields, and the values of its entries under them.
+"""What a flow group matches: masks of some fields, and the values of its entries under them.
 
 The criteria of CREATE_FLOW_GROUP are a whole fte_match_param; only the parts that
-match_criteria_enable names count.
+match_criteria_enable selects count.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Criteria:
 
     @property
     def parts(self) -> frozenset[Part]:
-        """The parts of a packet that decide these fields, beside its base."""
+        """The parts of a packet that determine these fields, besides its base."""
         found = (FIELDS[name].part for name in self.masks)
         return frozenset(part for part in found if part is not None)
 
@@ -86,7 +86,7 @@ class Criteria:
         return tuple(values.get(name, 0) & mask for name, mask in self.masks.items())
 
     def values_of(self, param: Any) -> dict[str, int]:
-        """An entry's values, from its fte_match_param view; what has no mask does not count."""
+        """An entry's values, from its fte_match_param view; bits outside the masks do not count."""
         found = {}
         for name in self.masks:
             part, _, field = name.partition(".")
@@ -94,7 +94,7 @@ class Criteria:
         return found
 
     def read(self, headers: Headers) -> Key | None:
-        """A packet's key; None when it does not have one of the fields at all."""
+        """A packet's key; None when the packet lacks one of the fields."""
         key = []
         for read, mask in self._readers:
             value = read(headers)

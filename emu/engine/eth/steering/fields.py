@@ -1,8 +1,8 @@
 """The fields of a packet that flow groups can match, read from its headers.
 
 Names are those of fte_match_param, as ``part.field``. A field of a header that the packet does not
-have is None and matches nothing; without a VLAN tag or an IP header its tag's fields and ip_version
-are 0, as drivers match their absence.
+have is None and matches nothing. Without a VLAN tag the tag's fields are 0, and without an IP
+header ip_version is 0, because drivers match these absences.
 
 Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steering".
 """
@@ -33,15 +33,15 @@ _number = int.from_bytes
 
 
 class Field(NamedTuple):
-    """How a field is read, and which bytes of a packet decide it."""
+    """How a field is read, and which bytes of a packet determine it."""
 
     read: Read
     part: Part | None = None
-    """None: what is always part of a decision's key, see :func:`base`."""
+    """None: it is determined by what is always part of a decision's key, see :func:`base`."""
 
 
 def base(headers: Headers) -> tuple[bytes, int]:
-    """All up to the network header, its kind, the protocol, and whether ports can be seen."""
+    """All headers up to the network header, its type, the protocol, and whether there are ports."""
     kind = headers.version << 10 | headers.protocol << 2
     if headers.fragment:
         kind |= 2
@@ -55,7 +55,7 @@ def _octets(start: int, stop: int) -> Read:
 
 
 def _tci(tag: int, shift: int, mask: int) -> Read:
-    """A part of a tag's TCI; 0 without the tag."""
+    """Some bits of a tag's TCI; 0 without the tag."""
     at = 14 + 4 * tag
 
     def read(headers: Headers) -> int:
@@ -67,13 +67,13 @@ def _tci(tag: int, shift: int, mask: int) -> Read:
 
 
 def _tagged(tag: int, tpid: bytes) -> Read:
-    """Whether the tag is there and of this kind."""
+    """Whether the tag is there and has this EtherType."""
     at = 12 + 4 * tag
     return lambda headers: int(headers.tags > tag and headers.frame[at : at + 2] == tpid)
 
 
 def cvlan_tag_alone(headers: Headers) -> int | None:
-    """cvlan_tag in a group that does not ask for svlan_tag: 0 means that there is no tag at all.
+    """cvlan_tag in a group without svlan_tag: 0 means that there is no tag at all.
 
     mlx5e's rule for untagged packets relies on it (core/en_fs.c: MLX5E_VLAN_RULE_TYPE_UNTAGGED).
     """
@@ -156,7 +156,7 @@ def _flow_label(headers: Headers) -> int | None:
 
 
 def _after_udp(headers: Headers, port: int, size: int) -> bytes:
-    """What follows a UDP header with this destination port; empty when it is not all there."""
+    """The bytes after a UDP header with this destination port; empty if they are incomplete."""
     if headers.protocol != UDP or not headers.l4:
         return b""
     if _number(headers.ports[2:], "big") != port or headers.l4 + 8 + size > headers.end:
@@ -165,7 +165,7 @@ def _after_udp(headers: Headers, port: int, size: int) -> bytes:
 
 
 def _tunnel(headers: Headers) -> bytes:
-    """The bytes that decide the fields of tunnels, RoCE and ESP."""
+    """The bytes that determine the fields of tunnels, RoCE and ESP."""
     return headers.frame[headers.l4 : min(headers.l4 + 20, headers.end)] if headers.l4 else b""
 
 
@@ -266,4 +266,4 @@ FIELDS: dict[str, Field] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
 }
-"""All fields that can be matched, by the name of their place in fte_match_param."""
+"""All fields that can be matched, by their names in fte_match_param."""
