@@ -144,7 +144,9 @@ class CommandInterface:
         if not self._address:
             # A driver's unstopped work (6.1: its cache of keys) may ring the doorbell once more.
             level = logging.DEBUG if self._is_left else logging.WARNING
-            log.log(level, "command doorbell %#x, and the queue has no address", vector)
+            log.log(
+                level, "command doorbell %#x ignored: the queue's address has not been set", vector
+            )
             return
         self._waiting |= vector & ~self._working
 
@@ -194,7 +196,9 @@ class CommandInterface:
         """False when nothing is returned to the driver, or only later. Raises DmaError."""
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
         if not entry.status_own & 1:
-            log.warning("command slot %d: doorbell, but the entry is the driver's", slot)
+            log.warning(
+                "command slot %d: doorbell ignored: the entry is still owned by the driver", slot
+            )
             return False
         size = entry.inlen + entry.outlen
         if size <= SHORT_BYTES:

@@ -113,7 +113,7 @@ class Bar0:
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
-            log.debug("write of %d bytes at %#x: read-only", len(data), offset)
+            log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
 
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:
@@ -143,7 +143,7 @@ class Bar0:
         """
         if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
             return value
-        log.warning("nic_interface %d is not supported", value)
+        log.warning("nic_interface %d is not supported: full driver assumed", value)
         return NicInterface.FULL_DRIVER
 
     def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
@@ -152,7 +152,9 @@ class Bar0:
             # A driver that has disabled the interface may ring again while its queues still exist.
             disabled = self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
             level = logging.DEBUG if disabled else logging.WARNING
-            log.log(level, "doorbell at %#x of UAR %#x, which is not allocated", offset, index)
+            log.log(
+                level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
+            )
             return
         if offset >= UAR_SEND:
             self._send_doorbell(data)
@@ -174,6 +176,6 @@ class Bar0:
             return
         queue = self._hca.queues.holders.get(int.from_bytes(data[4:7], "big"))
         if not isinstance(queue, Queue):
-            log.warning("doorbell for a queue that does not exist: %s", bytes(data).hex())
+            log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())
             return
         self._hca.schedule(queue)

@@ -274,16 +274,16 @@ class Function:
             hca.port.set_link(up=False)
             lifecycle.announce(hca)
         except Exception:
-            log.exception("%s: it does not stop cleanly", self.model.name)
+            log.exception("%s: internal error while stopping", self.model.name)
         self.bar0.report_fatal()
         self._recovery.begin()
 
     def _start_anew(self) -> None:
-        log.info("%s: the firmware starts anew", self.model.name)
+        log.info("%s: the firmware restarts", self.model.name)
         try:
             self.restart("firmware")
         except Exception:
-            log.exception("%s: it does not start again", self.model.name)
+            log.exception("%s: internal error while restarting", self.model.name)
 
 
 class _CrSpace:

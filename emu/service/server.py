@@ -135,7 +135,11 @@ class Server:
         self.loop.close()
         for function in self.functions:
             for line in function.unhandled.lines():
-                log.warning("%s: touched but not modelled: %s", function.model.name, line)
+                log.warning(
+                    "%s: the driver used something that is not modelled: %s",
+                    function.model.name,
+                    line,
+                )
             if function.tracer is not None:
                 for line in function.tracer.summary():
                     log.info("%s: trace: %s", function.model.name, line)

@@ -171,7 +171,7 @@ class IrqTable(MsixVectors):
         try:
             os.eventfd_write(fd, 1)
         except BlockingIOError:
-            logger.debug("eventfd %d: its counter is full, so it has been signalled", fd)
+            logger.debug("eventfd %d: counter full; it is signalled already", fd)
         except InterruptedError:
             self._drop_eventfds()
             self.on_blocked()

@@ -183,7 +183,7 @@ class Loop(TimerQueue):
         os.close(self._wake_fd)
 
     def _choose(self) -> None:
-        """Find out whether one transport is all there is to wait for, besides our own wake-up."""
+        """Set ``_sole`` to the transport that is all there is to wait for, or to None."""
         alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
         self._sole = self._transports[0] if alone else None
 

@@ -119,7 +119,7 @@ def test_waits_for_the_hub_and_says_so(silent_port, caplog):
         fabric.loop.call_later(100_000_000 + PATIENCE_NS, silent_port.close)
         assert fabric.join().wire.is_hub
     (said,) = [found.getMessage() for found in caplog.records if found.levelno == logging.WARNING]
-    assert said.endswith(": not there yet (Connection refused): waiting")
+    assert said.endswith(": waiting for a hub to accept us (Connection refused)")
 
 
 def test_does_not_wait_for_ever(silent_port):

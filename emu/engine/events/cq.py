@@ -240,7 +240,7 @@ def _consumed(cq: Cq, index: int) -> int | None:
 
 def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Stop the queue and raise an error event."""
-    log.warning("%r: %s: no more completions", cq, why)
+    log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
@@ -251,13 +251,13 @@ def arm(hca: Hca, cqn: int, command: int) -> None:
     """The CQ doorbell: arm serial, which completions are wanted, and the consumer index."""
     cq = hca.cqs.get(cqn)
     if cq is None:
-        log.warning("CQ doorbell for cqn %#x, which does not exist", cqn)
+        log.warning("CQ doorbell ignored: no CQ has the number %#x", cqn)
         return
     consumed = _consumed(cq, command)
     if consumed is not None:
         cq.ci += consumed
     elif (cq.ci - command) & INDEX_MASK > cq.entries:
-        log.warning("%r: doorbell moves ci past pi", cq)
+        log.warning("%r: doorbell ignored: it moves the consumer index past the producer index", cq)
         return
     if command & ARM_SOLICITED:
         cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi

@@ -49,7 +49,7 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
     """As ``post``, without the planned faults."""
     if eq.is_full:
         eq.overruns += 1
-        log.warning("%r: overrun, %s event lost", eq, event.name)
+        log.warning("%r: full: %s event lost", eq, event.name)
         return False
     entry = bytearray(EQE_BYTES)
     entry[1] = event
@@ -73,11 +73,13 @@ def doorbell(hca: Hca, eqn: int, ci: int, *, arm: bool) -> None:
     """The driver has consumed up to ``ci`` (24 bits) and may ask for the next interrupt."""
     eq = hca.eqs.get(eqn)
     if eq is None:
-        log.warning("EQ doorbell for eqn %#x, which does not exist", eqn)
+        log.warning("EQ doorbell ignored: no EQ has the number %#x", eqn)
         return
     consumed = (ci - eq.ci) & INDEX_MASK
     if consumed > eq.pi - eq.ci:
-        log.warning("%r: doorbell moves ci past pi (%d of %d)", eq, consumed, eq.pi - eq.ci)
+        log.warning(
+            "%r: doorbell ignored: it consumes %d entries of %d", eq, consumed, eq.pi - eq.ci
+        )
         return
     eq.ci += consumed
     if arm:

@@ -38,7 +38,7 @@ class BsfError(Exception):
 
 
 class Escape(IntFlag):
-    """Which tags of T10-DIF turn the check of a block off."""
+    """Which T10-DIF tags, by their value, exempt a block from checking."""
 
     APP = 1
     APP_AND_REF = 2
@@ -83,7 +83,7 @@ class Domain:
     form: Form
     block: int
     psv: Psv
-    """Where the seed of a CRC stands."""
+    """The bit position of a CRC's seed."""
     seed: int = 0
     app_tag: int = 0
     app_mask: int = 0xFFFF
@@ -123,7 +123,7 @@ class Domain:
         return value if self.size == 8 else value << 32
 
     def compare(self, found: int, computed: int, mask: int) -> Syndrome:
-        """What differs under the mask: the first of guard, application and reference tag."""
+        """What differs under the mask: the first of guard, application tag and reference tag."""
         if self.form.is_dif:
             if self._is_escaped(found):
                 return Syndrome(0)

@@ -123,7 +123,12 @@ def _watch_repetition(qp: Qp, side: Side, page: Page) -> None:
     times = times + 1 if page == last else 1
     qp.repeated_page_faults[side] = page, times
     if times == MOST_RESUMES:
-        log.warning("%r: resumed %d times, and still no page: %s", qp, times, page)
+        log.warning(
+            "%r: the driver has resumed this page fault %d times without mapping the page: %s",
+            qp,
+            times,
+            page,
+        )
 
 
 def announce(hca: Hca, fault: PageFault) -> None:
@@ -180,7 +185,7 @@ def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     _trace(hca, fault, "error" if refused else "resumed")
     answer = None
     if refused:
-        log.info("%r: not resolved: %s", fault, fault.page)
+        log.info("%r: the driver did not resolve it: %s", fault, fault.page)
         answer = fault.refuse()
     if fault.go_on is not None:
         fault.go_on(answer)

@@ -238,7 +238,11 @@ def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
         hca.schedule(qp)
         return
     if not qp.ack_timeout:
-        log.info("%r: no answer (%s) and no timeout set: waiting for a doorbell", qp, dropped)
+        log.info(
+            "%r: no response (%s), and no ACK timeout is set: it waits for the next doorbell",
+            qp,
+            dropped,
+        )
         return
 
     def over() -> None:

@@ -176,7 +176,7 @@ class Connection:
         first = [self._queue.popleft()] if self._has_begun else []
         kept = [entry for entry in self._queue if not entry[0]]
         lost = len(self._queue) - len(kept)
-        log.info("%s does not read: %d packets dropped", self.name, lost)
+        log.info("%s reads too slowly or not at all: %d packets dropped", self.name, lost)
         self._queue = deque(first + kept)
         self._packet_bytes = sum(len(data) for is_packet, data in first if is_packet)
         self._wake()

@@ -77,7 +77,9 @@ class Election:
             if self._is_refused or now >= end:
                 raise FabricError(f"fabric {self._address}: {self._why}")
             if now >= says_at:
-                log.warning("fabric %s: not there yet (%s): waiting", self._address, self._why)
+                log.warning(
+                    "fabric %s: waiting for a hub to accept us (%s)", self._address, self._why
+                )
                 says_at = end
             self._loop.step(RETRY_NS)
         return self._wanted
@@ -127,13 +129,13 @@ class Election:
             self.refused(str(error))
             return
         self._poller.listen(hub.fileno(), hub.accept)
-        log.info("fabric %s: we listen", self._address)
+        log.info("fabric %s: this process is the hub", self._address)
         self._settle(hub, hub.identities)
 
     def joined(self, membership: Membership, identities: list[Identity]) -> None:
         """The hub has accepted us and assigned these LIDs and GUIDs."""
         self._trying = None
-        log.info("fabric %s: joined", self._address)
+        log.info("fabric %s: this process has joined as a member", self._address)
         self._settle(membership, identities)
 
     def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
@@ -148,7 +150,7 @@ class Election:
         """Joining has failed: try again later. Only the first :meth:`join` gives up."""
         self._trying = None
         if self.has_joined and why != self._why:
-            log.warning("fabric %s: cannot come back: %s", self._address, why)
+            log.warning("fabric %s: cannot join again: %s; trying on", self._address, why)
         self._why, self._is_refused = why, True
         self._try_later()
 

@@ -66,7 +66,7 @@ class PacketQueue:
         try:
             packet = parse(memoryview(frame))
         except BadPacketError as error:
-            log.warning("a bad packet is dropped: %s", error)
+            log.warning("malformed packet dropped: %s", error)
             return
         except Exception:
             log.exception("internal error: a packet is dropped")

@@ -171,7 +171,9 @@ class SubnetAdministrator:
         if hdr.method & RESPONSE or hdr.method in _NO_ANSWER:
             if hdr.method == Method.REPORT | RESPONSE:
                 self.subscriptions.answered(origin.lid, hdr.tid)
-            log.debug("LID %#x: method %#x is not for us", origin.lid, hdr.method)
+            log.debug(
+                "LID %#x: method %#x is not a request to the SA: ignored", origin.lid, hdr.method
+            )
         elif hdr.mgmt_class == MgmtClass.SUBN_ADM and mad.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
             self._take_rmpp(key, mad, answer_to(to, origin))
         elif key not in self._requests and not self.transfers.has(key):
@@ -191,7 +193,7 @@ class SubnetAdministrator:
         """Queue a request; it is processed after those before it."""
         of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
         if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
-            log.debug("LID %#x: too many requests: one is lost", key[0])
+            log.debug("LID %#x: too many requests at once: one is dropped", key[0])
             return
         self._requests[key] = None
         self.worker.begin(self._request(key, mad, back))
@@ -207,7 +209,7 @@ class SubnetAdministrator:
         yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
         requester = subnet.by_lid.get(back.lid)
         if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
-            log.info("LID %#x, SM_Key %#x: no answer", back.lid, mad.sm_key)
+            log.info("LID %#x: wrong SM_Key %#x: not answered", back.lid, mad.sm_key)
             return
         try:
             attribute, method = self._attribute_of(mad)

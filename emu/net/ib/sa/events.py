@@ -101,7 +101,7 @@ class Subscriptions:
         if not self._subscriptions:
             return
         if self._notices >= MAX_NOTICES:
-            log.info("too many notices at once: one of %s is lost", trap.name)
+            log.info("too many notices at once: one of %s is dropped", trap.name)
             return
         self._notices += 1
         self._worker.begin(self._tell(trap, gid))
@@ -150,7 +150,7 @@ class Subscriptions:
 
     def _report(self, to: Destination, data: bytes) -> None:
         if len(self._reports) >= MAX_REPORTS:
-            log.info("too many reports without an answer: one to LID %#x is lost", to.lid)
+            log.info("too many unanswered reports: one to LID %#x is dropped", to.lid)
             return
         tid, self._next_tid = self._next_tid, self._next_tid + 1
         self._reports[tid] = to
