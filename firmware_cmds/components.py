@@ -61,7 +61,9 @@ def mcqi(hca: Hca, reg: Any) -> None:
     data, at = info[: reg.data_size], layout.mcqi_reg.size
     if len(reg.buf) - at < len(data):
         raise CmdError(
-            Status.BAD_OUTP_LEN_ERR, "no room for the component information", f"{len(data)} bytes"
+            Status.BAD_OUTP_LEN_ERR,
+            "output too short for the component information",
+            f"{len(data)} bytes",
         )
     reg.info_size = len(info)
     reg.buf[at : at + len(data)] = data

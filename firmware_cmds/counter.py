@@ -30,7 +30,7 @@ def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
 def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """The set's values; ``clear`` starts it again from zero."""
     if cmd.aggregate:
-        raise CmdError(Status.BAD_PARAM_ERR, "counter sets are read one at a time")
+        raise CmdError(Status.BAD_PARAM_ERR, "only one counter set can be read by a command")
     counter = hca.counters.need(cmd.counter_set_id)
     for name, value in counter.values.items():
         setattr(out, name, value & 0xFFFFFFFF)

@@ -144,11 +144,13 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select != sum(ResizeField):
-        raise CmdError(Status.BAD_PARAM_ERR, "resize without all its fields", f"{select:#x}")
+        raise CmdError(Status.BAD_PARAM_ERR, "resize must set all of its fields", f"{select:#x}")
     if cmd.cq_umem_valid or cq.umems:
-        raise CmdError(Status.BAD_PARAM_ERR, "no resize in user memory", f"{cq!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "resizing a CQ over a umem is not supported", f"{cq!r}"
+        )
     if given.cqe_sz != cq.ctx.cqe_sz:
-        raise CmdError(Status.BAD_PARAM_ERR, "resize to another cqe_sz", f"{given.cqe_sz}")
+        raise CmdError(Status.BAD_PARAM_ERR, "resize must keep cqe_sz", f"{given.cqe_sz}")
     with holding(cq):
         buffer = yield from _buffer(hca, cmd, given, cq.stride)
     hca.ledger.check(cq.kind, buffer.host_bytes - cq.buffer.host_bytes)

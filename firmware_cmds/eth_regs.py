@@ -42,7 +42,7 @@ def _pmtu(hca: Hca, reg: Any) -> None:
 def _set_pmtu(hca: Hca, reg: Any) -> None:
     port = hca.eth
     if not MIN_MTU <= reg.admin_mtu <= port.max_mtu:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU beyond what the port can", f"{reg.admin_mtu}")
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{reg.admin_mtu}")
     port.admin_mtu = int(reg.admin_mtu)
     _pmtu(hca, reg)
 
@@ -107,7 +107,7 @@ def _pfcc(hca: Hca, reg: Any) -> None:
 
 def _set_pfcc(hca: Hca, reg: Any) -> None:
     if reg.pfctx or reg.pfcrx:
-        raise CmdError(Status.BAD_PARAM_ERR, "no priority flow control")
+        raise CmdError(Status.BAD_PARAM_ERR, "priority flow control is not supported")
     port = hca.eth
     if not reg.pptx_mask_n:
         port.pause_tx = bool(reg.pptx)

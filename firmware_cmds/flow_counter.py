@@ -22,10 +22,12 @@ def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """One counter, at zero."""
     if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no bulk of so many counters", f"{cmd.flow_counter_bulk:#x}"
+            Status.BAD_PARAM_ERR,
+            "flow counter bulk size not supported",
+            f"{cmd.flow_counter_bulk:#x}",
         )
     if cmd.flow_counter_bulk_log_size:
-        raise CmdError(Status.BAD_PARAM_ERR, "bulks have no size of their own")
+        raise CmdError(Status.BAD_PARAM_ERR, "flow_counter_bulk_log_size is not supported")
     out.flow_counter_id = hca.flow_counters.add(FlowCounter())
 
 
@@ -46,7 +48,9 @@ def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
     first = cmd.flow_counter_id
     counters = [hca.flow_counters.need(first + n) for n in range(cmd.num_of_counters or 1)]
     if len(out.flow_statistics) < len(counters):
-        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the counters", f"{len(counters)}")
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR, "output too short for the counters", f"{len(counters)}"
+        )
     for counter, place in zip(counters, out.flow_statistics, strict=False):
         place.packets, place.octets = counter.packets, counter.octets
         if cmd.clear:

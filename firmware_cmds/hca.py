@@ -126,7 +126,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
 def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     """The driver's choice below the maximum; only before INIT_HCA."""
     if hca.state is HcaState.INITIALIZED:
-        raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities are fixed after INIT_HCA")
+        raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
     hca.caps.set(cmd.op_mod >> 1, cmd.capability)
 
 

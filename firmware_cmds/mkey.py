@@ -59,10 +59,16 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     is_used = not ctx.free and (ctx.len or ctx.length64)
     if mode == AccessMode.MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "pages smaller than the adapter's", f"{1 << ctx.log_page_size}"
+            Status.BAD_PARAM_ERR,
+            "page size below the adapter's minimum",
+            f"{1 << ctx.log_page_size}",
         )
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
-        raise CmdError(Status.BAD_PARAM_ERR, "a user's key is over user memory", f"mode {mode:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "a user context may only create keys over a umem",
+            f"mode {mode:#x}",
+        )
     pd = hca.pds.need(ctx.pd)
     pg_access = bool(cmd.pg_access or cmd.mkey_umem_valid)
     umem = hca.umems.need(cmd.mkey_umem_id) if cmd.mkey_umem_valid else None
@@ -86,7 +92,7 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     octwords = ctx.translations_octword_size
     if mode == AccessMode.PA:
         if octwords:
-            raise CmdError(Status.BAD_PARAM_ERR, "a PA key has no translations", f"{octwords}")
+            raise CmdError(Status.BAD_PARAM_ERR, "a PA key takes no translations", f"{octwords}")
         return b""
     limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == AccessMode.MTT else octwords

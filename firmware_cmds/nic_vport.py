@@ -92,7 +92,7 @@ def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
         if getattr(chosen, name):
             raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
     if chosen.mtu and context.mtu > port.max_mtu:
-        raise CmdError(Status.BAD_PARAM_ERR, "MTU beyond what the port can", f"{context.mtu}")
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
         raise CmdError(Status.BAD_PARAM_ERR, "no RoCE on this port")
     address = _permanent_address(context) if chosen.permanent_address else b""

@@ -65,7 +65,7 @@ def _give(hca: Hca, cmd: Any) -> Turns[None]:
         different.update(dict.fromkeys(pages[first : first + PAGES_PER_TURN]))
         yield
     if len(different) != count:
-        raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
+        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
     if hca.fwpages.holds_any(different):
-        raise CmdError(Status.BAD_PARAM_ERR, "page given twice")
+        raise CmdError(Status.BAD_PARAM_ERR, "page address appears twice")
     hca.fwpages.give(different)

@@ -153,7 +153,9 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
         qp = hca.qps.need(cmd.qpn)
         if qp.state not in row.sources:
             raise CmdError(
-                Status.BAD_QP_STATE_ERR, "transition not from this state", f"{qp!r} {qp.state.name}"
+                Status.BAD_QP_STATE_ERR,
+                "transition is not allowed from this state",
+                f"{qp!r} {qp.state.name}",
             )
         source = qp.state
         if modifies:
@@ -206,7 +208,9 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
     """The datagram queue pair receives what is sent to the group."""
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
-        raise CmdError(Status.BAD_PARAM_ERR, "multicast is for UD", f"{qp!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "only a UD queue pair can join a multicast group", f"{qp!r}"
+        )
     gid, caps = cmd.multicast_gid, hca.caps.general
     if gid in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "already attached")

@@ -89,7 +89,9 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     start, size = layout.access_register_in.size, register.layout.size
     given, least = cmd.buf[start : start + size], register.least or size
     if len(given) < least:
-        raise CmdError(Status.BAD_INP_LEN_ERR, "register is longer", f"{len(given)} of {least}")
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "register is longer than its data", f"{len(given)} of {least}"
+        )
     room = len(out.buf) - layout.access_register_out.size
     if room < least:
         raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {least}")

@@ -44,7 +44,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
     if ctx.state != RqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue is created in RST", f"{ctx.state}")
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in RST", f"{ctx.state}")
     if ctx.ts_format >= _REAL_TIME:
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
     cq, counter = hca.cqs.need(ctx.cqn), _counter(hca, ctx.counter_set_id)
@@ -68,7 +68,9 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
             Status.BAD_PARAM_ERR, "work queue type not supported", f"wq_type {wq.wq_type}"
         )
     if wq.log_wq_stride < LOG_DS:
-        raise CmdError(Status.BAD_PARAM_ERR, "stride below a segment", f"{wq.log_wq_stride}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "stride shorter than one segment", f"{wq.log_wq_stride}"
+        )
     if 1 << wq.log_wq_stride > hca.caps.general.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "stride above max_wqe_sz_rq", f"{wq.log_wq_stride}")
     pd: Pd | None = hca.pds.need(wq.pd) if wq.pd else None
@@ -84,7 +86,9 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
 def _rmp(hca: Hca, number: int) -> Srq:
     rmp = hca.srqs.need(number)
     if rmp.form is not SrqForm.RMP:
-        raise CmdError(Status.BAD_RES_ERR, "number names another kind of SRQ", f"{rmp!r}")
+        raise CmdError(
+            Status.BAD_RES_ERR, "SRQ number belongs to an SRQ of another type", f"{rmp!r}"
+        )
     return rmp
 
 

@@ -21,7 +21,7 @@ def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
     """The receive queues that a rqtc lists; ``most`` is its rqt_max_size."""
     size = given.rqt_actual_size
     if given.list_q_type != _RQS or given.rq_vhca_id_format:
-        raise CmdError(Status.BAD_PARAM_ERR, "RQT of this function's RQs only")
+        raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
     if not 1 <= size <= most:
         raise CmdError(
             Status.BAD_PARAM_ERR, "rqt_actual_size does not fit rqt_max_size", f"{size} of {most}"

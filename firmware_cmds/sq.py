@@ -41,10 +41,10 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     refuse_set(ctx, _NOT_BUILT)
     refuse_set(ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue is created in RST", f"{ctx.state}")
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in RST", f"{ctx.state}")
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "not a ring of basic blocks",
+            Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",
             f"wq_type {wq.wq_type}, log_wq_stride {wq.log_wq_stride}",
         )  # fmt: skip
     if ctx.ts_format >= _REAL_TIME:
@@ -78,7 +78,9 @@ def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
     sq = hca.sqs.need(cmd.sqn)
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
     if cmd.modify_bitmask and cmd.ctx.packet_pacing_rate_limit_index:
-        raise CmdError(Status.BAD_PARAM_ERR, "no packet pacing", f"{cmd.modify_bitmask:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "packet pacing is not supported", f"{cmd.modify_bitmask:#x}"
+        )
     queues.enter_sq(hca, sq, state)
 
 

@@ -46,7 +46,9 @@ def _queue(
     if 1 << geometry.log_stride > caps.max_wqe_sz_rq:
         raise CmdError(Status.LIM_ERR, "SRQ stride above max_wqe_sz_rq", f"{geometry.log_stride}")
     if geometry.log_stride < LOG_DS:
-        raise CmdError(Status.BAD_PARAM_ERR, "SRQ stride below a segment", f"{geometry.log_stride}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "SRQ stride shorter than one segment", f"{geometry.log_stride}"
+        )
     hca.srqs.check_room()
     check_record(hca.memory, geometry.dbr_addr)
     size = 1 << geometry.log_size + geometry.log_stride
@@ -59,7 +61,9 @@ def _queue(
 def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
     srq = hca.srqs.need(number)
     if srq.form is not form:
-        raise CmdError(Status.BAD_RES_ERR, "number names another kind of SRQ", f"{srq!r}")
+        raise CmdError(
+            Status.BAD_RES_ERR, "SRQ number belongs to an SRQ of another type", f"{srq!r}"
+        )
     return srq
 
 
@@ -135,7 +139,7 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
     if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
-        raise CmdError(Status.BAD_PARAM_ERR, "no XRC SRQ in user memory")
+        raise CmdError(Status.BAD_PARAM_ERR, "an XRC SRQ over a umem is not supported")
     pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)
     dbr_addr = ctx.db_record_addr_h << 32 | ctx.db_record_addr_l << 2
     geometry = _srq_geometry(ctx, ctx.log_xrc_srq_size, dbr_addr)

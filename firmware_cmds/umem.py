@@ -65,7 +65,9 @@ def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
             Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{given.num_of_mtt} pages"
         )
     if not given.num_of_mtt or given.page_offset >> shift:
-        raise CmdError(Status.BAD_PARAM_ERR, "umem is empty or begins behind its first page")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "umem is empty, or its offset is beyond its first page"
+        )
     hca.umems.check_room()
     pages = given.mtt.words(given.num_of_mtt)
     is_writable = _take_rights(pages)

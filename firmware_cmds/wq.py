@@ -86,10 +86,12 @@ def check_transition(
     """
     if expected != state:
         raise CmdError(
-            Status.BAD_RES_STATE_ERR, "queue is in another state", f"{state.name}, not {expected}"
+            Status.BAD_RES_STATE_ERR, "queue is not in curr_state", f"{state.name}, not {expected}"
         )
     if target not in transitions[state]:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no transition to this state", f"from {state.name} to {target}"
+            Status.BAD_PARAM_ERR,
+            "there is no transition to this state",
+            f"from {state.name} to {target}",
         )
     return type(state)(target)

@@ -326,13 +326,17 @@ class CommandInterface:
         """Check that the HCA is up far enough, and that the caller exists and may send this."""
         if self._hca.state < command.needs:
             raise CmdError(
-                Status.BAD_SYS_STATE_ERR, "command comes too early", f"HCA {self._hca.state.name}"
+                Status.BAD_SYS_STATE_ERR,
+                "command is not allowed in this state of the HCA",
+                f"HCA {self._hca.state.name}",
             )
         uid = request.uid
         if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
             raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
         if command.privileged and uid not in (DRIVER_UID, SHARED_UID):
-            raise CmdError(Status.BAD_PARAM_ERR, "command is the driver's", f"uid {uid:#x}")
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "only the driver may send this command", f"uid {uid:#x}"
+            )
 
     def _in_turns(self, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
         """Continue a handler turn by turn, as long as the state that it began with still exists."""

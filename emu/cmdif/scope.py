@@ -30,7 +30,7 @@ def function(hca: Hca, function_id: int) -> Hca:
     if function_id:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "other functions are not this one's to manage",
+            "a function may only manage itself",
             f"function_id {function_id:#x}",
         )
     return hca
@@ -52,7 +52,9 @@ def port(hca: Hca, number: int) -> Hca:
 
 def _embedded(hca: Hca, flag: int) -> Hca:
     if flag:
-        raise CmdError(Status.BAD_PARAM_ERR, "no embedded CPU", "a function of one is named")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "there is no embedded CPU", "a function of one is named"
+        )
     return hca
 
 

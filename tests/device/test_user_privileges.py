@@ -68,7 +68,10 @@ def test_every_command_is_the_drivers_or_passed_on():
 def test_commands_of_the_driver(driver, uid, refused, command):
     """With the uid of a process they do nothing; some would end the device for everybody."""
     answer = refused(Status.BAD_PARAM_ERR, command.op, _uid=uid)
-    assert answer.syndrome == CmdError(Status.BAD_PARAM_ERR, "command is the driver's").syndrome
+    assert (
+        answer.syndrome
+        == CmdError(Status.BAD_PARAM_ERR, "only the driver may send this command").syndrome
+    )
     driver.must(Op.QUERY_ADAPTER)
 
 

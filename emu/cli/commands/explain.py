@@ -33,7 +33,7 @@ def explain(syndrome: int) -> None:
     if not found:
         raise UserError(
             f"{syndrome:#08x} is no syndrome of this version:"
-            " the log is another's, or of a real adapter"
+            " the log comes from another version, or from a real adapter"
         )
     for text, status in dict.fromkeys((reason.text, reason.status) for reason in found):
         click.echo(f"{syndrome:#08x} {status}: {text}")

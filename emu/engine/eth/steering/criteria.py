@@ -45,9 +45,7 @@ def fields_of(param: Any, enable: int) -> dict[str, int]:
             view = getattr(param, part)
             values = {field.name: getattr(view, field.name) for field in view.prm.fields}
             if bytes(view) != bytes(view.prm.new(**values)):
-                raise CmdError(
-                    Status.BAD_PARAM_ERR, "packets cannot be matched by reserved bits", part
-                )
+                raise CmdError(Status.BAD_PARAM_ERR, "match criteria have reserved bits set", part)
             for name, value in values.items():
                 if number := _number(value):
                     found[f"{part}.{name}"] = number
@@ -65,7 +63,9 @@ class Criteria:
         unknown = sorted(name for name, mask in masks.items() if mask and name not in FIELDS)
         if unknown:
             raise CmdError(
-                Status.BAD_PARAM_ERR, "packets cannot be matched by this field", unknown[0]
+                Status.BAD_PARAM_ERR,
+                "match criteria have a field that is not supported",
+                unknown[0],
             )
         self.masks = {name: mask for name, mask in masks.items() if mask}
         self._readers = tuple((FIELDS[name].read, mask) for name, mask in self.masks.items())
