@@ -25,6 +25,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.GENERAL_2: layout.cmd_hca_cap_2,
     CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
     CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
+    CapType.ROCE: eth_caps.roce_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -76,6 +77,7 @@ class Caps:
         self.odp = self._view(CapType.ODP, CapMode.CUR)
         self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
         self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
+        self.roce = self._view(CapType.ROCE, CapMode.CUR)
         for group, fields in _OFF_AT_RESET.items():
             self._view(group, CapMode.CUR).assign(fields)
 

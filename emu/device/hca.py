@@ -51,8 +51,9 @@ from emu.objects.ledger import Ledger
 from emu.objects.page_fault import PageFaultTable
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
 from emu.port.base import NODE_DESCRIPTION_BYTES, Link, Port
-from emu.port.eth.no_rdma import NoFabric, NoLink
 from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
+from emu.port.eth.roce.gids import GidTable
+from emu.port.eth.roce.link import RoceLink
 from emu.port.eth.wire import EthWire, NoWire
 from emu.port.ib.port import IbPort
 from emu.port.ib.wire import IbWire
@@ -139,9 +140,12 @@ class Hca:
         self.caps = Caps(model.capabilities)
         self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
         self._eth = _eth_port(model, options) if model.port_type is PortType.ETH else None
-        self.link: Link = self._ib or NoLink()
+        self.gids = GidTable(self.caps.roce.roce_address_table_size)
+        """The GID table of an Ethernet port."""
+        self._roce = RoceLink(self._eth, self.gids) if self._eth is not None else None
+        self.link: Link = self._ib or self.roce
         """By which transport services reach their peers."""
-        self.wire: IbWire[Hca] = wire if self._ib else NoFabric()
+        self.wire: IbWire[Hca] = wire
         """What carries transport packets."""
         self.eth_wire: EthWire[Hca] = eth_wire or NoWire()
         """What carries the frames of an Ethernet port."""
@@ -197,6 +201,13 @@ class Hca:
         if self._eth is None:
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
         return self._eth
+
+    @property
+    def roce(self) -> RoceLink:
+        """RoCE on the Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        if self._roce is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
+        return self._roce
 
     def _make_tables(self) -> None:
         """Create empty tables with the limits that the driver has been told."""
@@ -281,6 +292,7 @@ class Hca:
             self.ledger.close(table.kind)
         self.ledger.close(MULTICAST)
         self.caller.owned.clear()
+        self.gids.clear()
         self._make_tables()
 
     def fail(self) -> None:

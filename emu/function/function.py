@@ -15,12 +15,14 @@ from emu.device.points import FaultInjector, FaultPoint
 from emu.device.tracer import DeviceTracer
 from emu.device.unhandled import Unhandled
 from emu.engine import lifecycle
+from emu.engine.eth.roce_wire import RoceWire
 from emu.function.bar0 import HEALTH_SYNDROME, Bar0
 from emu.objects.table import Remains
 from emu.pci import ConfigSpace
-from emu.port.eth.wire import EthWire
+from emu.port.eth.wire import EthWire, NoWire
 from emu.port.ib.wire import IbWire
 from emu.ports import Buffer, Clock, GuestMemory, Interrupts
+from layouts.enums import PortType
 
 if TYPE_CHECKING:
     from emu.models import Model
@@ -59,7 +61,11 @@ class Function:
         self.tracer = tracer
         self.memory = memory
         self.interrupts = interrupts
+        if model.port_type is PortType.ETH:
+            eth_wire = eth_wire or NoWire()
+            wire = RoceWire(eth_wire)
         self.wire = wire
+        """What carries transport packets; an Ethernet function's are frames on ``eth_wire``."""
         self._injector: FaultInjector | None = None
         self.unhandled = Unhandled()
         self.remains = Remains()

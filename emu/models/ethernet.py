@@ -99,3 +99,21 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
     }
 )
 """Group FLOW_TABLE: tables for received packets only."""
+
+_ROCE_V2 = 1 << 2
+_IPV4, _IPV6 = 1 << 1, 1 << 2
+
+ROCE: Capabilities = MappingProxyType(
+    {
+        # Without both kinds of addresses mlx5_ib has no RoCE at all (hw/main.c:
+        # get_core_cap_flags); with version 1 every GID would be there twice.
+        "l3_type": _IPV4 | _IPV6,
+        "roce_version": _ROCE_V2,
+        "roce_address_table_size": 256,
+        "r_roce_dest_udp_port": 4791,
+        "sw_r_roce_src_udp_port": 1,
+        "r_roce_min_src_udp_port": 0xC000,
+        "r_roce_max_src_udp_port": 0xFFFF,
+    }
+)
+"""Group ROCE."""

@@ -43,6 +43,7 @@ class Model:
     general_2: Capabilities = field(default_factory=dict)
     ethernet: Capabilities = field(default_factory=dict)
     flow_table: Capabilities = field(default_factory=dict)
+    roce: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -75,6 +76,7 @@ class Model:
             CapType.GENERAL_2: self.general_2,
             CapType.ETHERNET_OFFLOADS: self.ethernet,
             CapType.FLOW_TABLE: self.flow_table,
+            CapType.ROCE: self.roce,
         }
 
     @property

@@ -87,6 +87,7 @@ class Qp(Queue):
         "ctx",
         "destination",
         "epsn",
+        "header_bytes",
         "held_by",
         "is_draining",
         "kept",
@@ -170,7 +171,12 @@ class Qp(Queue):
         """A message that takes several turns, and has had some of them."""
         self.state = QpState.RST
         self.destination = 0
-        """The address that the link layer finds in the context's path (``emu.port.base.Link``)."""
+        """The address that the link layer finds in the context's path (``emu.port.base.Link``).
+
+        0 for datagram services.
+        """
+        self.header_bytes = 0
+        """Bytes of the link layer's headers in front of each packet to it."""
         self.decode()
 
     @property

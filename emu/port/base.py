@@ -3,8 +3,8 @@
 A function has a :class:`Port`, whose state its driver asks for and whose cable can be pulled, and a
 :class:`Link`, by which its transport services address their peers and put headers in front of their
 packets. What carries the frames is a wire (``emu.ports.Wire``). InfiniBand is the first link layer
-(``emu.port.ib``): there one object is both. The link of an Ethernet port (``emu.port.eth``) without
-RoCE reaches nobody.
+(``emu.port.ib``): there one object is both. An Ethernet port (``emu.port.eth``) has RoCE v2 as its
+link.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.packet import Packet
 
 
@@ -79,7 +80,8 @@ class Route(Protocol):
 class Link(Protocol):
     """How transport services reach their peers. A path is a view of a QP context's ads.
 
-    An address is what ``emu.ports.Wire`` knows a node by: on InfiniBand its LID.
+    An address is what ``emu.ports.Wire`` knows a node by: on InfiniBand its LID, on RoCE a number
+    made of the source GID's index, the peer's MAC address and its GID.
     """
 
     @property
@@ -93,14 +95,33 @@ class Link(Protocol):
     def destination(self, path: Any) -> int:
         """The address that a path leads to."""
 
-    def is_own(self, address: int) -> bool:
-        """Whether a path to ``address`` leads to this function."""
+    def header_bytes(self, address: int) -> int:
+        """Bytes of the link layer's headers in front of each packet to an address."""
+
+    def leads_back(self, mine: int, theirs: int) -> bool:
+        """Whether ``theirs``, where the path of a peer at address ``mine`` leads, is this port."""
 
     def route(self, path: Any) -> Route:
         """The route along a path."""
 
     def objection(self, packet: Packet, peer: int) -> str:
         """Why a packet is not one from the address ``peer``; empty when it is."""
+
+    def vector(self, raw: bytes) -> Destination:
+        """An address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""
+
+    def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
+        """What the headers of a datagram that is sent from here say about its sender."""
+
+    def has_sent(self, origin: Origin) -> bool:
+        """Whether a received datagram was sent from this port."""
+
+    def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
+        """What a receive request gets with a datagram.
+
+        The GRH_BYTES in front of the payload; cqe64.flags_rqpn without the QPN; the TCI of a VLAN
+        tag, None without one.
+        """
 
     def gid(self, index: int) -> bytes:
         """Entry of the GID table, 16 bytes."""

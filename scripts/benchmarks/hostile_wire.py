@@ -15,7 +15,7 @@ from emu.device.hca import HcaOptions
 from emu.function.function import Function
 from emu.net.fabric import protocol
 from emu.net.fabric.protocol import HEADER, FrameKind, Identity
-from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.port.ib.datagram_packets import frame_of
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID

@@ -9,6 +9,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.driver import Driver, FunctionBar
 from helpers.packet_wire import PacketWire
+from helpers.roce import on_a_cable, on_one_segment
 from helpers.snapshot import snapshot
 from helpers.two_nodes import GUID, two_nodes
 from helpers.verbs import Node, connect
@@ -171,6 +172,18 @@ def ends(request):
     if request.param == "packets":
         return tuple(request.getfixturevalue("packet_pair"))
     return (request.getfixturevalue("node"),) * 2
+
+
+@pytest.fixture(params=["one function", "two functions", "frames"])
+def roce_ends(request, clock):
+    """As ``ends``, with Ethernet functions."""
+    if request.param == "frames":
+        return tuple(on_a_cable(clock))
+    return (
+        tuple(on_one_segment(clock))
+        if request.param == "two functions"
+        else (*on_one_segment(clock, 1) * 2,)
+    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from helpers.gsi import Gsi
 
 from emu.engine import lifecycle
-from emu.port.ib.datagram import GSI_QKEY
+from emu.port.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import EventType, Op, PhysState, PortChange, PortState, QpState, QpType

@@ -59,7 +59,8 @@ class Channel:
 
     def send(self, *sges, **options):
         if self.service is QpType.UD:
-            to = {"dqp_dct": self.receiver.qpn, "rlid": self.right.lid, "key": QKEY << 32}
+            to = {"dqp_dct": self.receiver.qpn, "key": QKEY << 32}
+            to |= self.left.vector_to(self.right)
             return self.sender.datagram(to | options.pop("to", {}), *sges, **options)
         return self.sender.send(*sges, xrc_srqn=self.srqn, **options)
 

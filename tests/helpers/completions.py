@@ -32,6 +32,7 @@ class Completion:
     flags_rqpn: int = 0
     solicited: bool = False
     timestamp: int = 0
+    vlan: int | None = None
 
 
 @dataclass
@@ -174,4 +175,5 @@ def _completion(raw):
         immediate=entry.immediate, srqn=entry.srqn, slid=entry.slid,
         flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
         timestamp=entry.timestamp_h << 32 | entry.timestamp_l,
+        vlan=entry.vlan_info if entry.l4_l3_hdr_type & 1 else None,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.port.ib.datagram import GSI_QKEY
+from emu.port.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType

@@ -26,6 +26,7 @@ def snapshot(hca):
         "pages": list(hca.fwpages._given),
         "events": {event: eq.handle for event, eq in hca._event_eqs.items()},
         "groups": freeze(hca.mcgs),
+        "gids": list(hca.gids),
         "ledger": hca.ledger.accounts,
         **{table.kind: _table(table) for table in hca.tables},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emu.net.ib.sa import SubnetAdministrator
-from emu.port.ib.datagram import GSI_QKEY, Destination, Origin
+from emu.port.datagram import GSI_QKEY, Destination, Origin
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import DEFAULT_PKEY, SM_LID
 from helpers.world import HandClock

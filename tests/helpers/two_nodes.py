@@ -19,9 +19,15 @@ def two_nodes(model, clock, wire, *carriers, make_memory=Memory):
         options = HcaOptions(guid=GUID + number, lid=number)
         memory = make_memory()
         functions.append(Function(model, options, TABLE, memory, IrqList(), clock, wire))
+    return brought_up(Node, functions, *carriers)
+
+
+def brought_up(make_node, functions, *carriers):
+    """Nodes of functions; all of them and the ``carriers`` run when one does."""
     nodes = []
-    for function, other in (functions, functions[::-1]):
-        bar = FunctionBar(function, other, *carriers)
+    for function in functions:
+        others = [other for other in functions if other is not function]
+        bar = FunctionBar(function, *others, *carriers)
         driver = Driver(bar, function.hca.memory, function.hca.interrupts)
-        nodes.append(Node(function, driver.probe()))
+        nodes.append(make_node(function, driver.probe()))
     return nodes

@@ -257,7 +257,15 @@ class Node:
 
     @property
     def lid(self):
-        return self.hca.port.lid
+        return self.hca.link.lid
+
+    def path_to(self, peer):
+        """The address path of a queue pair to another node: fields of ads."""
+        return {"rlid": peer.lid}
+
+    def vector_to(self, peer):
+        """The same as fields of an address vector."""
+        return {"rlid": peer.lid}
 
     def settle(self):
         """Let the device do all its work."""
@@ -291,7 +299,8 @@ def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
     steps = _by_step(options)
     for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
         qp.init(**steps["init"])
-        qp.to_rtr(peer.node.lid, peer.qpn, its, **steps["rtr"])
+        path = qp.node.path_to(peer.node) | dict(steps["rtr"].get("path", ()))
+        qp.to_rtr(qpn=peer.qpn, psn=its, **steps["rtr"] | {"path": path})
         qp.to_rts(mine, **steps["rts"])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
+from emu.engine.eth import roce
 from emu.engine.eth.deliver import deliver
 from emu.engine.eth.steering.route import route
 from emu.port.eth.checksum import insert
@@ -70,7 +71,7 @@ def take(hca: Hca, frame: Frame) -> None:
                 return
             received.add(data, large.packets, large.octets)
             _steer_large(hca, large, None)
-        elif not _is_too_long(port, len(data), 1):
+        elif not _is_too_long(port, len(data), 1) and not roce.take(hca, data):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:

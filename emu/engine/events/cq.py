@@ -23,7 +23,7 @@ from emu.errors import CmdError
 from emu.objects import Cq, Moderation, SrqForm
 from emu.objects.pages import PageList
 from emu.ports import DmaError
-from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE
+from layouts.cqe import CQE, CQE_BYTES, ERR_CQE, OP_OWN, SIG_ERR_CQE, tagged
 from layouts.enums import (
     CqeOpcode,
     CqErrorSyndrome,
@@ -78,6 +78,8 @@ class Received(NamedTuple):
     slid: int
     solicited: bool
     ml_path: int = 0
+    tag: int | None = None
+    """TCI of the VLAN tag that a datagram has come with; None without one."""
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
@@ -92,7 +94,7 @@ def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -
 
 def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
     """Report that a message has filled a receive WQE."""
-    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path = received
+    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
     if srqn or queue.uidx is not None:
         srqn = _receiver(hca, queue, srqn)
     now = hca.clock.now_ns()
@@ -100,6 +102,8 @@ def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received
         ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
         queue.handle, wqe_counter & 0xFFFF,
     )  # fmt: skip
+    if tag is not None:
+        entry = tagged(entry, tag)
     op_own = opcode << 4 | (_SOLICITED if solicited else 0)
     report(hca, cq, queue, entry, op_own, solicited)
 

@@ -34,6 +34,9 @@ LAST_FLUSH_LOOK_NS = 1_000_000_000
 FLUSHED_AT_ONCE = 256
 """Requests of a queue that complete with WR_FLUSH_ERR in one turn; a ring may have 32,768."""
 
+_CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC})
+"""Services with a path of their own; a datagram's is in its request."""
+
 _QP_SRQ_DATA = Struct(">20xB3xI")
 
 
@@ -96,7 +99,9 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
 def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     """A command has changed the context: decode it and act on the new state."""
     qp.decode()
-    qp.destination = hca.link.destination(qp.ctx.primary_address_path)
+    if qp.st in _CONNECTED:
+        qp.destination = hca.link.destination(qp.ctx.primary_address_path)
+        qp.header_bytes = hca.link.header_bytes(qp.destination)
     if qp.state is source:
         return
     qp.stop_waiting()

@@ -19,7 +19,7 @@ from emu.objects import Qp, Queue
 from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views
-from emu.port.ib.datagram import Datagram
+from emu.port.datagram import Datagram
 from layouts.enums import CqeSyndrome, EventType, QpType
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ _ACCESS = ("rre", "rwe", "rae", "atomic_mode")
 _INITIAL = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
 _PATH = (
     "fl", "free_ar", "grh", "mlid", "rlid", "src_addr_index", "stat_rate", "hop_limit", "tclass",
-    "flow_label", "rgid_rip", "udp_sport", "sl",
+    "flow_label", "rgid_rip", "f_dscp", "f_ecn", "f_eth_prio", "ecn", "dscp", "udp_sport",
+    "eth_prio", "sl", "rmac_47_32", "rmac_31_0",
 )  # fmt: skip
 
 TRANSITIONS: Mapping[Op, Transition] = {

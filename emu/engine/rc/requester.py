@@ -26,7 +26,7 @@ from emu.objects import Qp
 from emu.objects.message import WITH_RESPONSE_DATA, Message
 from emu.objects.page_fault import Held, Side
 from emu.objects.send_queue import Wqe
-from emu.port.ib.datagram import Datagram
+from emu.port.datagram import Datagram
 from layouts import bth
 from layouts.bth import PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -129,7 +129,7 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
         peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
-    _count(hca, node, message, packets)
+    _count(hca, node, qp, message, packets)
 
 
 def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
@@ -152,7 +152,7 @@ def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
         peer.state in RECEIVING
         and peer.st is qp.st
         and peer.remote_qpn == qp.handle
-        and hca.link.is_own(peer.destination)
+        and hca.link.leads_back(qp.destination, peer.destination)
         and node.link.is_up
         and hca.link.is_up
     )
@@ -172,17 +172,17 @@ def _is_expected(qp: Qp, peer: Qp) -> bool:
     return found is EXPECTED
 
 
-_FRAME_BYTES = bth.lrh.size + bth.bth.size + bth.ICRC_BYTES
-"""Bytes of every packet besides its extension headers and its payload."""
+_BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
 
 
-def _count(hca: Hca, node: Hca, message: Message, packets: int) -> None:
+def _count(hca: Hca, node: Hca, qp: Qp, message: Message, packets: int) -> None:
     """Count the packets that a wire would have carried, without acknowledgements and padding."""
-    sent, octets = packets, packets * _FRAME_BYTES + message.length
+    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
+    sent, octets = packets, packets * each + message.length
     if message.op in WITH_RESPONSE_DATA:
         node.link.count_sent(sent, octets)
         hca.link.count_received(sent, octets)
-        sent, octets = 1, _FRAME_BYTES + bth.reth.size
+        sent, octets = 1, each + bth.reth.size
     hca.link.count_sent(sent, octets)
     node.link.count_received(sent, octets)
 

@@ -23,16 +23,8 @@ from emu.objects import Qp
 from emu.objects.page_fault import FaultedAccess, PageFaultType, Side
 from emu.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
 from emu.objects.views import Views, copy
+from emu.port.datagram import GRH_BYTES, GSI_QKEY, PRIVILEGED_QKEY, Datagram, Destination, Origin
 from emu.port.ib import partitions
-from emu.port.ib.datagram import (
-    GRH_BYTES,
-    GSI_QKEY,
-    PRIVILEGED_QKEY,
-    Datagram,
-    Destination,
-    Origin,
-    grh_of,
-)
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
@@ -50,7 +42,7 @@ def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
     qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
     pkey = hca.link.pkey(qp.pkey_index)
     qpn = WELL_KNOWN.get(qp.st, qp.handle)
-    return Origin(hca.link.lid, qpn, pkey, qkey, hca.link.gid(to.sgid_index))
+    return hca.link.origin(to, qpn, pkey, qkey)
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
@@ -108,9 +100,8 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         why = f"shorter than {length} bytes"
         stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
         return
-    has_grh = datagram.to.gid is not None
-    grh = grh_of(datagram, origin) if has_grh else bytes(GRH_BYTES)
-    copy(target, (memoryview(grh), *datagram.data))
+    header, flags, tag = hca.link.describe(datagram, origin)
+    copy(target, (memoryview(header), *datagram.data))
     immediate = origin.pkey if qp.st is QpType.QP1 else datagram.immediate
     opcode = CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM
     received = Received(
@@ -118,10 +109,11 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         byte_cnt=length,
         srqn=srqn,
         immediate=immediate or 0,
-        flags_rqpn=int(has_grh) << 28 | datagram.to.sl << 24 | origin.qpn,
+        flags_rqpn=flags | origin.qpn,
         slid=origin.lid,
         solicited=datagram.solicited,
         ml_path=datagram.to.path_bits,
+        tag=tag,
     )
     cq_engine.complete_receive(hca, cq, qp, opcode, received)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from emu.device.containment import contain
 from emu.engine.ud import datagram as ud
 from emu.objects import Qp
+from emu.port.datagram import GSI_QKEY, Datagram, Origin
 from emu.port.ib import pma
-from emu.port.ib.datagram import GSI_QKEY, Datagram, Origin, answer_to, may_manage
-from layouts.enums import QpType
+from emu.port.ib.datagram import answer_to, may_manage
+from layouts.enums import PortType, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
@@ -69,11 +70,13 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
 
 def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
-    return bool(qp.ctx.block_lb_mc) and (origin.lid, origin.qpn) == (hca.link.lid, qp.handle)
+    return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and hca.link.has_sent(origin)
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     """Let the performance management agent respond; False when the datagram is not for it."""
+    if hca.model.port_type is not PortType.IB:
+        return False  # mlx5_ib builds the response by itself (hw/mad.c: process_pma_cmd)
     if packet.length != MAD_BYTES or not may_manage(hca.ib, origin):
         return False
     mad = b"".join(packet.data)

@@ -9,20 +9,15 @@ from emu.engine.wqe.segments import SOLICITED
 from emu.objects import Qp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views, length_of
-from emu.port.ib.datagram import Datagram, Destination
+from emu.port.datagram import Datagram, Destination
 from layouts.enums import Opcode
 from layouts.wqe import DS, av
 
 AV_EXTENDED = 1 << 31
-AV_GRH = 1 << 30
 AV_BASE_BYTES = DS
 
-_AV = av.packer(
-    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
-)
 
-
-def read_av(wqe: Wqe) -> tuple[Destination, int]:
+def read_av(hca: Hca, wqe: Wqe) -> tuple[Destination, int]:
     """The address vector of a UD request, and the offset of the segment after it.
 
     Raises BadWqeError when the WQE is too short for it.
@@ -33,22 +28,7 @@ def read_av(wqe: Wqe) -> tuple[Destination, int]:
     size = av.size if extended else AV_BASE_BYTES
     if wqe.ds * DS < DS + size:
         raise BadWqeError("address vector leaves the WQE")
-    raw = wqe.buf[DS : DS + size].ljust(av.size, b"\0")
-    key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
-    has_grh = bool(extended and grh & AV_GRH)
-    destination = Destination(
-        qpn=dqp & 0xFFFFFF,
-        qkey=key >> 32,
-        lid=rlid,
-        sl=rate_sl & 0xF,
-        path_bits=fl_mlid & 0x7F,
-        gid=rgid if has_grh else None,
-        sgid_index=grh >> 20 & 0xFF,
-        tclass=tclass,
-        flow_label=grh & 0xFFFFF,
-        hop_limit=hop_limit,
-    )
-    return destination, DS + size
+    return hca.link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
 
 
 @wqe_op(Opcode.SEND, DATAGRAM)
@@ -64,7 +44,7 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
-    destination, at = read_av(wqe)
+    destination, at = read_av(hca, wqe)
     data: Views = ()
     try:
         data = gather(hca, qp, wqe, at, LOCAL_READ)

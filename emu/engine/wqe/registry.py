@@ -30,7 +30,7 @@ from emu.objects import Qp
 from emu.objects.message import Message
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views
-from emu.port.ib.datagram import Datagram
+from emu.port.datagram import Datagram
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 

@@ -29,7 +29,7 @@ from layouts.bth import RESPONSES, Kind, Service
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-    from emu.port.ib.datagram import Datagram, Origin
+    from emu.port.datagram import Datagram, Origin
 
 _DEFAULT_RNR_TIMER = 12
 _PSN_AT = 9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,6 +41,17 @@ class FunctionPort(SegmentPort):
         return self._hca is not None and self._hca.eth.is_up
 
     # -- the function's side
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of what the segment's ports are and have behind them."""
+        return self._switch.changes
+
+    def nodes(self) -> Iterable[Hca]:
+        """The functions of this process on the same segment."""
+        for port in self._switch.ports:
+            if isinstance(port, FunctionPort) and port._hca is not None:
+                yield port._hca
 
     def attach(self, node: Hca) -> None:
         """The function is on the wire; after a reset, its new state replaces the old one."""

@@ -40,6 +40,8 @@ class Switch:
         self._now_ns = clock.now_ns
         self._ports: dict[SegmentPort, None] = {}
         self._addresses = Addresses()
+        self.changes = 0
+        """Grows when something is plugged in or out, goes down or changes its addresses."""
 
     @property
     def ports(self) -> Sequence[SegmentPort]:
@@ -49,15 +51,17 @@ class Switch:
     def add(self, port: SegmentPort) -> None:
         """Plug something in."""
         self._ports[port] = None
+        self.changes += 1
 
     def remove(self, port: SegmentPort) -> None:
         """Pull something out, and forget the addresses behind it."""
         self._ports.pop(port, None)
-        self._addresses.forget(port)
+        self.forget(port)
 
     def forget(self, port: SegmentPort) -> None:
         """A port has gone down or has new addresses: learn anew what is behind it."""
         self._addresses.forget(port)
+        self.changes += 1
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Carry a frame that came in at a port to the port or ports that lead to its receiver."""

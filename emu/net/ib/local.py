@@ -17,11 +17,11 @@ from emu.device.containment import ContainedClock, contain
 from emu.engine.ud.delivery import QP1, arrive
 from emu.net.ib.packet_queue import PacketQueue
 from emu.net.ib.sa import SubnetAdministrator
-from emu.port.ib import datagram as ud
-from emu.port.ib.datagram import Datagram, Origin
+from emu.port.datagram import Datagram, Origin
 from emu.port.ib.endport import EndPort, end_port
 from emu.port.ib.port import SM_LID
 from emu.ports import Buffer, Clock
+from layouts.bth import PERMISSIVE_LID
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -99,7 +99,7 @@ class LocalFabric:
         """Carry a datagram to its receivers; it is silently lost when there are none."""
         if self.watcher is not None:
             self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
-        if packet.to.lid == ud.PERMISSIVE_LID:
+        if packet.to.lid == PERMISSIVE_LID:
             arrive(source, packet, origin)
         else:
             self._carry(packet, origin)

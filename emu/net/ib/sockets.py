@@ -25,7 +25,7 @@ from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
 from emu.net.ib.local import LocalFabric, destination
 from emu.net.poller import Poller, Reactor
-from emu.port.ib.datagram import Datagram, Origin
+from emu.port.datagram import Datagram, Origin
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.endport import EndPort, end_port
 from emu.port.ib.framing import parse

@@ -19,7 +19,7 @@ from emu.port.ib.datagram_packets import frame_of
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
-    from emu.port.ib.datagram import Datagram, Origin
+    from emu.port.datagram import Datagram, Origin
     from emu.ports import Buffer
 
 _MOST_FAULTS = 8

@@ -30,6 +30,10 @@ def _octets(way: Direction) -> int:
     return way.octets + FCS_BYTES * way.packets
 
 
+def _multicast(way: Direction) -> int:
+    return way.multicast.packets + way.rdma_multicast.packets
+
+
 def _ieee_802_3(port: EthPort) -> dict[str, int]:
     sent, received = port.sent, port.received
     return {
@@ -37,9 +41,9 @@ def _ieee_802_3(port: EthPort) -> dict[str, int]:
         "a_frames_received_ok": received.packets,
         "a_octets_transmitted_ok": _octets(sent),
         "a_octets_received_ok": _octets(received),
-        "a_multicast_frames_xmitted_ok": sent.multicast.packets,
+        "a_multicast_frames_xmitted_ok": _multicast(sent),
         "a_broadcast_frames_xmitted_ok": sent.broadcast.packets,
-        "a_multicast_frames_received_ok": received.multicast.packets,
+        "a_multicast_frames_received_ok": _multicast(received),
         "a_broadcast_frames_received_ok": received.broadcast.packets,
         "a_frame_too_long_errors": received.too_long,
     }
@@ -50,8 +54,8 @@ def _rfc_2863(port: EthPort) -> dict[str, int]:
     for name, way in (("in", port.received), ("out", port.sent)):
         values |= {
             f"if_{name}_octets": _octets(way),
-            f"if_{name}_ucast_pkts": way.unicast.packets,
-            f"if_{name}_multicast_pkts": way.multicast.packets,
+            f"if_{name}_ucast_pkts": way.unicast.packets + way.rdma_unicast.packets,
+            f"if_{name}_multicast_pkts": _multicast(way),
             f"if_{name}_broadcast_pkts": way.broadcast.packets,
             f"if_{name}_discards": way.discards,
             f"if_{name}_errors": way.errors,
@@ -66,7 +70,7 @@ def _rfc_2819(port: EthPort) -> dict[str, int]:
         "ether_stats_octets": _octets(received),
         "ether_stats_pkts": received.packets,
         "ether_stats_broadcast_pkts": received.broadcast.packets,
-        "ether_stats_multicast_pkts": received.multicast.packets,
+        "ether_stats_multicast_pkts": _multicast(received),
         "ether_stats_oversize_pkts": received.too_long,
         **{f"ether_stats_pkts{name}": n for name, n in zip(_SIZES, received.sizes)},
     }

@@ -28,6 +28,16 @@ SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 """Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
 
+_KINDS = {
+    "eth_unicast": "unicast",
+    "eth_multicast": "multicast",
+    "eth_broadcast": "broadcast",
+    "ib_unicast": "rdma_unicast",
+    "ib_multicast": "rdma_multicast",
+}
+"""Kinds of traffic: as query_vport_counter_out calls them, and in :class:`Direction`."""
+
+
 @dataclass(slots=True)
 class Traffic:
     """Frames and their octets, without frame check sequence."""
@@ -47,6 +57,9 @@ class Direction:
     unicast: Traffic = field(default_factory=Traffic)
     multicast: Traffic = field(default_factory=Traffic)
     broadcast: Traffic = field(default_factory=Traffic)
+    rdma_unicast: Traffic = field(default_factory=Traffic)
+    rdma_multicast: Traffic = field(default_factory=Traffic)
+    """What RoCE has sent or received, or would have in frames for messages that needed none."""
     sizes: list[int] = field(default_factory=_sizes)
     """Frames by size with frame check sequence; the last entry is for the longest."""
     discards: int = 0
@@ -71,12 +84,17 @@ class Direction:
     @property
     def packets(self) -> int:
         """All frames."""
-        return self.unicast.packets + self.multicast.packets + self.broadcast.packets
+        return sum(traffic.packets for traffic in self._all())
+
+    def _all(self) -> tuple[Traffic, ...]:
+        return (
+            self.unicast, self.multicast, self.broadcast, self.rdma_unicast, self.rdma_multicast,
+        )  # fmt: skip
 
     @property
     def octets(self) -> int:
         """All octets, without frame check sequences."""
-        return self.unicast.octets + self.multicast.octets + self.broadcast.octets
+        return sum(traffic.octets for traffic in self._all())
 
 
 @dataclass(slots=True)
@@ -175,9 +193,9 @@ class EthPort:
         """The traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.sent, "received": self.received}
         return {
-            f"{way}_eth_{cast}": replace(getattr(direction, cast))
+            f"{way}_{name}": replace(getattr(direction, kind))
             for way, direction in ways.items()
-            for cast in ("unicast", "multicast", "broadcast")
+            for name, kind in _KINDS.items()
         }
 
     def since_cleared(self) -> dict[str, Traffic]:

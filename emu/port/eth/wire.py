@@ -2,38 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Protocol
 
 from emu.port.eth.frame import Frame
-
-NodeT_contra = TypeVar("NodeT_contra", contravariant=True)
-"""A function, as the wire knows it."""
+from emu.ports import NodeT
 
 
-class EthWire(Protocol[NodeT_contra]):
+class EthWire(Protocol[NodeT]):
     """What an Ethernet port's cable is plugged into.
 
     Frames for a function come in through ``emu.engine.eth.receive.arrive``.
     """
 
-    def attach(self, node: NodeT_contra, /) -> None:
+    @property
+    def changes(self) -> int:
+        """Grows when a function joins the segment or leaves it, and with ``port_changed``."""
+
+    def nodes(self) -> Iterable[NodeT]:
+        """The functions of this process on the same segment, the own one included.
+
+        RoCE finds its peers among them.
+        """
+
+    def attach(self, node: NodeT, /) -> None:
         """The function is on the wire; after a reset, its new state replaces the old one."""
 
-    def port_changed(self, node: NodeT_contra, /) -> None:
+    def port_changed(self, node: NodeT, /) -> None:
         """The function's port has come up or gone down, or has other addresses."""
 
-    def transmit(self, source: NodeT_contra, frame: Frame, /) -> None:
+    def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Carry a frame; it may be lost, which the wire counts. Never blocks, never raises."""
 
 
-class NoWire(EthWire[NodeT_contra]):
+class NoWire(EthWire[NodeT]):
     """A cable whose other end is plugged into nothing that answers: every frame is lost."""
 
-    def attach(self, node: NodeT_contra, /) -> None:
-        """Nobody else is here to notice."""
+    def __init__(self) -> None:
+        self._nodes: list[NodeT] = []
+        self._changes = 0
 
-    def port_changed(self, node: NodeT_contra, /) -> None:
-        """Nobody else is here to notice."""
+    @property
+    def changes(self) -> int:
+        """Grows with each reset, and when the function's addresses change."""
+        return self._changes
 
-    def transmit(self, source: NodeT_contra, frame: Frame, /) -> None:
+    def nodes(self) -> Iterable[NodeT]:
+        """The function alone."""
+        return self._nodes
+
+    def attach(self, node: NodeT, /) -> None:
+        """The function is alone."""
+        self._nodes = [node]
+        self._changes += 1
+
+    def port_changed(self, node: NodeT, /) -> None:
+        """Nobody else is here to notice."""
+        self._changes += 1
+
+    def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Lose the frame."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.port.ib.datagram import Datagram, Destination, Origin
+from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.ib.framing import Route
 from emu.port.packet import OPS, GlobalHeader, Packet
 from layouts import bth

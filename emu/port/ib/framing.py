@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emu.port import packet as transport
+from emu.port.datagram import TRANSPORT_BYTES, Datagram, Origin
 from emu.port.packet import (
     BadPacketError,
     GlobalHeader,
@@ -75,6 +76,16 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
     if pay_len != len(frame) - at - wire.grh.size:
         raise BadPacketError(f"global header says {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
+
+
+def grh_of(datagram: Datagram, origin: Origin) -> bytes:
+    """The global route header of a datagram."""
+    to = datagram.to
+    first = wire.GRH_VERSION << 28 | to.tclass << 20 | to.flow_label
+    return wire.GRH.pack(
+        first, TRANSPORT_BYTES + datagram.length, wire.GRH_NEXT_IBA, to.hop_limit, origin.gid,
+        to.gid or bytes(16),
+    )  # fmt: skip
 
 
 def _front(route: Route, inner: int) -> bytes:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
-from emu.port.ib.framing import Route
+from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
+from emu.port.ib.framing import Route, grh_of
 from emu.port.packet import GlobalHeader, Packet
+from layouts.bth import lrh
 from layouts.enums import CapMask1, PhysState, PortState
+from layouts.wqe import av
 
 LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
@@ -19,6 +22,14 @@ SM_LID = 0xBFFF
 BASE_GUID = 0x0002_C903_00E5_0000
 """First function's GUID; the next ones follow in steps of 16, as on a real board."""
 
+AV_GRH = 1 << 30
+"""Address vector: the packet gets a global route header."""
+
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+_NO_GRH = bytes(GRH_BYTES)
+CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
 _CASTS = ("unicast", "multicast")
 
 _LINK_UP = PhysState.LINK_UP
@@ -156,9 +167,13 @@ class IbPort:
         """The LID that a path leads to."""
         return int(path.rlid)
 
-    def is_own(self, address: int) -> bool:
+    def header_bytes(self, address: int) -> int:
+        """A connection's packets are counted with a local route header."""
+        return lrh.size
+
+    def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether it is this port's LID."""
-        return address == self.lid
+        return theirs == self.lid
 
     def route(self, path: Any) -> Route:
         """The headers of packets along a path (a view of ads)."""
@@ -171,6 +186,37 @@ class IbPort:
     def objection(self, packet: Packet, peer: int) -> str:
         """A connection's packets come from its peer's LID (IBTA 9.6.1.5)."""
         return "" if packet.slid == peer else f"from LID {packet.slid:#x}, which is not its peer's"
+
+    def vector(self, raw: bytes) -> Destination:
+        """An address vector, which has a GID when its GRH bit is set."""
+        key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
+        return Destination(
+            qpn=dqp & 0xFFFFFF,
+            qkey=key >> 32,
+            lid=rlid,
+            sl=rate_sl & 0xF,
+            path_bits=fl_mlid & 0x7F,
+            gid=rgid if grh & AV_GRH else None,
+            sgid_index=grh >> 20 & 0xFF,
+            tclass=tclass,
+            flow_label=grh & 0xFFFFF,
+            hop_limit=hop_limit,
+        )
+
+    def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
+        """The port's LID, and the GID that the address vector chooses."""
+        return Origin(self.lid, qpn, pkey, qkey, self.gid(to.sgid_index))
+
+    def has_sent(self, origin: Origin) -> bool:
+        """Whether a datagram comes from this port."""
+        return origin.lid == self.lid
+
+    def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
+        """The GRH, if there is one, and its bit and the SL for the completion."""
+        to = datagram.to
+        if to.gid is None:
+            return _NO_GRH, to.sl << CQE_SL_SHIFT, None
+        return grh_of(datagram, origin), CQE_GRH | to.sl << CQE_SL_SHIFT, None
 
     def gid(self, index: int) -> bytes:
         """Entry of the GID table: the subnet's prefix, and our GUID at 0, none elsewhere.

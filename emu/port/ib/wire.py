@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from emu.port.ib.datagram import Datagram, Origin
+from emu.port.datagram import Datagram, Origin
 from emu.ports import NodeT, Wire
 
 

@@ -13,7 +13,7 @@ from emu.models.ethernet import ETHERNET_GENERAL
 from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.enums import CapType, PortType
-from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps
+from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps, roce_cap
 
 IDS = {
     "connectx4lx": 0x1015,
@@ -34,6 +34,7 @@ LAYOUTS = {
     CapType.GENERAL_2: cmd_hca_cap_2,
     CapType.ETHERNET_OFFLOADS: per_protocol_networking_offload_caps,
     CapType.FLOW_TABLE: flow_table_nic_cap,
+    CapType.ROCE: roce_cap,
 }
 GATES = {
     CapType.ATOMIC: "atomic",

@@ -22,7 +22,8 @@ from emu.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.net.ib.sa.services import Services
 from emu.net.ib.sa.worker import Job, Worker
 from emu.port.base import NODE_DESCRIPTION_BYTES
-from emu.port.ib.datagram import GSI_QKEY, Datagram, Destination, Origin, answer_to
+from emu.port.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.port.ib.datagram import answer_to
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import DEFAULT_PKEY, SM_LID
 from emu.ports import Clock

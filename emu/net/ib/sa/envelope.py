@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.port.ib.datagram import GSI_QKEY, Origin
+from emu.port.datagram import GSI_QKEY, Origin
 from emu.port.ib.partitions import is_same_partition
 from emu.port.ib.port import DEFAULT_PKEY
 from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method

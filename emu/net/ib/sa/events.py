@@ -11,7 +11,7 @@ from typing import Any
 
 from emu.net.ib.sa.query import Query, SaError
 from emu.net.ib.sa.worker import Job, Worker
-from emu.port.ib.datagram import Destination
+from emu.port.datagram import Destination
 from emu.port.ib.port import SM_LID
 from emu.ports import Clock
 from layouts.mads import BASE_VERSION, Method, MgmtClass

@@ -23,9 +23,9 @@ from emu.net.ib.sa.group import (
 )
 from emu.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
 from emu.net.ib.sa.query import Query, SaError
-from emu.port.ib.datagram import MULTICAST_LID
 from emu.port.ib.endport import EndPort, mtu_code
 from emu.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
+from layouts.bth import MULTICAST_LID
 from layouts.sa import SaStatus, SmTrap
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from emu.port.datagram import Destination
 from emu.port.ib import partitions
-from emu.port.ib.datagram import Destination
 from emu.port.ib.endport import EndPort
 from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus

@@ -5,7 +5,7 @@ from helpers.subnet import GUID, Subnet, end_port
 
 from emu.net.ib.sa import paths
 from emu.net.ib.sa.administrator import SM_GUID
-from emu.port.ib.datagram import GSI_QKEY
+from emu.port.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts.enums import CapMask1
 from layouts.mads import RESPONSE, MadStatus, Method, NodeType, class_port_info

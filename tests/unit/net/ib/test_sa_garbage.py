@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.net.ib.sa import events, multicast, rmpp, services
-from emu.port.ib.datagram import MULTICAST_LID
 from emu.port.ib.port import SM_LID
+from layouts.bth import MULTICAST_LID
 from layouts.mads import MAD_BYTES, Method
 from layouts.sa import DATA_BYTES, SaAttr, sa_mad
 

@@ -1,0 +1,173 @@
+"""The wire of RoCE v2: messages to functions of this process, frames to everybody else.
+
+A peer is in this process if a function on the same segment has its MAC address, VLAN and GID.
+Everybody else is reached by frames, which leave by the same port as those of the network interface.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.device.containment import contain
+from emu.engine.eth import roce
+from emu.engine.ud.delivery import arrive
+from emu.port.datagram import Datagram, Origin
+from emu.port.eth.frame import Frame
+from emu.port.eth.port import FCS_BYTES
+from emu.port.eth.roce.datagram import RoceDestination, frame_of
+from emu.port.eth.roce.gids import MAC_BYTES, NO_GID
+from emu.port.eth.roce.link import address_of, parts_of
+from emu.port.eth.wire import EthWire
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+ROOM = 256
+"""Frames that may wait for functions of this process before the sender has to."""
+FRAMES_PER_TURN = 64
+KNOWN_ADDRESSES = 4096
+"""Addresses whose function is remembered; a guest may send to any number of them."""
+
+
+class RoceWire:
+    """Implements :class:`emu.port.ib.wire.IbWire` for one Ethernet function.
+
+    Its addresses are those of ``emu.port.eth.roce.link``.
+    """
+
+    def __init__(self, eth: EthWire[Hca]) -> None:
+        self._eth = eth
+        self._hca: Hca | None = None
+        self._changes = -1
+        self._nodes: dict[int, Hca | None] = {}
+        self._macs: frozenset[bytes] = frozenset()
+        """MAC addresses of RoCE in this process."""
+        self._frames: deque[bytes] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def attach(self, hca: Hca) -> None:
+        """The function is there; after a reset, its new state replaces the old one."""
+        self._hca = hca
+        self._changes = -1
+        self._frames.clear()
+        self._waiting.clear()
+        self._is_running = False
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down; :class:`EthWire` is told as well."""
+
+    def _look(self) -> None:
+        """Forget what is known if something on the segment has changed."""
+        if self._changes != self._eth.changes:
+            self._changes = self._eth.changes
+            self._nodes.clear()
+            self._macs = frozenset().union(*(node.gids.macs for node in self._eth.nodes()))
+
+    # -- functions of this process
+
+    def node(self, address: int) -> Hca | None:
+        """The function that an address leads to, when it is in this process."""
+        if self._changes != self._eth.changes:
+            self._look()
+        try:
+            return self._nodes[address]
+        except KeyError:
+            return self._find(address)
+
+    def _find(self, address: int) -> Hca | None:
+        assert self._hca is not None
+        index, mac, gid = parts_of(address)
+        source = self._hca.gids[index]
+        found = None
+        if not source.is_empty:
+            for node in self._eth.nodes():
+                if node.gids.has(mac, source.vlan, gid):
+                    found = node
+                    break
+        if len(self._nodes) >= KNOWN_ADDRESSES:
+            self._nodes.clear()
+        self._nodes[address] = found
+        return found
+
+    def reaches(self, address: int) -> bool:
+        """Whether packets have to be sent: to a function here only if rules are about packets.
+
+        A datagram queue pair has no address, 0.
+        """
+        if not address:
+            return False
+        node = self.node(address)
+        return node is None or (node.faults is not None and node.faults.wants_packets)
+
+    # -- packets
+
+    def transmit(self, source: Hca, frame: bytes) -> bool:
+        """Send a frame; False when the next one should wait.
+
+        One to a function of this process arrives in the loop's next round, so that its response
+        does not come while the sender is still at work.
+        """
+        if not frame:
+            return True
+        if len(frame) + FCS_BYTES > source.eth.mtu:
+            source.roce.dropped["longer than the MTU"] += 1
+            return True
+        self._look()
+        if frame[:MAC_BYTES] not in self._macs:
+            self._eth.transmit(source, Frame(frame))
+            return True
+        self._frames.append(frame)
+        self._start()
+        return len(self._frames) < ROOM
+
+    def when_room(self, address: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when more frames may be sent."""
+        self._waiting.append(callback)
+        self._start()
+
+    def _start(self) -> None:
+        if not self._is_running and self._hca is not None:
+            self._is_running = True
+            self._hca.clock.call_later(0, partial(self._run, self._hca))
+
+    def _run(self, hca: Hca) -> None:
+        if hca is not self._hca:
+            return  # from before a reset
+        for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
+            self._deliver(hca, self._frames.popleft())
+        self._is_running = False
+        if len(self._frames) < ROOM:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                callback()
+        if self._frames:
+            self._start()
+
+    def _deliver(self, hca: Hca, frame: bytes) -> None:
+        """Loop a frame to one of our own MAC addresses back, send any other one."""
+        if frame[:MAC_BYTES] in hca.gids.macs:
+            contain(hca, partial(roce.take, hca, frame))
+        else:
+            self._eth.transmit(hca, Frame(frame))
+
+    # -- datagrams
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
+        to = packet.to
+        assert isinstance(to, RoceDestination)
+        if origin.gid == NO_GID or to.gid is None or to.gid == NO_GID:
+            source.roce.dropped["no GID"] += 1
+            return
+        if to.is_multicast:
+            arrive(source, packet, origin)
+        else:
+            address = address_of(to.sgid_index, to.mac, to.gid)
+            if not self.reaches(address) and (node := self.node(address)) is not None:
+                arrive(node, packet, origin)
+                return
+        self.transmit(source, frame_of(packet, origin))

@@ -1,0 +1,82 @@
+"""Unreliable datagrams: where one goes, what it carries, and where it comes from.
+
+Source: IBTA volume 1, 9.8.3 (unreliable datagram), 10.2.5 and 10.9.8 (Q_Keys). The addresses here
+are InfiniBand's; another link layer has subclasses with its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from layouts.bth import ICRC_BYTES as _ICRC_BYTES
+from layouts.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
+
+GRH_BYTES = grh.size
+"""What is reserved in front of the payload in a receive buffer, on every link layer."""
+GSI_QKEY = 0x8001_0000
+PRIVILEGED_QKEY = 1 << 31
+
+_IMMEDIATE_BYTES = 4
+TRANSPORT_BYTES = bth.size + deth.size + _ICRC_BYTES
+"""BTH, DETH and the invariant CRC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """An address vector, decoded."""
+
+    qpn: int
+    qkey: int
+    lid: int
+    sl: int
+    path_bits: int
+    gid: bytes | None = None
+    """Set when the packet carries a GRH."""
+    sgid_index: int = 0
+    tclass: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
+
+    @property
+    def is_multicast(self) -> bool:
+        """Whether this is a multicast group."""
+        return MULTICAST_LID <= self.lid < PERMISSIVE_LID
+
+    @property
+    def header_bytes(self) -> int:
+        """Bytes of the link layer's headers, the GRH included."""
+        return lrh.size + GRH_BYTES if self.gid is not None else lrh.size
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One packet on its way."""
+
+    to: Destination
+    data: Sequence[memoryview]
+    length: int
+    immediate: int | None
+    solicited: bool
+
+    @property
+    def octets(self) -> int:
+        """Bytes on the wire from the first header to the invariant CRC (IBTA 5.2, 7.8.3)."""
+        headers = TRANSPORT_BYTES + (_IMMEDIATE_BYTES if self.immediate is not None else 0)
+        return self.to.header_bytes + headers + (self.length + 3 & ~3)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Whether it goes to a multicast group."""
+        return self.to.is_multicast
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a datagram comes from, as its headers say."""
+
+    lid: int
+    qpn: int
+    pkey: int
+    qkey: int
+    gid: bytes

@@ -1,0 +1,88 @@
+"""The GID table of an Ethernet port: its addresses, each with its MAC address and VLAN.
+
+Source: PRM "SET_ROCE_ADDRESS"; mlx5_ifc.h: roce_addr_layout; IBTA annex A17.4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+GID_BYTES, MAC_BYTES = 16, 6
+NO_GID, NO_MAC = bytes(GID_BYTES), bytes(MAC_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class GidEntry:
+    """One entry of the table; a ``gid`` of zeros makes it an empty one."""
+
+    gid: bytes = NO_GID
+    mac: bytes = NO_MAC
+    vlan: int | None = None
+    """VLAN number of the interface that has the address; None for one without a VLAN."""
+    l3_type: int = 0
+    """roce_addr_layout.roce_l3_type."""
+    version: int = 0
+    """roce_addr_layout.roce_version; the driver leaves it set in an entry that it empties."""
+    number: int = field(init=False)
+    """MAC address and GID as a number."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "number", int.from_bytes(self.mac + self.gid, "big"))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is sent or received with it."""
+        return self.gid == NO_GID
+
+
+EMPTY = GidEntry()
+
+
+class GidTable:
+    """The entries by index. ``changes`` grows with each change, for those who cache something."""
+
+    __slots__ = ("_entries", "_places", "changes")
+
+    def __init__(self, size: int) -> None:
+        self._entries = [EMPTY] * size
+        self._places: frozenset[tuple[bytes, int | None, bytes]] = frozenset()
+        self.changes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[GidEntry]:
+        return iter(self._entries)
+
+    def __getitem__(self, index: int) -> GidEntry:
+        """The entry at an index; an empty one beyond the table's end."""
+        return self._entries[index] if 0 <= index < len(self._entries) else EMPTY
+
+    def put(self, index: int, entry: GidEntry) -> None:
+        """Replace an entry. Raises IndexError beyond the table's end."""
+        self._entries[index] = entry
+        self._changed()
+
+    def clear(self) -> None:
+        """Empty the whole table."""
+        self._entries = [EMPTY] * len(self._entries)
+        self._changed()
+
+    def _changed(self) -> None:
+        used = [entry for entry in self._entries if not entry.is_empty]
+        self._places = frozenset((entry.mac, entry.vlan, entry.gid) for entry in used)
+        self.changes += 1
+
+    def has(self, mac: bytes, vlan: int | None, gid: bytes) -> bool:
+        """Whether what is sent to these addresses is for the port."""
+        return (mac, vlan, gid) in self._places
+
+    def has_gid(self, gid: bytes) -> bool:
+        """Whether the port has an address, on any VLAN."""
+        return any(own == gid for _, _, own in self._places)
+
+    @property
+    def macs(self) -> frozenset[bytes]:
+        """The MAC addresses of all entries."""
+        return frozenset(mac for mac, _, _ in self._places)

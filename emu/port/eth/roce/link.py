@@ -1,0 +1,188 @@
+"""RoCE v2 as the transport services see it: the ``Link`` of an Ethernet port.
+
+An address is where a queue pair's path leads, as a number: the index of the source GID, the peer's
+MAC address and its GID. Source GID, source MAC address and VLAN come from the GID table when a
+frame is made, as the table may change while a queue pair lives.
+
+Sources: IBTA annex A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: mlx5_set_path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from emu.port.datagram import Datagram, Destination, Origin
+from emu.port.eth.port import EthPort
+from emu.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
+from emu.port.eth.roce.framing import Framer, Headers
+from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable
+from emu.port.packet import Packet
+from layouts.wqe import av
+
+PKEY = 0xFFFF
+"""The only P_Key (IBTA A17.4.6)."""
+DEFAULT_SPORT = 0xC000
+CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
+
+_GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
+_GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
+_INDEX_SHIFT = _GID_BITS + _MAC_BITS
+_PEER_MASK = (1 << _INDEX_SHIFT) - 1
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+
+
+def address_of(index: int, mac: bytes, gid: bytes) -> int:
+    """The number of an address: source GID index, destination MAC address and GID."""
+    return index << _INDEX_SHIFT | int.from_bytes(mac + gid, "big")
+
+
+def parts_of(address: int) -> tuple[int, bytes, bytes]:
+    """The source GID index, the MAC address and the GID in an address."""
+    mac, gid = address >> _GID_BITS & _MAC_MASK, address & _GID_MASK
+    return address >> _INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
+
+
+class RoceRoute:
+    """The headers of a connection's packets, made anew when the GID table has changed."""
+
+    __slots__ = ("_changes", "_framer", "_gids", "_path", "address")
+
+    def __init__(self, gids: GidTable, path: Any, address: int) -> None:
+        """``path`` is a view of ads."""
+        self._gids = gids
+        self._path = path
+        self._changes = -1
+        self._framer: Framer | None = None
+        self.address = address
+
+    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
+        """The frame of a packet; empty while the source GID is."""
+        if self._changes != self._gids.changes:
+            self._framer = self._make()
+            self._changes = self._gids.changes
+        return self._framer.frame(packet, payload, length) if self._framer is not None else b""
+
+    def _make(self) -> Framer | None:
+        path = self._path
+        index, mac, gid = parts_of(self.address)
+        source = self._gids[index]
+        if source.is_empty:
+            return None
+        headers = Headers(
+            mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), path.tclass,
+            path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
+        )  # fmt: skip
+        return Framer(headers, PKEY if not path.pkey_index else 0)
+
+
+class RoceLink:
+    """Implements ``emu.port.base.Link`` for an Ethernet port."""
+
+    lid = 0
+
+    def __init__(self, port: EthPort, gids: GidTable) -> None:
+        self._port = port
+        self._vport = port.vport
+        self.gids = gids
+        self._sent = (port.sent.rdma_unicast, port.sent.rdma_multicast)
+        self._received = (port.received.rdma_unicast, port.received.rdma_multicast)
+        self.dropped: Counter[str] = Counter()
+        """Frames for the port's own GIDs that are no packets, by what is wrong with them."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether frames can pass and the driver has enabled RoCE on its virtual port."""
+        return self._vport.roce_en and self._port.is_up
+
+    # -- connections
+
+    def destination(self, path: Any) -> int:
+        """The address that a path leads to."""
+        mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
+        gid = int.from_bytes(path.rgid_rip, "big")
+        return int(path.src_addr_index) << _INDEX_SHIFT | mac << _GID_BITS | gid
+
+    def header_bytes(self, address: int) -> int:
+        """Ethernet, IP and UDP header, and a VLAN tag if the source GID has one."""
+        source = self.gids[address >> _INDEX_SHIFT]
+        return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
+
+    def leads_back(self, mine: int, theirs: int) -> bool:
+        """Whether the peer's path leads to the GID and MAC address that ours begins with."""
+        source = self.gids[mine >> _INDEX_SHIFT]
+        return theirs & _PEER_MASK == source.number
+
+    def route(self, path: Any) -> RoceRoute:
+        """The headers of packets along a path (a view of ads)."""
+        return RoceRoute(self.gids, path, self.destination(path))
+
+    def objection(self, packet: Packet, peer: int) -> str:
+        """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
+        index, _, gid = parts_of(peer)
+        ip = packet.grh
+        if ip is None or ip.sgid != gid:
+            return "not from its peer's GID"
+        if ip.dgid != self.gids[index].gid:
+            return "not to the queue pair's own GID"
+        return ""
+
+    # -- datagrams
+
+    def vector(self, raw: bytes) -> RoceDestination:
+        """An address vector. The UDP source port is where InfiniBand's LID would be."""
+        key, dqp, rate_sl, sport, mac, tclass, hop_limit, fields, gid = _AV.unpack(raw)
+        return RoceDestination(
+            qpn=dqp & 0xFFFFFF,
+            qkey=key >> 32,
+            lid=0,
+            sl=rate_sl >> 1 & 7,
+            path_bits=0,
+            gid=gid,
+            sgid_index=fields >> 20 & 0xFF,
+            tclass=tclass,
+            flow_label=fields & 0xFFFFF,
+            hop_limit=hop_limit,
+            mac=mac,
+            sport=sport or DEFAULT_SPORT,
+        )
+
+    def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
+        """The GID that the address vector chooses, with its MAC address and VLAN."""
+        source = self.gids[to.sgid_index]
+        return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci_of(source.vlan, to.sl))
+
+    def has_sent(self, origin: Origin) -> bool:
+        """Whether a datagram comes from a GID of this port."""
+        return self.gids.has_gid(origin.gid)
+
+    def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
+        """The IP header in the place of a GRH, and what the completion says about it."""
+        assert isinstance(origin, RoceOrigin)
+        area, l3_type = area_of(datagram, origin)
+        return area, CQE_GRH | l3_type << CQE_L3_SHIFT, origin.tci
+
+    # -- tables and counters
+
+    def gid(self, index: int) -> bytes:
+        """Entry of the GID table; zeros where it is empty."""
+        return self.gids[index].gid
+
+    def pkey(self, index: int) -> int:
+        """Entry of the P_Key table, which has one."""
+        return PKEY if not index else 0
+
+    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
+        traffic = self._sent[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        """Count received packets; octets as above."""
+        traffic = self._received[multicast]
+        traffic.packets += packets
+        traffic.octets += octets

@@ -1,0 +1,160 @@
+"""RoCE frames that mean no good: dropped and counted, never an effect."""
+
+import pytest
+from helpers.channels import Channel
+from helpers.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
+from helpers.world import HandClock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.engine.eth.receive import arrive
+from emu.port.eth.frame import Frame
+from emu.port.eth.roce.framing import Framer, Headers
+from emu.port.packet import OPS, Packet
+from layouts.bth import Kind, Service
+from layouts.enums import QpType
+
+pytestmark = pytest.mark.hostile
+
+STRANGER = bytes.fromhex("020000000099")
+
+
+@pytest.fixture
+def target():
+    """A node of its own, with a connected queue pair whose peer never speaks, and memory."""
+    return Target()
+
+
+class Target:
+    def __init__(self):
+        left, self.node = on_a_cable(HandClock())
+        self.channel = Channel(QpType.RC, left, self.node)
+        self.region = self.node.region(4096)
+        self.qp = self.channel.receiver
+        self.peer = left
+        self.channel.post_recv(self.region.sge())
+
+    def write(self, **headers):
+        """The frame of a WRITE that the queue pair's peer could send now."""
+        packet = Packet(OPS[Service.RC, Kind.WRITE, True, True, None], self.qp.qpn, 0x10)
+        packet.va, packet.rkey, packet.length = self.region.va, self.region.key, 4
+        fields = {
+            "dmac": self.node.mac, "smac": self.peer.mac, "sgid": self.peer.gids[1],
+            "dgid": self.node.gids[1],
+        }  # fmt: skip
+        return Framer(Headers(**fields | headers), 0xFFFF).frame(packet, [b"evil"], 4)
+
+    def take(self, frame):
+        arrive(self.node.hca, Frame(frame))
+        self.node.settle()
+
+    def is_untouched(self):
+        return self.region.read(0, 4) == bytes(4) and not self.channel.recv_cq.drain()
+
+
+def test_the_frame_itself_is_good(target):
+    target.take(target.write())
+    assert target.region.read(0, 4) == b"evil"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sgid": ipv4(77)},
+        {"dgid": ipv4(77)},
+        {"dmac": STRANGER},
+        {"tci": 5},
+        {"dmac": b"\x01" + STRANGER[1:]},
+    ],
+    ids=["from another GID", "for another GID", "another MAC", "another VLAN", "to a group"],
+)
+def test_a_frame_from_or_for_somebody_else(target, headers):
+    target.take(target.write(**headers))
+    assert target.is_untouched()
+
+
+def test_a_tag_with_a_priority_alone_names_no_vlan(target):
+    target.take(target.write(tci=3 << 13))
+    assert target.region.read(0, 4) == b"evil"
+
+
+@pytest.mark.parametrize("name", ["smac", "tclass", "hop_limit", "sport"])
+def test_what_a_network_may_change_does_not_matter(target, name):
+    values = {"smac": STRANGER, "tclass": 3, "hop_limit": 1, "sport": 9}
+    target.take(target.write(**{name: values[name]}))
+    assert target.region.read(0, 4) == b"evil"
+
+
+def test_a_damaged_frame_is_dropped_and_counted(target):
+    frame = target.write()
+    target.take(frame[:-1] + bytes((frame[-1] ^ 1,)))
+    assert target.is_untouched()
+    assert target.node.hca.roce.dropped["bad ICRC"] == 1
+    assert target.node.hca.eth.received.errors == 1
+
+
+@pytest.fixture(scope="module")
+def patient():
+    return Target()
+
+
+@given(place=st.integers(0, 77), bit=st.integers(0, 7), cut=st.integers(0, 78))
+def test_no_flipped_bit_is_an_effect(patient, place, bit, cut):
+    target = patient
+    target.region.write(bytes(4))
+    frame = bytearray(target.write())
+    assert len(frame) == 78
+    frame[place] ^= 1 << bit
+    target.take(bytes(frame[: cut or 78]))
+    is_same = target.region.read(0, 4) == b"evil"
+    assert not is_same or place in (15, 22, 40, 41, 46, *range(6, 12)), "only masked fields"
+    assert not target.node.hca.has_failed
+
+
+def test_roce_that_is_off_leaves_frames_to_the_flow_tables(target):
+    target.node.hca.eth.vport.roce_en = False
+    frames = target.node.hca.eth.received.unicast.packets
+    target.take(target.write())
+    assert target.is_untouched()
+    assert target.node.hca.eth.received.unicast.packets == frames + 1
+
+
+def test_a_frame_that_is_longer_than_the_mtu_does_not_leave(target):
+    target.peer.hca.eth.admin_mtu = 1000
+    source = target.peer.region(4096)
+    target.channel.write((target.region.key, target.region.va), source.sge(0, 1024))
+    target.channel.settle()
+    assert target.peer.hca.roce.dropped["longer than the MTU"]
+
+
+def test_a_flood_of_unknown_addresses_is_not_remembered():
+    (node,) = on_one_segment(HandClock(), 1)
+    wire = node.function.wire
+    for number in range(10_000):
+        assert wire.reaches(1 << 176 | number << 128 | 5)
+    assert len(wire._nodes) <= 4096
+
+
+def test_frames_for_oneself_wait_in_a_bounded_queue_over_a_reset():
+    (node,) = on_one_segment(HandClock(), 1)
+    wire, frame = node.function.wire, node.mac + bytes(60)
+    assert all(wire.transmit(node.hca, frame) for _ in range(200))
+    assert not all(wire.transmit(node.hca, frame) for _ in range(100))
+    node.function.reset()
+    assert not wire._frames
+
+
+def test_an_ethernet_function_without_a_cable_has_itself(clock):
+    (function,) = functions_on([None], clock, MODEL)
+    assert [*function.hca.eth_wire.nodes()] == [function.hca]
+
+
+@pytest.mark.parametrize("path", [{"rlid": 2}])
+def test_a_datagram_queue_pair_with_a_path_sends_no_packets(packet_pair, path):
+    """Its requests have an address each; the context's path is nobody's."""
+    left, right = packet_pair
+    qp = left.queue_pair(QpType.UD).init(q_key=1, mtu=5, log_msg_max=12)
+    qp.to_rtr(mtu=0, log_msg_max=0, path=path).to_rts()
+    qp.datagram(left.vector_to(right) | {"dqp_dct": 5, "key": 1 << 32}, b"data")
+    left.settle()
+    assert len(qp.cq.drain()) == 1
