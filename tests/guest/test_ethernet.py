@@ -230,11 +230,16 @@ class TestPackets:
         if way != "-R":
             assert grown["tx_tso_bytes"] > 1 << 20
 
-    def test_both_ends_count_the_same(self, guest):
-        sent = statistics(guest)
-        received = statistics(guest, "eth1", IN_PEER)
-        assert sent["tx_vport_unicast_bytes"] == received["rx_vport_unicast_bytes"]
-        assert sent["rx_vport_unicast_packets"] == received["tx_vport_unicast_packets"]
+    def test_both_ends_count(self, guest):
+        """Packets and bytes without frame check sequence; the kernel may say more than we do."""
+        before = statistics(guest), statistics(guest, "eth1", IN_PEER)
+        run(guest, f"ping -c 10 -i 0.01 -W 10 -s 1400 {THERE}")
+        after = statistics(guest), statistics(guest, "eth1", IN_PEER)
+        for old, new in zip(before, after):
+            for way in ("tx", "rx"):
+                name = f"{way}_vport_unicast"
+                assert new[f"{name}_packets"] - old[f"{name}_packets"] >= 10
+                assert new[f"{name}_bytes"] - old[f"{name}_bytes"] >= 10 * 1442
 
 
 RECOVERY = re.compile(
