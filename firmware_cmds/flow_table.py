@@ -26,10 +26,8 @@ _NOT_BUILT = ("reformat_en", "decap_en", "sw_owner", "termination_table", "rtc_v
 def domain_of(hca: Hca, cmd: Any) -> FlowDomain:
     """The flow tables that a command is about.
 
-    Raises BAD_PARAM_ERR for those of other ports, and for types without ``ft_support``.
+    Raises BAD_PARAM_ERR for types without ``ft_support``.
     """
-    if getattr(cmd, "other_vport", 0) or getattr(cmd, "vport_number", 0):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such vport", f"{cmd.vport_number}")
     domain = hca.flow_domains.get(cmd.table_type)
     if domain is None:
         raise CmdError(Status.BAD_PARAM_ERR, "no flow tables of this type", f"{cmd.table_type}")
@@ -131,7 +129,7 @@ def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
 def set_flow_table_root(hca: Hca, cmd: Any, out: Any) -> None:
     """Where packets begin; without a root received packets are dropped."""
     domain = domain_of(hca, cmd)
-    if cmd.underlay_qpn or cmd.table_of_other_vport or cmd.table_eswitch_owner_vhca_id_valid:
+    if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "root of this function's own port only")
     if cmd.op_mod == _SET:
         steering.set_root(domain, table_of(hca, cmd))
