@@ -231,9 +231,6 @@ class FlowDomain:
         self.kept = 0
         """What the decisions take: deliveries and counters in all of them."""
 
-        self.discards = 0
-        """Packets that came to an end without an entry."""
-
     def flush(self) -> None:
         """Forget all decisions."""
         self.decisions.clear()

@@ -53,8 +53,6 @@ def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) 
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
-    if decision.missed:
-        domain.discards += packets
     return decision
 
 

@@ -1,0 +1,180 @@
+"""Flow tables, TIRs and RQTs under a stock mlx5e: ntuple rules, RSS, aRFS (ethtool -N, -X, -K).
+
+Datagrams come from a second function's interface in a network namespace of its own. Which channel
+has got them is what ``ethtool -S`` counts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from helpers.kernel_log import KernelLog, server_complaints
+
+from emu.lab import GuestOptions
+
+pytestmark = pytest.mark.guest
+
+DEVICES = ("connectx6dx", "connectx6dx-vf")
+HERE, THERE = "10.0.1.1", "10.0.1.2"
+IN_PEER = "ip netns exec peer "
+COUNT = 16
+"""Datagrams that are sent at once: fewer than a receive queue has room for."""
+SECONDS = 240
+"""For anything: a guest on emulated processors is slow, and one that hangs never ends."""
+
+UP = f"""
+ip netns add peer
+ip link set eth1 netns peer
+ip address add {HERE}/24 dev eth0
+ip -n peer address add {THERE}/24 dev eth1
+ip link set eth0 up
+ip -n peer link set lo up
+ip -n peer link set eth1 up
+until ip link show eth0 | grep -q LOWER_UP && ip -n peer link show eth1 | grep -q LOWER_UP; do
+    sleep 0.1
+done
+ethtool -K eth0 ntuple on
+{IN_PEER}ping -c 1 -W 20 {HERE}
+"""
+DOWN = "ethtool -K eth0 ntuple off; ip netns del peer"
+
+SEND = """
+import socket, sys
+host, port, sources = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for number in range(int(sys.argv[4])):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.bind(("", 20000 + number % sources))
+        out.sendto(b"x" * 100, (host, port))
+"""
+"""Arguments: host, port, from how many ports, how many datagrams."""
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """A guest with both interfaces up, and nothing left of them afterwards."""
+    guest = lab.get(GuestOptions(suite=suite, devices=DEVICES))
+    guest.run(f"set -e{UP}", timeout=SECONDS).check()
+    yield guest
+    if guest.is_running:
+        guest.run(DOWN, timeout=SECONDS).check()
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    """The driver has nothing to complain of, and the server has not either."""
+    log, before = KernelLog(guest), len(server_complaints(guest))
+    yield
+    assert log.complaints() == []
+    assert server_complaints(guest)[before:] == []
+
+
+def run(guest, command):
+    return guest.run(command, timeout=SECONDS).check().stdout
+
+
+@pytest.fixture
+def counts(guest):
+    """Packets that each channel has received, by the driver's own statistics."""
+
+    def read():
+        found = re.findall(r"^ *rx(\d+)_packets: (\d+)$", run(guest, "ethtool -S eth0"), re.M)
+        return [int(packets) for _, packets in sorted(found, key=lambda item: int(item[0]))]
+
+    return read
+
+
+@pytest.fixture
+def arrive(guest, counts):
+    """By how much each channel's packets grow when datagrams come from so many ports."""
+
+    def send(port, sources=1):
+        before = counts()
+        command = f"{IN_PEER}python3 -c {shlex.quote(SEND)} {HERE} {port} {sources} {COUNT}"
+        run(guest, command)
+        return [now - then for now, then in zip(counts(), before)]
+
+    return send
+
+
+@pytest.fixture
+def rule(guest):
+    """Adds an ntuple rule; all rules go at the end."""
+    made = []
+
+    def add(text):
+        out = run(guest, f"ethtool -N eth0 {text}")
+        made.append(re.search(r"rule with ID (\d+)", out).group(1))
+
+    yield add
+    for number in made:
+        run(guest, f"ethtool -N eth0 delete {number}")
+
+
+@pytest.mark.parametrize("channel", [0, 1])
+def test_rule_leads_to_a_channel(arrive, rule, channel):
+    rule(f"flow-type udp4 dst-port 5001 action {channel}")
+    assert arrive(5001, sources=COUNT)[channel] >= COUNT
+
+
+def test_rule_is_gone_with_its_deletion(guest, arrive, rule):
+    run(guest, "ethtool -N eth0 flow-type udp4 dst-port 5001 action 1 loc 1000")
+    run(guest, "ethtool -N eth0 delete 1000")
+    assert all(arrive(5001, sources=COUNT)), "hashed to both again"
+
+
+def test_more_specific_rules_come_first(arrive, rule):
+    """Rules of more fields are in tables of lower levels (en_fs_ethtool.c: get_flow_table)."""
+    rule("flow-type udp4 dst-port 5002 action 0")
+    rule(f"flow-type udp4 src-ip {THERE} dst-ip {HERE} dst-port 5002 action 1")
+    assert arrive(5002)[1] >= COUNT
+
+
+def test_rule_drops(guest, arrive, rule):
+    rule("flow-type udp4 dst-port 5003 action -1")
+    assert sum(arrive(5003)) < COUNT
+    assert sum(arrive(5004)) >= COUNT
+
+
+def test_rule_by_addresses(arrive, rule, guest):
+    """Ethernet and IPv4 fields, with masks."""
+    mac = run(guest, f"{IN_PEER}cat /sys/class/net/eth1/address").strip()
+    rule(f"flow-type ether src {mac} action 1")
+    assert arrive(5005, sources=COUNT)[1] >= COUNT
+    rule(f"flow-type ip4 src-ip {THERE} m 0.0.0.0 l4proto 17 action 0")
+    assert arrive(5005, sources=COUNT)[0] >= COUNT
+
+
+def test_table_of_hashes(guest, arrive):
+    """MODIFY_RQT: all to one channel, and back to both."""
+    for weights, channel in (("1 0", 0), ("0 1", 1)):
+        run(guest, f"ethtool -X eth0 weight {weights}")
+        assert arrive(5006, sources=COUNT)[channel] >= COUNT
+    run(guest, "ethtool -X eth0 default")
+    assert all(arrive(5006, sources=COUNT))
+
+
+def test_what_is_hashed(guest, arrive):
+    """MODIFY_TIR: without ports all datagrams between two addresses are one flow."""
+    run(guest, "ethtool -N eth0 rx-flow-hash udp4 sd")
+    found = arrive(5007, sources=COUNT)
+    assert max(found) >= COUNT > min(found)
+    run(guest, "ethtool -N eth0 rx-flow-hash udp4 sdfn")
+    assert all(arrive(5007, sources=COUNT))
+
+
+def test_another_hash(guest, arrive):
+    run(guest, "ethtool -X eth0 hfunc xor")
+    assert sum(arrive(5008, sources=COUNT)) >= COUNT
+    run(guest, "ethtool -X eth0 hfunc toeplitz")
+    assert all(arrive(5008, sources=COUNT))
+
+
+def test_context_of_its_own(guest, arrive, rule):
+    """TIRs and an RQT besides the default ones, for the packets of a rule."""
+    out = run(guest, "ethtool -X eth0 context new start 1 equal 1")
+    number = re.search(r"New RSS context is (\d+)", out).group(1)
+    rule(f"flow-type udp4 dst-port 5009 context {number}")
+    assert arrive(5009, sources=COUNT)[1] >= COUNT
+    assert all(arrive(5010, sources=COUNT))
