@@ -56,10 +56,14 @@ def _hasher(ctx: Any) -> Hasher | None:
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
 def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """A destination of flow table entries, for the RQ or RQT that it names."""
+    """A destination of flow table entries, for the RQ or RQT that it names.
+
+    transport_domain 0 is none: a program that makes its own TIR leaves it out (rdma-core's
+    tests/test_mlx5_dr.py: test_root_dest_tir).
+    """
     ctx = layout.tirc.view(bytearray(bytes(cmd.ctx)))
     _check_options(ctx)
-    td = hca.tds.need(ctx.transport_domain)
+    td = hca.tds.need(ctx.transport_domain) if ctx.transport_domain else None
     if ctx.disp_type == DispType.DIRECT:
         tir = Tir(ctx, td, rq=hca.rqs.need(ctx.inline_rqn))
     elif ctx.disp_type == DispType.INDIRECT:

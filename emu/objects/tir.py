@@ -83,12 +83,15 @@ class Tir(Object):
     def __init__(
         self,
         ctx: Any,
-        td: TransportDomain,
+        td: TransportDomain | None,
         rq: Rq | None = None,
         rqt: Rqt | None = None,
         hasher: FlowHash | None = None,
     ) -> None:
-        """``rq`` for a direct TIR, ``rqt`` for an indirect one, which may hash."""
+        """``rq`` for a direct TIR, ``rqt`` for an indirect one, which may hash.
+
+        Without a transport domain it takes the packets of all.
+        """
         super().__init__()
         self.ctx = ctx
         self.td = td
@@ -117,4 +120,4 @@ class Tir(Object):
     def holds(self) -> tuple[Object, ...]:
         target = self.rq if self.rq is not None else self.rqt
         assert target is not None
-        return (self.td, target)
+        return (target,) if self.td is None else (self.td, target)

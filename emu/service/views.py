@@ -158,7 +158,7 @@ def _rqt(_function: Function, rqt: Rqt) -> dict[str, Any]:
 
 def _tir(_function: Function, tir: Tir) -> dict[str, Any]:
     return {
-        "td": tir.td.handle, "rqn": tir.rq.handle if tir.rq else None,
+        "td": tir.td.handle if tir.td else None, "rqn": tir.rq.handle if tir.rq else None,
         "rqtn": tir.rqt.handle if tir.rqt else None,
         "hash": RxHashFn(tir.ctx.rx_hash_fn).name if tir.hasher else None,
         "self_lb": int(tir.ctx.self_lb_block),

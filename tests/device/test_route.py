@@ -124,6 +124,12 @@ def test_loopback_of_ones_own_frames(driver, rqns, everything, routed, multicast
     assert [rqn for rqn, *_ in routed(frame=frame)] == rqns[:2]
 
 
+def test_tir_of_no_domain_takes_all(driver, rqns, everything, routed):
+    td = alloc_td(driver)
+    everything(to_tir(create_direct_tir(driver, 0, rqns[0])))
+    assert routed() == routed(td=td) == [(rqns[0], 0, 0, 0)]
+
+
 def test_allowing_it_takes_effect_at_once(driver, rqns, everything, routed):
     """ethtool -t: mlx5e_refresh_tirs lets unicast frames come back and sends one to itself."""
     td = alloc_td(driver)

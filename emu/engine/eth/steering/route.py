@@ -58,8 +58,10 @@ def route(
     found: list[Delivery] = []
     for target, tag in decide(domain, headers, octets, packets).deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
-        if target.td is source and not target.takes_own(
-            is_multicast=bool(headers.frame[0] & _GROUP_BIT)
+        if (
+            source is not None
+            and target.td is source
+            and not target.takes_own(is_multicast=bool(headers.frame[0] & _GROUP_BIT))
         ):
             continue
         rq, value, kind = target.queue_of(headers)
