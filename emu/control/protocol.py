@@ -52,6 +52,15 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
+CLOSING: Final = b"}\n"
+
+
+def opening(head: Mapping[str, Any]) -> bytes:
+    """The start of an answer whose result follows in parts; CLOSING ends it."""
+    text = json.dumps(dict(head), separators=(",", ":"))[:-1].encode()
+    return text + (b"," if head else b"") + b'"result":'
+
+
 def decode(line: bytes) -> dict[str, Any]:
     """The message in a line. Raises :class:`MessageError`."""
     try:

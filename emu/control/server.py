@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,17 +18,26 @@ from emu.control import protocol
 from emu.control.protocol import MessageError
 from emu.device.containment import ContainedClock, contain
 from emu.host.listening import Acceptor, listen
+from emu.turns import Turns
 from emu.version import version
 from emu.vfio.loop import Loop
 
 logger = logging.getLogger(__name__)
 
-Method = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""Takes the params and returns the result. Raises :class:`RequestError`."""
+Result = Mapping[str, Any]
+Streamed = Generator[bytes, None, None]
+"""A long result: the parts of its JSON text, one for each round of the loop."""
+Method = Callable[[dict[str, Any]], Result | Turns[Result] | Streamed]
+"""Takes the params and returns the result, or works it out in turns, one for each round.
+
+Raises :class:`RequestError`; a streamed result only before its first part.
+"""
 
 MOST_CLIENTS: Final = 8
 MOST_PER_SECOND: Final = 200
 _CHUNK: Final = 64 << 10
+_MOST_WAITING: Final = 2 * protocol.MOST_REQUEST
+"""Bytes of requests behind one that takes several rounds."""
 _SECOND_NS: Final = 1_000_000_000
 _FLUSH_NS: Final = 5_000_000
 _PATIENCE_NS: Final = 10 * _SECOND_NS
@@ -89,21 +98,44 @@ class ControlServer:
             self._loop.remove_reader(client.sock.fileno())
             client.sock.close()
 
-    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Execute a request; return the answer. Raises MessageError for an invalid request."""
+    def begin(self, message: Mapping[str, Any]) -> Generator[bytes | None, None, None]:
+        """Execute a request in turns; each yields a part of the answer's line, if there is one.
+
+        Raises MessageError for an invalid request.
+        """
         method, params = protocol.request(message)
-        answer: dict[str, Any] = {"id": message["id"]} if "id" in message else {}
-        handler = self._methods.get(method)
+        head: dict[str, Any] = {"id": message["id"]} if "id" in message else {}
+        return self._execute(method, params, head)
+
+    def _execute(
+        self, method: str, params: dict[str, Any], head: dict[str, Any]
+    ) -> Generator[bytes | None, None, None]:
+        has_begun = False
         try:
+            handler = self._methods.get(method)
             if handler is None:
                 raise RequestError(f"no method {method!r}; there are {', '.join(self._methods)}")
-            answer["result"] = handler(params)
+            result = handler(params)
+            if isinstance(result, Generator):
+                work = result
+                while True:
+                    try:
+                        part = next(work)
+                    except StopIteration as done:
+                        result = done.value
+                        break
+                    if part is not None and not has_begun:
+                        has_begun = True
+                        part = protocol.opening(head) + part
+                    yield part
+            yield protocol.CLOSING if has_begun else protocol.encode(head | {"result": result})
         except RequestError as error:
-            answer["error"] = {"message": str(error)}
+            yield protocol.encode(head | {"error": {"message": str(error)}})
         except Exception:
+            if has_begun:
+                raise
             logger.exception("control: %s failed", method)
-            answer["error"] = {"message": "internal error"}
-        return answer
+            yield protocol.encode(head | {"error": {"message": "internal error"}})
 
 
 class _Client:
@@ -118,6 +150,8 @@ class _Client:
         self._out = bytearray()
         self._second_ns = 0
         self._requests = 0
+        self._work: Generator[bytes | None, None, None] | None = None
+        """The request that is being executed; those behind it wait."""
         self._since_ns: int | None = None
         """Since when the client has read none of the output; None while none waits."""
 
@@ -144,16 +178,23 @@ class _Client:
             self._server.drop(self, "it left in the middle of a request" if self._in else "")
             return
         self._in += data
-        while (end := self._in.find(b"\n")) >= 0:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Execute requests: the first turn of each at once, further ones in the next rounds."""
+        while self._work is None and (end := self._in.find(b"\n")) >= 0:
             line = bytes(self._in[:end])
             del self._in[: end + 1]
             if not self._take(line):
                 return
-        if len(self._in) > protocol.MOST_REQUEST:
+        waits = len(self._in) - (self._in.rfind(b"\n") + 1)
+        if waits > protocol.MOST_REQUEST:
             self._server.drop(self, f"more than {protocol.MOST_REQUEST >> 10} KiB without an end")
+        elif len(self._in) > _MOST_WAITING:
+            self._server.drop(self, f"more than {_MOST_WAITING >> 10} KiB of requests wait")
 
     def _take(self, line: bytes) -> bool:
-        """Answer one line; False if the client is dropped because of it."""
+        """Begin to answer one line; False if the client is dropped because of it."""
         now = self._clock.now_ns()
         if now - self._second_ns > _SECOND_NS:
             self._second_ns, self._requests = now, 0
@@ -164,18 +205,42 @@ class _Client:
         try:
             if len(line) > protocol.MOST_REQUEST:
                 raise MessageError("a line that is too long")
-            answer = self._server.answer(protocol.decode(line))
+            self._work = self._server.begin(protocol.decode(line))
         except MessageError as error:
             self.send({"error": {"message": str(error)}})
             self._server.drop(self, str(error))
             return False
-        self.send(answer)
+        self._turn()
         return self.sock.fileno() >= 0
+
+    def _turn(self) -> None:
+        """One turn of the request, unless the client has much to read before."""
+        work = self._work
+        assert work is not None
+        if len(self._out) <= _CHUNK:
+            try:
+                part = next(work)
+            except StopIteration:
+                self._work = None
+                return
+            if part is not None:
+                self._send(part)
+                if part.endswith(b"\n"):
+                    self._work = None
+                    return
+        self._clock.call_later(0 if len(self._out) <= _CHUNK else _FLUSH_NS, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn()
+        self._go_on()
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message, now or later as the client reads."""
+        self._send(protocol.encode(message))
+
+    def _send(self, data: bytes) -> None:
         was_waiting = bool(self._out)
-        self._out += protocol.encode(message)
+        self._out += data
         if len(self._out) > protocol.MOST_ANSWER:
             self._server.drop(self, "it does not read its answers")
         elif not was_waiting:

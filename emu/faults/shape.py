@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from emu.turns import Turns
+
 MOST_DEPTH = 16
 """Brackets inside brackets."""
 
@@ -18,6 +20,13 @@ MOST_BITS = 4096
 
 MOST_PARTS = 16
 """Parts of a key: ``match.cq_context.log_cq_size`` has three."""
+
+MOST_TOKENS = 3000
+MOST_PIECE = 32 << 10
+"""Words and characters of a rule with its tables, and of what stands before the first rule."""
+
+_TOKENS_PER_TURN = 4000
+_HEADER = re.compile(r"\[\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]\]")
 
 # Every alternative consumes what it looks at, an unclosed string up to the end: linear time.
 _TOKEN = re.compile(
@@ -37,14 +46,34 @@ _TOKEN = re.compile(
 )
 
 
-def too_complex(text: str) -> tuple[int, str] | None:
-    """The line of a TOML text where it goes too deep, and why; None when it is fine."""
-    depth = dots = 0
-    for token in _TOKEN.finditer(text):
-        kind = token.lastgroup
+class TooComplexError(ValueError):
+    """A text that no plan has; ``line`` is where."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+def cuts(text: str) -> Turns[list[int]]:
+    """Where a TOML text can be cut into pieces that are parsed one by one: at every ``[[name]]``.
+
+    Returns the offsets of the pieces, 0 first. Raises TooComplexError for a text that goes too deep
+    or has a piece that is too large.
+    """
+    found = [0]
+    depth = dots = parts = 0
+    is_fresh = True
+    for count, token in enumerate(_TOKEN.finditer(text), 1):
+        if not count % _TOKENS_PER_TURN:
+            yield
+        kind, start = token.lastgroup, token.start()
+        parts += 1
         if kind == "dot":
             dots += 1
         elif kind == "open":
+            if is_fresh and not depth and _HEADER.match(text, start):
+                found.append(start)
+                parts = 0
             depth += 1
             dots = 0
         elif kind == "close":
@@ -52,10 +81,23 @@ def too_complex(text: str) -> tuple[int, str] | None:
             dots = 0
         elif kind == "end":
             dots = 0
-        if depth > MOST_DEPTH or dots >= MOST_PARTS:
-            line = text.count("\n", 0, token.start()) + 1
-            return line, "nested too deep" if depth > MOST_DEPTH else "a key of too many parts"
-    return None
+        is_fresh = token[0] == "\n" or (is_fresh and kind == "comment")
+        why = ""
+        if depth > MOST_DEPTH:
+            why = "nested too deep"
+        elif dots >= MOST_PARTS:
+            why = "a key of too many parts"
+        elif parts > MOST_TOKENS or token.end() - found[-1] > MOST_PIECE:
+            why = "a rule that is too long"
+        if why:
+            raise TooComplexError(text.count("\n", 0, start) + 1, why)
+    return found
+
+
+def header_name(text: str, start: int) -> str:
+    """The name in the ``[[name]]`` at this offset."""
+    header = _HEADER.match(text, start)
+    return header[1] if header is not None else ""
 
 
 def unfit(value: Any) -> str:

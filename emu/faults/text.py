@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tomli_w
@@ -13,13 +13,16 @@ from pydantic import ValidationError
 from emu.faults.checks import problems
 from emu.faults.plan import Plan
 from emu.faults.rule import Rule
-from emu.faults.shape import MOST_PARTS, too_complex, unfit
+from emu.faults.shape import MOST_PARTS, TooComplexError, cuts, header_name, unfit
+from emu.turns import Turns, finish
 
 MOST_BYTES = 1 << 20
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 _MOST_SHOWN = 20
 _LONGEST_VALUE = 60
+_CHARACTERS_PER_TURN = 8 << 10
+_RULES_PER_TURN = 64
 
 
 class PlanError(ValueError):
@@ -28,33 +31,71 @@ class PlanError(ValueError):
 
 def load(text: str, source: str = "plan") -> Plan:
     """The plan in a TOML text. Raises :class:`PlanError`; ``source`` is the file's name in it."""
+    return finish(loading(text, source))
+
+
+def loading(text: str, source: str = "plan") -> Turns[Plan]:
+    """As :func:`load`, in turns of some milliseconds."""
     if len(text) > MOST_BYTES:
         raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
-    if found := too_complex(text):
-        raise PlanError(f"{source}:{found[0]}: {found[1]}")
     try:
-        table = tomllib.loads(text)
+        found = yield from cuts(text)
+        table = yield from _parsed(text, found)
+    except TooComplexError as error:
+        raise PlanError(f"{source}:{error.line}: {error}") from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise PlanError(f"{source}: no TOML: {error or 'too deep'}") from None
-    return from_table(table, source, _Lines(text))
+    return (yield from _made(table, source, text))
 
 
-def from_table(table: Any, source: str = "plan", lines: _Lines | None = None) -> Plan:
+def _parsed(text: str, found: Sequence[int]) -> Turns[dict[str, Any]]:
+    """What a text says whose pieces begin at these offsets. Raises ValueError for no TOML."""
+    table: dict[str, Any] = {}
+    named = {header_name(text, start) for start in found[1:]}
+    start = lines = 0
+    # What stands before the first [[name]] cannot be continued by one, and is parsed with it.
+    for end in (*found[2:], len(text)):
+        if end - start < _CHARACTERS_PER_TURN and end < len(text):
+            continue
+        # The empty lines make the parser's line numbers those of the whole text.
+        for key, value in tomllib.loads("\n" * lines + text[start:end]).items():
+            if key not in table:
+                table[key] = value
+            elif key in named and isinstance(value, list):
+                table[key] += value
+            else:
+                raise ValueError(f"{key} is declared twice, the second time after line {lines}")
+        lines += text.count("\n", start, end)
+        start = end
+        yield
+    return table
+
+
+def from_table(table: Any, source: str = "plan") -> Plan:
     """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
+    return finish(_made(table, source))
+
+
+def _made(table: Any, source: str, text: str = "") -> Turns[Plan]:
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
-    return _named(_checked(table, source, lines))
+    plan = yield from _checked(table, source, text)
+    return _named(plan)
 
 
-def _checked(table: Any, source: str, lines: _Lines | None = None) -> Plan:
-    found = list(_mistakes(table))
-    if found:
-        shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
-        if len(found) > _MOST_SHOWN:
-            shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
-        raise PlanError("\n".join(shown))
-    plan: Plan = Plan.model_validate(table)
-    return plan
+def _checked(table: Any, source: str, text: str = "") -> Turns[Plan]:
+    """A plan without mistakes. ``text``, if there is one, tells their lines."""
+    plan, found = _validated(table)
+    yield
+    if plan is not None:
+        found = yield from _misfits(plan)
+        if not found:
+            return plan
+    lines = _Lines(text) if text else None
+    shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
+    if len(found) > _MOST_SHOWN:
+        shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
+    raise PlanError("\n".join(shown))
 
 
 def rule_from_table(table: Any, source: str = "rule") -> Rule:
@@ -62,7 +103,7 @@ def rule_from_table(table: Any, source: str = "rule") -> Rule:
     if why := unfit(table):
         raise PlanError(f"{source}: {why}")
     try:
-        rule: Rule = _checked({"rule": [table]}, source).rule[0]
+        rule: Rule = finish(_checked({"rule": [table]}, source)).rule[0]
     except PlanError as error:
         raise PlanError(str(error).replace("rule[1].", "").replace("rule[1]", "")) from None
     return rule
@@ -87,23 +128,29 @@ def _named(plan: Plan) -> Plan:
 Where = tuple[str | int, ...]
 
 
-def _mistakes(table: Any) -> Iterator[tuple[Where, str]]:
+def _validated(table: Any) -> tuple[Plan | None, list[tuple[Where, str]]]:
+    """The plan if every part is of its type, or else the mistakes."""
     if not isinstance(table, Mapping):
-        yield (), "a plan is a table"
-        return
+        return None, [((), "a plan is a table")]
     try:
-        plan = Plan.model_validate(table)
+        return Plan.model_validate(table), []
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            yield _key(detail["loc"]), _explained(detail)
-        return
+        details = error.errors(include_url=False)
+        return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
+
+
+def _misfits(plan: Plan) -> Turns[list[tuple[Where, str]]]:
+    """Where the parts of rules do not fit together."""
+    found: list[tuple[Where, str]] = []
     taken: set[str] = set()
     for number, rule in enumerate(plan.rule):
-        for key, why in problems(rule):
-            yield ("rule", number, key), why
+        found += ((("rule", number, key), why) for key, why in problems(rule))
         if rule.name in taken:
-            yield ("rule", number, "name"), f"{rule.name!r} is the name of another rule"
+            found.append((("rule", number, "name"), f"{rule.name!r} is the name of another rule"))
         taken |= {rule.name} - {""}
+        if not (number + 1) % _RULES_PER_TURN:
+            yield
+    return found
 
 
 def _key(loc: tuple[str | int, ...]) -> Where:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +111,18 @@ class FaultSession:
 
     def load(self, plan: Plan) -> None:
         """Replace all rules."""
-        for name in [rule["name"] for rule in self.listing()]:
-            self._tell({"removed": name})
+        if self._record is not None:
+            for name in self._names():
+                self._tell({"removed": name})
+            for rule in plan.rule:
+                self._tell({"added": rule.to_table()})
         self._seed = plan.seed
-        for rule in plan.rule:
-            self._tell({"added": rule.to_table()})
         for injector in self._injectors:
             injector.load(plan)
 
     def add(self, rule: Rule) -> str:
         """Add a rule; return its name. ValueError if the name is taken or there are too many."""
-        taken = {one["name"] for one in self.listing()}
+        taken = self._names()
         if not rule.name:
             self._added += 1
             while f"added-{self._added}" in taken:
@@ -143,6 +144,12 @@ class FaultSession:
         if any(found):
             self._tell({"removed": name})
         return any(found)
+
+    def _names(self) -> Collection[str]:
+        """What the rules are called, in their order."""
+        return dict.fromkeys(
+            state.rule.name for injector in self._injectors for state in injector.states
+        )
 
     def listing(self) -> list[dict[str, Any]]:
         """Every rule, with how often it matched and fired at each function."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emu.control.server import Method, RequestError
+from emu.control.server import Method, RequestError, Streamed
 from emu.function.function import Function
 from emu.net.eth.segments import Segments
 from emu.ports import Clock
 from emu.service import views
 from emu.service.fault_options import Faults
+from emu.turns import Turns
 
 DEFAULT_LIMIT = 1000
 MOST_LIMIT = 20_000
@@ -20,6 +23,8 @@ def methods(
     functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
 ) -> Mapping[str, Method]:
     """The methods, by name."""
+    # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
+    importlib.import_module("emu.faults.text")
     control = _Methods(functions, clock, faults, segments)
     return {
         "status": control.status,
@@ -46,7 +51,7 @@ class _Methods:
         ports = [_without_addresses(segment) for segment in self._segments.about()]
         return {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
 
-    def objects(self, params: dict[str, Any]) -> Mapping[str, Any]:
+    def objects(self, params: dict[str, Any]) -> Streamed:
         _only(params, "function", "kind", "limit")
         index, kind = params.get("function"), params.get("kind")
         limit = params.get("limit", DEFAULT_LIMIT)
@@ -58,14 +63,18 @@ class _Methods:
         known = views.kinds(self._functions[0])
         if kind is not None and kind not in known:
             raise RequestError(f"kind is one of {', '.join(known)}")
-        return {
-            "functions": [
-                {"function": number, "objects": views.objects(function, kind, limit)}
-                for number, function in enumerate(self._functions)
-                if index in (None, number)
-            ],
-            "segments": self._segments.about() if kind is None and index is None else [],
-        }
+        segments = self._segments.about() if kind is None and index is None else []
+        return self._objects(range(count) if index is None else [index], kind, limit, segments)
+
+    def _objects(
+        self, indices: Sequence[int], kind: str | None, limit: int, segments: Sequence[Any]
+    ) -> Streamed:
+        yield b'{"functions":['
+        for number, index in enumerate(indices):
+            yield b'%s{"function":%d,"objects":' % (b"," * bool(number), index)
+            yield from views.objects(self._functions[index], kind, limit)
+            yield b"}"
+        yield b'],"segments":%s}' % json.dumps(segments).encode()
 
     def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params)
@@ -86,15 +95,15 @@ class _Methods:
             raise RequestError(f"no rule {params.get('name')!r}")
         return {}
 
-    def fault_load(self, params: dict[str, Any]) -> Mapping[str, Any]:
-        from emu.faults.text import PlanError, load
+    def fault_load(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+        from emu.faults.text import PlanError, loading
 
         _only(params, "plan")
         text = params.get("plan", "")
         if not isinstance(text, str):
             raise RequestError("plan is the text of a plan")
         try:
-            plan = load(text)
+            plan = yield from loading(text)
         except PlanError as error:
             raise RequestError(str(error)) from None
         self._faults.wanted().load(plan)

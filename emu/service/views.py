@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -24,6 +25,9 @@ from emu.objects import (
 from emu.objects.table import Object
 from layouts.enums import AccessMode, QpType
 from layouts.eth_enums import RxHashFn
+
+_ITEMS_PER_PART = 256
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 MOST_CHILDREN = 64
 """Maximum number of entries reported of an indirect key, or of a table of receive queues."""
@@ -64,24 +68,34 @@ def status(function: Function, index: int) -> dict[str, Any]:
     }
 
 
-def objects(function: Function, kind: str | None, limit: int) -> dict[str, Any]:
-    """The objects of one function by kind, ``limit`` of each at most.
+def objects(function: Function, kind: str | None, limit: int) -> Iterator[bytes]:
+    """The objects of one function by kind, ``limit`` of each at most: the parts of a JSON object.
 
-    Also included: page faults that wait for the driver, and fault rules.
+    Also included: page faults that wait for the driver, and fault rules. A part is some
+    milliseconds of work; objects may come and go between two of them.
     """
-    told: dict[str, Any] = {
-        table.kind: {
-            "total": len(table),
-            "items": [_item(function, item) for item in islice(table, limit)],
-        }
-        for table in function.hca.tables
-        if kind is None or table.kind == kind
-    }
+    parts = ["{"]
+    for number, (name, found) in enumerate(_by_kind(function, kind)):
+        chosen = list(islice(found, limit))
+        parts.append(f'{"," * bool(number)}{_json(name)}:{{"total":{len(found)},"items":[')
+        for at, item in enumerate(chosen):
+            told = _item(function, item) if isinstance(item, Object) else item
+            parts.append("," * bool(at) + _json(told))
+            if len(parts) > _ITEMS_PER_PART:
+                yield "".join(parts).encode()
+                parts.clear()
+        parts.append("]}")
+    yield "".join((*parts, "}")).encode()
+
+
+def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
+    """The tables, and lists of plain values, by name."""
+    for table in function.hca.tables:
+        if kind in (None, table.kind):
+            yield table.kind, table
     for name, items in _OUTSTANDING.items():
         if kind in (None, name):
-            found = items(function)
-            told[name] = {"total": len(found), "items": found[:limit]}
-    return told
+            yield name, items(function)
 
 
 def kinds(function: Function) -> list[str]:

@@ -109,7 +109,9 @@ def objects(watch: Watch) -> Iterator[None]:
         guest.driver.must(Op.CREATE_PSV, pd=guest.node.pdn, num_psv=4)
         guest.driver.create_mkey(guest.node.pdn)
     yield
-    watch.round(lambda: json.dumps(views.objects(guest.function, None, 20_000)))
+    parts = views.objects(guest.function, None, KEYS)
+    while watch.round(lambda: next(parts, None)) is not None:
+        pass
     watch.round(lambda: json.dumps(views.status(guest.function, 0)))
 
 

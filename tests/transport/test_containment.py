@@ -149,7 +149,7 @@ class TestControl:
         server.close()
         loop.close()
 
-    @pytest.mark.parametrize("name", ["decode", "encode", "request"])
+    @pytest.mark.parametrize("name", ["decode", "request"])
     def test_request(self, ask, blunder, told, name):
         assert not ask(before=lambda: blunder(protocol, name))
         told()

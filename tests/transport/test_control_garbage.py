@@ -17,6 +17,7 @@ from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.eth.segments import Segments
 from emu.net.ib.local import LocalFabric
+from emu.service import views
 from emu.service.fault_options import FaultOptions, Faults
 from emu.service.methods import methods
 from emu.vfio.loop import Loop
@@ -75,8 +76,8 @@ class Served:
             client.setblocking(False)
             self.loop.step()
             client.sendall(data)
-            self.loop.step()
-            self.loop.step()
+            for _ in range(50):  # a long answer takes some rounds
+                self.loop.step()
             client.shutdown(socket.SHUT_WR)
             self.loop.step()
             self.loop.step()
@@ -128,3 +129,81 @@ def test_rules_are_bounded(served, monkeypatch):
     answers = served.exchange(add * 6)[1:]
     assert ["result" in answer for answer in answers] == [True] * 5 + [False]
     served.exchange(b'{"method":"fault.load"}\n')
+
+
+def in_rounds(served, method, **params):
+    """What a request is answered, and how many rounds of the loop that takes."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(served.path))
+        client.setblocking(False)
+        served.loop.step()
+        said = b""
+        while b"\n" not in said:
+            served.loop.step()
+            with contextlib.suppress(BlockingIOError):
+                said += client.recv(1 << 20)
+        line = json.dumps({"id": 7, "method": method, "params": params}) + "\n"
+        line, said, rounds = line.encode(), b"", 0
+        while b"\n" not in said:
+            with contextlib.suppress(BlockingIOError):
+                line = line[client.send(line) :] if line else b""
+            served.loop.step()
+            rounds += not line
+            with contextlib.suppress(BlockingIOError):
+                said += client.recv(1 << 20)
+    served.loop.step()
+    return json.loads(said), rounds
+
+
+RULES = "\n".join(
+    f"[[rule]]\nname = 'r{number}'\npoint = 'cmd'\naction = 'fail'" for number in range(1000)
+)
+
+
+def test_plan_of_many_rules_takes_many_rounds(served):
+    """A thousand rules in one round would take a tenth of a second."""
+    answer, rounds = in_rounds(served, "fault.load", plan=RULES)
+    assert answer == {"id": 7, "result": {"rules": 1000}}
+    assert rounds > 10
+    assert in_rounds(served, "fault.load")[0] == {"id": 7, "result": {"rules": 0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = [" + "[ ] , " * 20_000, "a rule that is too long"),
+        ("[[rule]]\nx = [" + "{}," * 20_000, "a rule that is too long"),
+        ("x = '" + "a" * 100_000 + "'", "a rule that is too long"),
+        (RULES + "\n" + RULES + "\nx = [" + "1," * 5000, "plan:8001: a rule that is too long"),
+        (RULES + "\n[expect]\n" + RULES + "\n[expect]\n", "expect is declared twice"),
+        ("rule = []\n" + RULES, "no TOML"),
+        (RULES + "\n[[rule]]\n[rule]", "no TOML"),
+        (RULES + "\n[[rule]]\nbad bad", "at line 4002, column"),
+    ],
+)
+def test_what_is_no_plan_is_not_parsed_at_once(served, text, why):
+    answer, _ = in_rounds(served, "fault.load", plan=text)
+    assert why in answer["error"]["message"]
+
+
+def test_objects_are_told_in_parts(served, monkeypatch):
+    monkeypatch.setattr(views, "_ITEMS_PER_PART", 2)
+    in_rounds(served, "fault.load", plan=RULES)
+    answer, rounds = in_rounds(served, "objects", kind="fault")
+    (function,) = answer["result"]["functions"]
+    assert [item["name"] for item in function["objects"]["fault"]["items"]] == [
+        f"r{number}" for number in range(1000)
+    ]
+    assert rounds > 100
+    in_rounds(served, "fault.load")
+
+
+def test_requests_behind_a_long_one_are_answered_in_order(served):
+    lines = [
+        {"id": 1, "method": "fault.load", "params": {"plan": RULES[: 80 * 53]}},
+        {"id": 2, "method": "status"},
+        {"id": 3, "method": "objects"},
+        {"id": 4, "method": "fault.load"},
+    ]
+    answers = served.exchange(b"".join(json.dumps(line).encode() + b"\n" for line in lines))[1:]
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
