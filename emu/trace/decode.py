@@ -26,6 +26,7 @@ from layouts.eqe import (
     eqe_port_state,
     eqe_qp_srq,
 )
+from layouts.eth_enums import CqeChecked
 from layouts.prm import Field, Prm
 
 MOST_BYTES = 64
@@ -138,12 +139,18 @@ def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
 
 
 def completion(entry: Buffer) -> dict[str, Any]:
-    """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry."""
+    """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
+
+    A received Ethernet packet, which alone has a checked Ethernet header, has no queue's number but
+    its flow tag in that place.
+    """
     opcode = entry[-1] >> 4
     kind = _member(CqeOpcode, opcode)
     layout, holder = _COMPLETIONS.get(kind, _COMPLETION) if kind is not None else _COMPLETION
     view = layout.view(entry)
-    shown: dict[str, Any] = {"qpn": getattr(view, holder) & _QPN_MASK}
+    is_packet = kind is CqeOpcode.RESP_SEND and view.hds_ip_ext & CqeChecked.L2
+    number = getattr(view, holder) & _QPN_MASK
+    shown: dict[str, Any] = {"flow_tag" if is_packet else "qpn": number}
     shown["type"] = opcode if kind is None else kind.name
     if layout is err_cqe:
         syndrome = _member(CqeSyndrome, view.syndrome)

@@ -19,9 +19,10 @@ wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's n
        it is used for: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``,
        ``change``), ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by
        name: ``umr`` (flags and mask by name), ``mkc`` (what the mask selects), ``list``, ``bsf``,
-       ``data``. A request that is tried again is another event.
-cqe    ``cqn``, ``qpn``, ``type`` (its opcode's name), ``syndrome`` (name) when it is an error,
-       ``data`` (fields of the entry)
+       ``eth_seg``, ``headers`` (the length of those inline), ``data``. A request that is tried
+       again is another event.
+cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` (its opcode's
+       name), ``syndrome`` (name) when it is an error, ``data`` (fields of the entry)
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
        ``length`` of what was absent

@@ -119,7 +119,8 @@ def _wqe(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
-    yield f"cqn {_value('', fields.get('cqn'))} qpn {_value('', fields.get('qpn'))}"
+    whose = "flow_tag" if "flow_tag" in fields else "qpn"
+    yield f"cqn {_value('', fields.get('cqn'))} {whose} {_value('', fields.get(whose))}"
     yield _word(fields.get("type"))
     if "syndrome" in fields:
         yield _word(fields["syndrome"])

@@ -1,15 +1,18 @@
 """Work requests in the trace: decoded by names, told apart by what a UMR is used for, counted."""
 
 import pytest
-from helpers.eth_queues import SendQueue
+from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
+from helpers.flows import Flows, to_tir
 from helpers.frames import Packet
-from helpers.interfaces import alloc_td, create_tis
+from helpers.interfaces import alloc_td, create_direct_tir, create_tis
 from helpers.keys import INLINE, OFFSET, FastRegKey, Window, umr
 from helpers.outcomes import settle
 from helpers.signatures import Crc, Dif, SignatureKey
 
+from emu.engine.eth.receive import arrive
 from emu.function.function import Function
 from emu.models import LINKS
+from emu.port.eth.frame import Frame
 from emu.trace.event import Point
 from emu.trace.recorder import EventList, Recorder
 from emu.trace.text import body
@@ -154,8 +157,12 @@ class TestEthernet:
         return LINKS["connectx6"][PortType.ETH]
 
     @pytest.fixture
-    def sq(self, node, driver):
-        return SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
+    def td(self, driver):
+        return alloc_td(driver)
+
+    @pytest.fixture
+    def sq(self, node, driver, td):
+        return SendQueue(node, tisn=create_tis(driver, td))
 
     def test_frame_and_large_send(self, events, node, sq, region):
         header = Packet(payload=b"").frame()
@@ -172,3 +179,17 @@ class TestEthernet:
         assert large["data"] == frame["data"]
         done = [event.fields for event in events.of(Point.CQE)]
         assert [entry["qpn"] for entry in done] == [sq.sqn, sq.sqn]
+
+    def test_received_packet(self, events, node, driver, td):
+        rq = ReceiveQueue(node)
+        flows = Flows(driver)
+        table = flows.table(0, log_size=0)
+        flows.set_root(table)
+        tirn = create_direct_tir(driver, td, rq.rqn)
+        flows.entry(table, 0, flows.group(table, 0, 0), to_tir(tirn), tag=9)
+        Buffers(rq)
+        arrive(node.hca, Frame(Packet(payload=bytes(100)).frame()))
+        (done,) = events.of(Point.CQE)
+        assert (done.fields["cqn"], done.fields["flow_tag"]) == (rq.cq.cqn, 9)
+        assert done.fields["data"]["byte_cnt"] == 154
+        assert "flow_tag 9 RESP_SEND" in body(done)
