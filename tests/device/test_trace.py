@@ -415,7 +415,7 @@ def assert_forms(event):
 
 @pytest.fixture(scope="module")
 def explained():
-    return {reason.syndrome for reason in collect((emu, firmware_cmds))}
+    return {reason.syndrome for reason in collect(emu, firmware_cmds)}
 
 
 @settings(
