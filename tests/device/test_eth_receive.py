@@ -18,7 +18,10 @@ from helpers.interfaces import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.engine.eth import receive
+from emu.engine.eth.deliver import STEPS_PER_DELIVERY
 from emu.engine.eth.receive import arrive
+from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.models import LINKS
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import parse
@@ -636,3 +639,46 @@ def test_any_frame(hca, node, lead, frame, gso_size, checked):
         if entry.hds_ip_ext & L4:
             assert parse(data).version
         buffers.post()
+
+
+@pytest.fixture
+def many_queues(node, driver, td):
+    """Every frame goes to 64 queues, each of which has a buffer for it."""
+    rqs = [ReceiveQueue(node, log_size=7) for _ in range(64)]
+    flows = Flows(driver)
+    table = flows.table(0, log_size=0)
+    flows.set_root(table)
+    tirs = [to_tir(create_direct_tir(driver, td, rq.rqn)) for rq in rqs]
+    flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
+    region = node.region(2048)
+    for rq in rqs:
+        for _ in range(100):
+            rq.post((2048, region.key, region.va))
+    return rqs
+
+
+@pytest.mark.hostile
+def test_copies_of_a_super_frame_are_bounded(hca, many_queues, monkeypatch):
+    monkeypatch.setattr(receive, "MOST_COPIES", 300)
+    header = Packet(payload=b"").frame()
+    arrive(hca, Frame(unsegmented(header, bytes(10000), 100), 100, checked=True))
+    counts = [len(rq.cq.drain()) for rq in many_queues]
+    assert counts == [100, 100, 100] + [0] * 61
+    assert hca.eth.received.discards == 61 * 100
+
+
+@pytest.mark.hostile
+def test_a_round_ends_when_frames_cost_much(hca, node, driver, many_queues):
+    """Groups come back to the function: each frame is received 64 times."""
+    sq = SendQueue(node, log_size=7, tisn=create_tis(driver, alloc_td(driver)))
+    for _ in range(50):
+        sq.send(GROUP + ARP[6:], ring=False)
+    sq.ring_doorbell()
+    most = before = rounds = 0
+    while node.function.run():
+        rounds += 1
+        sent = hca.eth.sent.packets
+        most, before = max(most, sent - before), sent
+    assert hca.eth.sent.packets == 50
+    assert most <= STEPS_PER_ROUND // (64 * STEPS_PER_DELIVERY) + 1
+    assert rounds >= 3

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
 """A request, and the bytes of the packet that is to fill it; whether it may."""
 
+STEPS_PER_DELIVERY = 4
+"""What a packet counts among the steps of a round."""
+
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
@@ -57,6 +60,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
 
     ``is_vouched``: its transport checksum is right, so nobody needs to compute it.
     """
+    hca.steps += STEPS_PER_DELIVERY
     rq, rss_hash_result, rss_hash_type, flow_tag = to
     if rq.state is not _RDY:
         return

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import TransportDomain
 
+MOST_COPIES = 4096
+"""Packets that come out of one super-frame, over all queues that get them; more are dropped."""
+
 FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
 
 
@@ -127,6 +130,9 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
         if source is None:
             hca.eth.vport.steering_discards += large.packets
         return
+    if large.packets * len(queues) > MOST_COPIES:
+        hca.eth.received.discards += large.packets * len(queues) - MOST_COPIES
+        queues = queues[: MOST_COPIES // large.packets]
     for one in cut:
         packet = _of_segment(headers, one)
         for to in queues:

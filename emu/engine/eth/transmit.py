@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
 
-STEPS_PER_FRAME = 8
-"""What a frame counts among the steps of a round: its receiver is often in the same process."""
+STEPS_PER_FRAME = 4
+"""What a packet counts among the steps of a round, before anybody receives it."""
 
 _ETH_AT = DS
 _INLINE_AT = _ETH_AT + INLINE_HDR_START

@@ -68,10 +68,13 @@ class FunctionPort(SegmentPort):
         if source is not self._hca or not source.eth.is_up:
             self.dropped["down"] += 1
             return
+        before = self._switch.steps
         if self.watcher is None:
             self._switch.forward(self, frame)
         else:
             self.watcher.sent(self, frame, partial(self._switch.forward, self, frame))
+        # The sender's round ends the earlier, the more its frames cost their receivers.
+        source.steps += self._switch.steps - before
 
     # -- the segment's side
 
@@ -82,6 +85,7 @@ class FunctionPort(SegmentPort):
             self.dropped["down"] += 1
             return
         self.sent += 1
+        before = hca.steps
         try:
             if self.watcher is None:
                 arrive(hca, frame)
@@ -89,3 +93,4 @@ class FunctionPort(SegmentPort):
                 self.watcher.received(hca, frame, partial(arrive, hca, frame))
         except Exception:
             hca.fail()
+        self._switch.steps += hca.steps - before
