@@ -51,6 +51,39 @@ for number in range(int(sys.argv[4])):
 """Arguments: host, port, from how many ports, how many datagrams."""
 
 
+ARFS = """
+echo 4096 > /proc/sys/net/core/rps_sock_flow_entries
+for queue in /sys/class/net/eth0/queues/rx-*; do echo 2048 > $queue/rps_flow_cnt; done
+"""
+NO_ARFS = ARFS.replace("4096", "0").replace("2048", "0")
+
+CLIENT = """
+import socket, sys
+for _ in range(8):
+    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as one:
+        for _ in range(10):
+            one.sendall(b"x" * 1000)
+            assert one.recv(1) == b"y"
+"""
+SERVER = """
+import socket, subprocess, sys
+host, client = sys.argv[1:]
+listening = socket.create_server((host, 0))
+port = str(listening.getsockname()[1])
+peer = subprocess.Popen(["ip", "netns", "exec", "peer", "python3", "-c", client, host, port])
+for _ in range(8):
+    one, _ = listening.accept()
+    got = 0
+    while data := one.recv(65536):
+        got += len(data)
+        if got % 1000 == 0:
+            one.send(b"y")
+sys.exit(peer.wait())
+"""
+"""TCP connections from the peer, one after the other, each with some questions and answers."""
+STREAMS = f"python3 -c {shlex.quote(SERVER)} {HERE} {shlex.quote(CLIENT)}"
+
+
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, and nothing left of them afterwards."""
@@ -178,3 +211,24 @@ def test_context_of_its_own(guest, arrive, rule):
     rule(f"flow-type udp4 dst-port 5009 context {number}")
     assert arrive(5009, sources=COUNT)[1] >= COUNT
     assert all(arrive(5010, sources=COUNT))
+
+
+def test_flows_follow_their_process(guest):
+    """aRFS: the driver makes a flow table entry for each flow, to the channel of its reader's CPU.
+
+    TTC entries lead to the aRFS tables meanwhile (en_arfs.c: arfs_enable), and back afterwards.
+    """
+    try:
+        run(guest, ARFS)
+        run(guest, f"taskset 2 {STREAMS}; taskset 1 {STREAMS}")
+        found = run(guest, "ethtool -S eth0")
+        added = re.findall(r"rx\d+_arfs_add: (\d+)", found)
+        if not added:
+            pytest.skip("this driver does not count aRFS rules")
+        assert sum(map(int, added))
+        assert not sum(map(int, re.findall(r"rx\d+_arfs_err: (\d+)", found)))
+    finally:
+        run(guest, NO_ARFS)
+    run(guest, "ethtool -K eth0 ntuple off")
+    run(guest, f"ping -c 1 -W 20 {THERE}")
+    run(guest, "ethtool -K eth0 ntuple on")
