@@ -13,7 +13,7 @@ from emu.models.capabilities import (
     TRANSPORT_ODP,
     VF_LIMITS,
 )
-from emu.models.ethernet import ETHERNET_GENERAL, ETHERNET_OFFLOADS, NIC_FLOW_TABLES
+from emu.models.ethernet import ETHERNET_GENERAL, ETHERNET_OFFLOADS, NIC_FLOW_TABLES, ROCE
 from emu.models.model import Capabilities, IbSpeed, Model
 from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from layouts.enums import PortType
@@ -140,6 +140,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         odp=product.odp,
         ethernet=ETHERNET_OFFLOADS if is_eth else {},
         flow_table=NIC_FLOW_TABLES if is_eth else {},
+        roce=ROCE if is_eth else {},
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

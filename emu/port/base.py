@@ -104,6 +104,18 @@ class Link(Protocol):
     def route(self, path: Any) -> Route:
         """The route along a path."""
 
+    def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
+        """The packet in a frame, and where its base transport header begins.
+
+        Its payload is a view of ``frame``. Raises BadPacketError.
+        """
+
+    def seal(self, frame: bytearray) -> None:
+        """The packet in a frame has been changed: put its invariant CRC right."""
+
+    def about(self, address: int) -> int | str:
+        """An address for people."""
+
     def objection(self, packet: Packet, peer: int) -> str:
         """Why a packet is not one from the address ``peer``; empty when it is."""
 

@@ -131,11 +131,12 @@ def _item(function: Function, item: Object) -> dict[str, Any]:
     return about | describe(function, item) if describe is not None else about
 
 
-def _qp(_function: Function, qp: Qp) -> dict[str, Any]:
+def _qp(function: Function, qp: Qp) -> dict[str, Any]:
     return {
         "service": QpType(qp.st).name, "state": qp.state.name, "remote_qpn": qp.remote_qpn,
-        "remote_address": qp.destination, "scq": qp.scq.handle if qp.scq else None,
-        "rcq": qp.rcq.handle if qp.rcq else None, "srq": qp.srq.handle if qp.srq else None,
+        "remote_address": function.hca.link.about(qp.destination),
+        "scq": qp.scq.handle if qp.scq else None, "rcq": qp.rcq.handle if qp.rcq else None,
+        "srq": qp.srq.handle if qp.srq else None,
         "psn": qp.psn, "epsn": qp.epsn, "retries": qp.retries, "rnr_retries": qp.rnr_retries,
         "packets": qp.connection is not None,
     }  # fmt: skip

@@ -148,7 +148,6 @@ class TestVport:
             ("port_guid", {"port_guid": 5}),
             ("min_inline", {}),
             ("change_event", {}),
-            ("roce_en", {"roce_en": 1}),
             ("permanent_address", {}),
             ("permanent_address", {"permanent_address": {"mac_addr_47_32": 0x0100}}),
         ],

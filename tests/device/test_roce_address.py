@@ -1,5 +1,7 @@
 """The GID table of an Ethernet port, as mlx5_ib fills it (core/lib/gid.c, hw/main.c)."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.roce import MODEL, clear_address, ipv4, ipv6, set_address
 from helpers.snapshot import snapshot
@@ -125,3 +127,16 @@ class TestWithoutRoce:
     @pytest.mark.parametrize("op", [Op.SET_ROCE_ADDRESS, Op.QUERY_ROCE_ADDRESS])
     def test_there_is_no_table(self, refused, op):
         refused(Status.BAD_OP_ERR, op)
+
+
+class TestTurnedOff:
+    @pytest.fixture
+    def model(self):
+        return replace(MODEL, general={**MODEL.general, "roce": 0}, roce={})
+
+    def test_neither_table_nor_roce_en(self, refused):
+        refused(Status.BAD_OP_ERR, Op.SET_ROCE_ADDRESS)
+        refused(
+            Status.BAD_PARAM_ERR, Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"roce_en": 1},
+            nic_vport_context={"roce_en": 1},
+        )  # fmt: skip

@@ -9,7 +9,6 @@ from emu.device.hca import HcaOptions
 from emu.engine.eth.receive import arrive
 from emu.function.function import Function
 from emu.models import MODELS
-from emu.models.ethernet import ROCE
 from emu.net.eth.function_port import FunctionPort
 from emu.net.eth.switch import Switch
 from emu.port.eth.roce.framing import MAPPED_PREFIX
@@ -20,8 +19,7 @@ from helpers.world import IrqList, Memory
 from layouts.enums import Op
 from layouts.eth_enums import RoceL3Type, RoceVersion
 
-_ETHERNET = MODELS["connectx6dx"]
-MODEL = replace(_ETHERNET, general={**_ETHERNET.general, "roce": 1}, roce=ROCE)
+MODEL = MODELS["connectx6dx"]
 PORT_MTU = 9000
 HOP_LIMIT = 64
 SPORT = 0xC123

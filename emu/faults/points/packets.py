@@ -21,7 +21,6 @@ from emu.faults.event import Faults, Field, Result
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.faults.parameters import set_of
 from emu.faults.rule import Rule
-from emu.port.ib.framing import parse
 from emu.port.ib.wire import IbWire
 from emu.port.packet import SERVICES, BadPacketError, Packet
 from layouts import bth
@@ -161,7 +160,7 @@ class _Frame:
         self._inner = inner
         self._source = source
         self._frame = bytearray(frame)
-        self._packet = parse(memoryview(self._frame))
+        self._packet, self._bth_at = source.link.parse(self._frame)
 
     @property
     def headers(self) -> Headers:
@@ -176,12 +175,13 @@ class _Frame:
         """Nothing to do: it has bytes of its own."""
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Overwrite payload and PSN; the invariant CRC stays, as nobody checks it."""
+        """Overwrite payload and PSN, in a packet that is whole all the same."""
         _overwrite(self._packet.payload, values)
         psn = values.get("psn")
         if psn is not None:
-            at = bth.lrh.size + (bth.grh.size if self._packet.grh is not None else 0) + _PSN_AT
+            at = self._bth_at + _PSN_AT
             self._frame[at : at + 3] = (int(psn) & bth.PSN_MASK).to_bytes(3, "big")
+        self._source.link.seal(self._frame)
 
 
 class _OutgoingDatagram:

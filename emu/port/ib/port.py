@@ -7,7 +7,7 @@ from typing import Any
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
-from emu.port.ib.framing import Route, grh_of
+from emu.port.ib.framing import Route, grh_of, parse
 from emu.port.packet import GlobalHeader, Packet
 from layouts.bth import lrh
 from layouts.enums import CapMask1, PhysState, PortState
@@ -182,6 +182,18 @@ class IbPort:
             sgid = self.gid(path.src_addr_index)
             grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
         return Route(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
+
+    def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
+        """The packet in a frame, and where its base transport header begins."""
+        packet = parse(memoryview(frame))
+        return packet, lrh.size if packet.grh is None else lrh.size + GRH_BYTES
+
+    def seal(self, frame: bytearray) -> None:
+        """Nothing to do: nobody checks the invariant CRC."""
+
+    def about(self, address: int) -> int:
+        """A LID."""
+        return address
 
     def objection(self, packet: Packet, peer: int) -> str:
         """A connection's packets come from its peer's LID (IBTA 9.6.1.5)."""

@@ -42,6 +42,7 @@ GATES = {
     CapType.GENERAL_2: "hca_cap_2",
     CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
     CapType.FLOW_TABLE: "nic_flow_table",
+    CapType.ROCE: "roce",
 }
 EVERY = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()

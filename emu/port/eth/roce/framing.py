@@ -168,7 +168,7 @@ def _icrc(body: memoryview, crc: int) -> int:
     return crc32(body[_BTH_MASKED:], crc32(bytes(body[:4]) + b"\xff", crc))
 
 
-def network_header(frame: bytes) -> int:
+def network_header(frame: bytes | bytearray) -> int:
     """Where the IP header of a RoCE v2 frame begins; 0 for any other frame.
 
     A fragment, which has no UDP header, an IPv4 header with options and an IPv6 header with
@@ -195,11 +195,11 @@ def network_header(frame: bytes) -> int:
     return at if is_roce else 0
 
 
-def addresses(frame: bytes, at: int) -> tuple[bytes, bytes]:
+def addresses(frame: bytes | bytearray, at: int) -> tuple[bytes, bytes]:
     """Source and destination GID of a frame whose IP header begins at ``at``."""
     if frame[at] == _IPV4_IN_5_WORDS:
         return MAPPED_PREFIX + frame[at + 12 : at + 16], MAPPED_PREFIX + frame[at + 16 : at + 20]
-    return frame[at + 8 : at + 24], frame[at + 24 : at + 40]
+    return bytes(frame[at + 8 : at + 24]), bytes(frame[at + 24 : at + 40])
 
 
 def tag_of(frame: bytes, at: int) -> int | None:
@@ -207,7 +207,21 @@ def tag_of(frame: bytes, at: int) -> int | None:
     return int.from_bytes(frame[14:16], "big") if at > ETHERNET_BYTES else None
 
 
-def parse(frame: bytes, at: int) -> Packet:
+def transport_header(frame: bytes | bytearray, at: int) -> int:
+    """Where the base transport header begins in a frame whose IP header begins at ``at``."""
+    return at + (IPV4_BYTES if frame[at] == _IPV4_IN_5_WORDS else IPV6_BYTES) + UDP_BYTES
+
+
+def seal(frame: bytearray, at: int) -> None:
+    """Put the right invariant CRC into a frame that :func:`parse` takes but for that."""
+    start, length, crc, _ = (
+        _parse_ipv4(frame, at) if frame[at] == _IPV4_IN_5_WORDS else _parse_ipv6(frame, at)
+    )
+    end = start + length - ICRC_BYTES
+    _ICRC.pack_into(frame, end, crc32(frame[start + _BTH_MASKED : end], crc))
+
+
+def parse(frame: bytes | bytearray, at: int) -> Packet:
     """The packet in a frame for which :func:`network_header` has found ``at``.
 
     Its payload is a view of ``frame``; its ``grh`` has what the IP header says. The length of the
@@ -238,7 +252,7 @@ def parse(frame: bytes, at: int) -> Packet:
     return packet
 
 
-def _parse_ipv4(frame: bytes, at: int) -> tuple[int, int, int, GlobalHeader]:
+def _parse_ipv4(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
     """Where the transport packet begins, its length, the CRC so far, and what the headers say."""
     (
         version, tos, total, ident, fragment, ttl, protocol, checksum, addresses, sport, dport, udp,
@@ -257,7 +271,7 @@ def _parse_ipv4(frame: bytes, at: int) -> tuple[int, int, int, GlobalHeader]:
     return at + IPV4_BYTES + UDP_BYTES, udp - UDP_BYTES, crc32(masked), header
 
 
-def _parse_ipv6(frame: bytes, at: int) -> tuple[int, int, int, GlobalHeader]:
+def _parse_ipv6(frame: bytes | bytearray, at: int) -> tuple[int, int, int, GlobalHeader]:
     """As :func:`_parse_ipv4`."""
     first, length, protocol, hops, sgid, dgid, sport, dport, udp, _, bth = _read_ipv6(frame, at)
     if udp != length:

@@ -11,14 +11,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from ipaddress import IPv6Address
 from typing import Any
 
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.eth.port import EthPort
 from emu.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
-from emu.port.eth.roce.framing import Framer, Headers
+from emu.port.eth.roce.framing import (
+    Framer,
+    Headers,
+    network_header,
+    parse,
+    seal,
+    transport_header,
+)
 from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable
-from emu.port.packet import Packet
+from emu.port.packet import BadPacketError, Packet
 from layouts.wqe import av
 
 PKEY = 0xFFFF
@@ -44,6 +52,12 @@ def parts_of(address: int) -> tuple[int, bytes, bytes]:
     """The source GID index, the MAC address and the GID in an address."""
     mac, gid = address >> _GID_BITS & _MAC_MASK, address & _GID_MASK
     return address >> _INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
+
+
+def _text(gid: bytes) -> str:
+    """A GID as people write it (Python 3.13 does so by itself)."""
+    mapped = IPv6Address(gid).ipv4_mapped
+    return f"::ffff:{mapped}" if mapped is not None else str(IPv6Address(gid))
 
 
 class RoceRoute:
@@ -119,6 +133,22 @@ class RoceLink:
     def route(self, path: Any) -> RoceRoute:
         """The headers of packets along a path (a view of ads)."""
         return RoceRoute(self.gids, path, self.destination(path))
+
+    def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
+        """The packet in a frame, and where its base transport header begins."""
+        at = network_header(frame)
+        if not at:
+            raise BadPacketError("not a frame of RoCE v2")
+        return parse(frame, at), transport_header(frame, at)
+
+    def seal(self, frame: bytearray) -> None:
+        """Compute the invariant CRC anew."""
+        seal(frame, network_header(frame))
+
+    def about(self, address: int) -> str:
+        """GID and MAC address."""
+        _, mac, gid = parts_of(address)
+        return f"{_text(gid)} at {mac.hex(':')}"
 
     def objection(self, packet: Packet, peer: int) -> str:
         """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
