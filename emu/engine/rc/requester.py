@@ -117,7 +117,12 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     if node is None or peer is None or not _are_partners(hca, node, qp, peer):
         raise Dropped("no such peer")
     packets = -(-message.length // qp.mtu_bytes) or 1
-    if _is_expected(qp, peer):
+    # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    found = EXPECTED if qp.st is _UC else check_psn(peer, qp.psn)
+    if found is GAP:
+        qp.count("packet_seq_err")
+        raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
+    if found is EXPECTED:  # a duplicate is only acknowledged again
         if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
             message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
         if not message.most:
@@ -156,20 +161,6 @@ def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
         and node.link.is_up
         and hca.link.is_up
     )
-
-
-def _is_expected(qp: Qp, peer: Qp) -> bool:
-    """Whether the responder has to execute the message; it only acknowledges a duplicate again.
-
-    Raises Nak after a gap. UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
-    """
-    if qp.st is _UC:
-        return True
-    found = check_psn(peer, qp.psn)
-    if found is GAP:
-        qp.count("packet_seq_err")
-        raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
-    return found is EXPECTED
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
