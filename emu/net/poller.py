@@ -69,6 +69,8 @@ class Poller:
         self._epoll = select.epoll()
         self._connections: dict[int, Pollable] = {}
         self._listeners: dict[int, Callable[[], None]] = {}
+        self._events: dict[int, int] = {}
+        self._paused: dict[Pollable, Timer] = {}
         self._waiting: dict[Pollable, None] = {}
         """Connections with data for us, in the order in which they are served."""
         self._next_round: Timer | None = None
@@ -77,6 +79,9 @@ class Poller:
     def watch(self, connection: Pollable, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
         fd = connection.fileno()
+        self._events[fd] = events
+        if connection in self._paused:
+            events &= ~select.EPOLLIN
         if self._connections.get(fd) is connection:
             self._epoll.modify(fd, events)
         else:
@@ -84,6 +89,22 @@ class Poller:
             self._listeners.pop(fd, None)
             self._connections[fd] = connection
             self._epoll.register(fd, events)
+
+    def pause(self, connection: Pollable, delay_ns: int) -> None:
+        """Take nothing from a connection for a while; to be called in its ``take``."""
+        if connection not in self._paused:
+            resume = partial(self._resume, connection)
+            self._paused[connection] = self._loop.call_later(delay_ns, resume)
+            self.watch(connection, self._events[connection.fileno()])
+
+    def _resume(self, connection: Pollable) -> None:
+        del self._paused[connection]
+        fd = connection.fileno()
+        if fd >= 0:
+            self.watch(connection, self._events[fd])
+            self._waiting[connection] = None
+            if self._next_round is None:
+                self._serve()
 
     def listen(self, fd: int, accept: Callable[[], None]) -> None:
         """Call ``accept`` when a connection waits at the listening socket ``fd``."""
@@ -99,6 +120,8 @@ class Poller:
         """Stop watching everything."""
         if self._next_round is not None:
             self._next_round.cancel()
+        for timer in self._paused.values():
+            timer.cancel()
         self._waiting.clear()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
@@ -111,7 +134,7 @@ class Poller:
             elif (connection := self._connections.get(fd)) is not None:
                 if events & select.EPOLLOUT:
                     self._guarded(connection, connection.room)
-                if events & ~select.EPOLLOUT:
+                if events & ~select.EPOLLOUT and connection not in self._paused:
                     self._waiting[connection] = None
         if self._next_round is None:
             self._serve()
@@ -127,7 +150,7 @@ class Poller:
                 break
             del self._waiting[connection]
             left -= self._guarded(connection, partial(connection.take, min(left, PACKETS_PER_TURN)))
-            if connection.has_more:
+            if connection.has_more and connection not in self._paused:
                 self._waiting[connection] = None
         if self._waiting:
             self._next_round = self._loop.call_later(0, self._go_on)

@@ -63,6 +63,16 @@ class RecvQueue:
         self._dbr_addr = geometry.dbr_addr
         self._taken = 0
 
+    @property
+    def size(self) -> int:
+        """Number of requests that it has room for."""
+        return self._size
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a request has been taken since RST; once in many it seems not so."""
+        return self._taken != 0
+
     def posted(self) -> int:
         """Number of posted requests; a counter further ahead than the ring's size means "full".
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from emu.engine.eth import receive
 from emu.engine.eth.deliver import STEPS_PER_DELIVERY
 from emu.engine.eth.receive import arrive
+from emu.engine.eth.room import MANY, room
 from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.models import LINKS
 from emu.port.eth.frame import Frame
@@ -178,6 +179,25 @@ def test_no_request(hca, rq, driver, counter):
         arrive(hca, Frame(ARP))
     assert len(buffers.drain()) == 1
     assert out_of_buffer(driver, counter) == 3
+
+
+def test_room_for_frames(hca, node, lead, counter):
+    """Of queues that a network interface has, and that are in use."""
+    assert room(hca) == MANY
+    ReceiveQueue(node, log_size=10, wq={"pd": 0})  # mlx5e's, which only drops
+    small, large = ReceiveQueue(node, log_size=4), ReceiveQueue(node, log_size=6)
+    lead(large.rqn)
+    Buffers(small, count=2)
+    buffers = Buffers(large, count=3)
+    assert room(hca) == MANY
+    arrive(hca, Frame(ARP))
+    assert room(hca) == 2
+    arrive(hca, Frame(ARP))
+    arrive(hca, Frame(ARP))
+    assert room(hca) == 0
+    assert len(buffers.drain()) == 3
+    large.modify(RqState.ERR)
+    assert room(hca) == MANY
 
 
 def test_drop_queue_counts(hca, node, driver, counter, lead):

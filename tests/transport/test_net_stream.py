@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 from helpers.frames import Packet
-from helpers.segment import EVERYONE, OURS, THEIRS, Peer, Wall, ethernet
+from helpers.segment import EVERYONE, OURS, THEIRS, Host, Peer, Wall, ethernet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -204,3 +204,50 @@ def test_random_bytes(wall, path, said):
     peer.close()
     wall.until(lambda: len(wall.link("stream")) <= before)
     served(wall, path)
+
+
+class Slow(Host):
+    """A function whose driver has no receive requests until it is told to."""
+
+    left = 0
+
+    def spare(self, now_ns):
+        return self.left
+
+    def deliver(self, frame):
+        super().deliver(frame)
+        self.left -= 1
+
+
+def test_a_peer_waits_for_a_driver_without_receive_requests(path):
+    wall = Wall(f"stream={path}")
+    slow = Slow(wall)
+    peer = Peer(path)
+    wall.until(lambda: wall.link("stream"))
+    peer.send(*[HELLO] * 300)
+    wall.settle()
+    assert slow.got == []
+    for most in (3, 250, 300):
+        slow.left = most - len(slow.got)
+        wall.until(lambda most=most: len(slow.got) == most)
+        wall.settle()
+        assert len(slow.got) == most
+    slow.left = 1
+    peer.close()
+    wall.until(lambda: not wall.link("stream"))
+    wall.close()
+
+
+@pytest.mark.hostile
+def test_a_peer_that_leaves_while_it_waits(path):
+    wall = Wall(f"stream={path}")
+    slow = Slow(wall)
+    peer = Peer(path)
+    wall.until(lambda: wall.link("stream"))
+    peer.send(HELLO)
+    wall.settle()
+    peer.close()
+    slow.left = 10
+    wall.until(lambda: not wall.link("stream"))
+    assert len(slow.got) == 1
+    wall.close()

@@ -24,6 +24,8 @@ MOST_BODY = 4096 + 65536
 MOST_QUEUED = 1 << 20
 """Bytes that may wait for the other side."""
 SEND_BUFFER = 1 << 20
+PAUSE_NS = 500_000
+"""How long to wait for a driver that has no receive requests; it does not say when it has."""
 _READ_BYTES = 1 << 18
 _FRAMES_PER_WRITE = 256
 
@@ -121,6 +123,11 @@ class FramedLink(SegmentPort):
 
     def take(self, most: int) -> int:
         """Hand received frames to the segment, ``most`` of them; returns how many there were."""
+        room = self._segment.spare()
+        if not room:
+            self._poller.pause(self, PAUSE_NS)
+            return 0
+        most = min(most, room)
         if not self.has_more and not self._receive():
             return 0
         buffer, at, filled, vouches = self._buffer, self._done, self._filled, self.vouches

@@ -7,12 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.engine.eth.receive import arrive
+from emu.engine.eth.room import MANY, room
 from emu.net.eth.port import SegmentPort
 from emu.net.eth.switch import Switch
 from emu.port.eth.frame import Frame
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+
+
+PATIENCE_NS = 1_000_000_000
+"""So long a function may be without receive requests; real adapters wait eight times as long."""
+IGNORED_NS = 10_000_000_000
 
 
 class Watcher(Protocol):
@@ -33,6 +39,7 @@ class FunctionPort(SegmentPort):
         self._switch = switch
         self._hca: Hca | None = None
         self.watcher: Watcher | None = None
+        self._full_since_ns = self._ignored_until_ns = 0
         switch.add(self)
 
     @property
@@ -77,6 +84,23 @@ class FunctionPort(SegmentPort):
         source.steps += self._switch.steps - before
 
     # -- the segment's side
+
+    def spare(self, now_ns: int) -> int:
+        """How many frames the function has receive requests for.
+
+        One that has had none for a while is not waited for, lest it stop everybody else.
+        """
+        if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
+            return MANY
+        found = room(self._hca)
+        if found:
+            self._full_since_ns = 0
+        elif not self._full_since_ns:
+            self._full_since_ns = now_ns
+        elif now_ns - self._full_since_ns > PATIENCE_NS:
+            self._full_since_ns, self._ignored_until_ns = 0, now_ns + IGNORED_NS
+            return MANY
+        return found
 
     def deliver(self, frame: Frame) -> None:
         """Hand a frame to the function. An exception there stops that function only."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Protocol
 
+from emu.engine.eth.room import MANY
 from emu.net.eth.loops import Guard
 from emu.port.eth.frame import MIN_BYTES, Frame
 
@@ -14,6 +15,9 @@ class Segment(Protocol):
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """A frame that came in at a port."""
+
+    def spare(self) -> int:
+        """How many frames had better come in for now, from a peer that can wait."""
 
 
 class SegmentPort:
@@ -38,6 +42,10 @@ class SegmentPort:
     def is_up(self) -> bool:
         """Whether frames can leave the segment here."""
         return True
+
+    def spare(self, now_ns: int) -> int:
+        """How many frames had better leave here for now; more may be lost."""
+        return MANY
 
     def deliver(self, frame: Frame) -> None:
         """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from emu.engine.eth.room import MANY
 from emu.net.eth.addresses import Addresses, Place
 from emu.net.eth.loops import BLOCKED_NS, RECENT_NS
 from emu.net.eth.port import SegmentPort
@@ -64,6 +65,11 @@ class Switch:
         """A port has gone down or has new addresses: learn anew what is behind it."""
         self._addresses.forget(port)
         self.changes += 1
+
+    def spare(self) -> int:
+        """How many frames had better come in for now, from a peer that can wait."""
+        now = self._now_ns()
+        return min((port.spare(now) for port in self._ports), default=MANY)
 
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Carry a frame that came in at a port to the port or ports that lead to its receiver."""

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final
 
 from emu.host.user_error import UserError
+from emu.net.eth.framed import PAUSE_NS
 from emu.net.eth.port import SegmentPort, padded
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
@@ -57,6 +58,7 @@ class Tap(SegmentPort):
         """Attach to the device, which is created if it may be. Raises :class:`TapError`."""
         super().__init__(f"tap {name}")
         self._switch = switch
+        self._poller = poller
         self._fd = open_tap(name)
         self._was_down = False
         switch.add(self)
@@ -101,7 +103,11 @@ class Tap(SegmentPort):
 
     def take(self, most: int) -> int:
         """Take frames from the kernel, ``most`` of them; returns how many there were."""
-        for taken in range(most):
+        room = self._switch.spare()
+        if not room:
+            self._poller.pause(self, PAUSE_NS)
+            return 0
+        for taken in range(min(most, room)):
             try:
                 data = os.read(self._fd, _VNET.size + MAX_BYTES)
             except BlockingIOError:

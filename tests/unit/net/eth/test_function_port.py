@@ -113,3 +113,23 @@ def test_both_directions_can_be_watched(nodes):
     two.port.transmit(two, answer)
     assert seen == [(True, FRAME), (False, answer)]
     assert (one.got, two.got) == ([answer], [FRAME])
+
+
+def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(nodes, monkeypatch):
+    one, _two = nodes
+    left = {"room": 5}
+    monkeypatch.setattr(function_port, "room", lambda hca: left["room"])
+    now = 1_000_000_000
+    assert one.port.spare(now) == 5
+    left["room"] = 0
+    assert one.port.spare(now) == 0
+    assert one.port.spare(now + function_port.PATIENCE_NS) == 0
+    now += function_port.PATIENCE_NS + 1
+    assert one.port.spare(now) == function_port.MANY
+    assert one.port.spare(now + function_port.IGNORED_NS - 1) == function_port.MANY
+    assert one.port.spare(now + function_port.IGNORED_NS) == 0
+    left["room"] = 1
+    assert one.port.spare(now + function_port.IGNORED_NS) == 1
+    one.eth.is_up = False
+    left["room"] = 0
+    assert one.port.spare(now + function_port.IGNORED_NS) == function_port.MANY

@@ -1,0 +1,158 @@
+"""Ethernet functions and the world: the host's network by passt, other guests by fabric or QEMU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from helpers.kernel_log import KernelLog, server_complaints
+
+from emu.lab import Guest, GuestOptions
+
+pytestmark = pytest.mark.guest
+
+ONE, TWO = "10.0.0.1", "10.0.0.2"
+SECONDS = 240
+DATA = bytes(range(251)) * 20_000
+
+NAME = """
+modprobe virtio_net
+for device in /sys/class/net/*/device/driver; do
+    case $(readlink $device) in *mlx5_core|*virtio_net) echo $device | cut -d/ -f5;; esac
+done
+"""
+LEASE = """set -e
+cat > /tmp/lease <<'END'
+#!/bin/sh
+[ "$1" = bound ] || exit 0
+ip address add $ip/${mask:-24} dev $interface
+ip route add default via $router
+END
+chmod +x /tmp/lease
+ip link set NAME up
+busybox udhcpc -i NAME -n -q -t 20 -s /tmp/lease
+"""
+FETCH = """
+import hashlib, urllib.request
+data = urllib.request.urlopen("http://{}:{}/", timeout=200).read()
+print(len(data), hashlib.sha256(data).hexdigest())
+"""
+
+
+def run(guest, command):
+    return guest.run(command, timeout=SECONDS).check().stdout
+
+
+def name(guest):
+    return run(guest, NAME).strip()
+
+
+def quiet(*guests):
+    """Neither kernel nor server has anything to complain of; 6.1 says what TC offload lacks."""
+    for guest in guests:
+        said = KernelLog(guest, whole=True).complaints()
+        assert [line for line in said if "firmware level support is missing" not in line] == []
+        if guest.options.devices:
+            assert server_complaints(guest) == []
+
+
+class Answer(BaseHTTPRequestHandler):
+    """The data, whatever is asked for."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(DATA)))
+        self.end_headers()
+        self.wfile.write(DATA)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def served():
+    """A web server on the host's loopback; gives its port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.skipif(shutil.which("passt") is None, reason="passt is not installed")
+def test_the_hosts_network_by_passt(boot, suite):
+    guest = boot(devices=("connectx6dx",), server_options=("--net", "user"))
+    run(guest, LEASE.replace("NAME", name(guest)))
+    (route,) = json.loads(run(guest, "ip -j route show default"))
+    with served() as port:
+        fetch = FETCH.format(route["gateway"], port)
+        size, digest = run(guest, ["python3", "-c", fetch]).split()
+    assert (int(size), digest) == (len(DATA), hashlib.sha256(DATA).hexdigest())
+    quiet(guest)
+
+
+def _fabric(suite, path):
+    for _ in range(2):
+        yield Guest(
+            GuestOptions(
+                suite=suite, devices=("connectx6dx",), memory_mib=1024,
+                server_options=("--fabric", f"unix:{path}"),
+            )
+        )  # fmt: skip
+
+
+def _stream(suite, path):
+    """The second guest has no function of ours, but QEMU's own NIC."""
+    yield Guest(
+        GuestOptions(
+            suite=suite, devices=("connectx6dx",), memory_mib=1024,
+            server_options=("--net", f"stream={path}"),
+        )
+    )  # fmt: skip
+    netdev = f"stream,id=net,addr.type=unix,addr.path={path},server=off,reconnect-ms=500"
+    yield Guest(
+        GuestOptions(
+            suite=suite, devices=(), memory_mib=1024,
+            qemu_arguments=("-netdev", netdev, "-device", "virtio-net-pci,netdev=net"),
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[_fabric, _stream], ids=["fabric", "stream"])
+def guests(lab, suite, request, tmp_path_factory):
+    """Two guests whose interfaces are up, and can hear each other."""
+    found = [*request.param(suite, tmp_path_factory.mktemp("net") / "socket")]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            [*pool.map(Guest.start, found)]
+        for guest, address in zip(found, (ONE, TWO)):
+            nic = name(guest)
+            run(guest, f"ip address add {address}/24 dev {nic}; ip link set {nic} up")
+        run(found[0], f"for _ in $(seq 30); do ping -c 1 -W 1 {TWO} && exit; done; exit 1")
+        yield found
+        quiet(*found)
+    finally:
+        for guest in found:
+            guest.stop()
+
+
+def test_ping(guests):
+    for guest, to in zip(guests, (TWO, ONE)):
+        for size in (56, 1472, 20_000):
+            run(guest, f"for _ in 1 2 3; do ping -c 1 -W 5 -s {size} {to} || exit 1; done")
+
+
+def test_tcp(guests):
+    """A second of it each way, super-frames included."""
+    one, two = guests
+    job = two.popen("exec iperf3 --server --one-off")
+    run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
+    said = json.loads(run(one, f"iperf3 -c {TWO} -t 1 --bidir -J"))
+    assert two.wait(job, timeout=SECONDS) == 0
+    for way in ("sum_received", "sum_received_bidir_reverse"):
+        assert said["end"][way]["bytes"] > 1 << 16
