@@ -1,8 +1,8 @@
 """The four small interfaces through which the device core reaches the outside.
 
-The core (all of ``emu`` except ``transport``, ``fabric``, ``guest``, ``service`` and the command
-line) does no I/O. It is given objects with these interfaces: a test passes a bytearray, a list and
-a clock that it advances by hand, a service passes a vfio-user client.
+The core (all of ``emu`` except ``vfio``, ``net``, ``lab``, ``control``, ``host``, ``service`` and
+the command line) does no I/O. It is given objects with these interfaces: a test passes a bytearray,
+a list and a clock that it advances by hand, a service passes a vfio-user client.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class GuestMemory(Protocol):
     def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
         """The guest's own bytes (format B) of a range inside one mapping.
 
-        Memory that the guest grants for reading only wants ``writable=False``. A range that runs
-        over two mappings raises :class:`DmaError`; ``segments`` serves it.
+        Memory that the guest grants for reading only needs ``writable=False``. A range over two
+        mappings raises :class:`DmaError`; use ``segments`` for it.
         """
 
     def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
-        """The guest's own bytes of a range, in order, one view for each mapping it touches."""
+        """The guest's own bytes of a range, in order, one view for each mapping."""
 
     def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
         """Call ``check(iova, length, is_write)`` before each access; None removes the check.
