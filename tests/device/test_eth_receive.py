@@ -38,6 +38,7 @@ from layouts.eth_enums import (
     SelfLbBlock,
     WqType,
 )
+from layouts.wqe import DATA, NEXT
 
 L2, L3, L4 = CqeChecked.L2, CqeChecked.L3, CqeChecked.L4
 ARP = (MACS + b"\x08\x06" + bytes(range(28))).ljust(60, b"\0")
@@ -702,3 +703,58 @@ def test_a_round_ends_when_frames_cost_much(hca, node, driver, many_queues):
     assert hca.eth.sent.packets == 50
     assert most <= STEPS_PER_ROUND // (64 * STEPS_PER_DELIVERY) + 1
     assert rounds >= 3
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("following", [16, 0xFFFF, 0])
+def test_list_with_a_bad_link(hca, node, lead, following):
+    """Out of the list, or to a request that has been used just now."""
+    rq = ReceiveQueue(node, log_stride=6, wq={"wq_type": WqType.LINKED_LIST})
+    lead(rq.rqn)
+    buffers = Buffers(rq)
+    rq.ring.write(64, NEXT.pack(following))
+    for _ in range(4):
+        arrive(hca, Frame(ARP))
+    assert node.events() == [(EventType.WQ_CATAS_ERROR, rq.rqn)]
+    assert rq.query().state == RqState.ERR
+    assert len([entry for entry, _ in buffers.drain() if entry.op_own >> 4 == 2]) <= 2
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(
+    wqe=st.one_of(
+        st.binary(min_size=64, max_size=64),
+        st.lists(
+            st.tuples(
+                st.sampled_from([0, 1, 60, 1 << 31, 1 << 31 | 50, 0x7FFFFFFF]),
+                st.sampled_from([0x100, 0, 0x20000, None, None]),
+                st.sampled_from([0, 0x40000, 0x40000 - 1, (1 << 64) - 1]),
+            ),
+            max_size=4,
+        ),
+    ),
+)
+def test_any_receive_request(hca, node, lead, wqe, wq_type):
+    """Filled, or an error, or too small: the function lives, and so do its other queues."""
+    if not hca.rqs:
+        node.target = node.region(4096, va=0x40000)
+        node.rq = ReceiveQueue(node, log_stride=6, wq={"wq_type": wq_type})
+        lead(node.rq.rqn)
+    rq = node.rq
+    if isinstance(wqe, list):
+        wqe = b"".join(DATA.pack(size, key or node.target.key, at) for size, key, at in wqe)
+    rq.ring.write(rq.posted % rq.size * rq.stride, wqe.ljust(64, b"\0"))
+    rq.posted += 1
+    rq.tell()
+    for frame in (ARP, Packet(payload=bytes(300)).frame()):
+        arrive(hca, Frame(frame))
+    assert not hca.has_failed
+    node.settle()
+    node.events()
+    rq.cq.drain()
+    rq.state = RqState(rq.query().state)
+    if rq.state is RqState.ERR:
+        rq.modify(RqState.RST)
+        rq.modify(RqState.RDY)
