@@ -145,11 +145,14 @@ class PacketRing(RecvQueue):
         first = self._taken & self._size - 1
         count = min(self.posted(), self.FETCHED, self._size - first)
         stride, pd, index = self._stride, self._pd, self._taken
-        raw = self._buffer.read(first * stride, count * stride)
-        for number in range(count):
-            wqe = raw[number * stride : (number + 1) * stride]
-            segments = tuple(scatter_list(wqe, 0))
-            self._fetched.append(RecvWqe(index + number & _COUNTER_MASK, segments, pd))
+        listed: list[Segment] = list(
+            DATA.iter_unpack(self._buffer.read(first * stride, count * stride))
+        )
+        width = stride // DS
+        for at in range(0, count * width, width):
+            segments = _up_to_end(listed[at : at + width])
+            self._fetched.append(RecvWqe(index & _COUNTER_MASK, segments, pd))
+            index += 1
         return bool(count)
 
 
@@ -234,6 +237,14 @@ class SharedRecvList(SharedRecvQueue):
         self._head = following
         self._taken = (self._taken + 1) & _COUNTER_MASK
         return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+
+
+def _up_to_end(segments: list[Segment]) -> tuple[Segment, ...]:
+    """The segments in front of the end mark, as :func:`scatter_list` finds it."""
+    for at, (byte_count, lkey, _) in enumerate(segments):
+        if lkey == END_OF_LIST_LKEY and not byte_count:
+            return tuple(segments[:at])
+    return tuple(segments)
 
 
 def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
