@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.channels import GRH_BYTES, Channel
-from helpers.roce import HOP_LIMIT, RoceNode, clear_address, ipv4, set_address
+from helpers.roce import HOP_LIMIT, RoceNode, clear_address, ipv4, on_a_cable, set_address
 from helpers.verbs import connect
 
 from emu.port.eth.roce import framing
@@ -246,3 +246,23 @@ class TestDatagrams:
         assert sorted(opcodes[0]) == sorted([CqeOpcode.REQ, *own])
         assert opcodes[1] == [CqeOpcode.RESP_SEND]
         assert targets[1].read(40, 6) == b"to all"
+
+
+def test_senders_wait_while_the_way_is_full(clock):
+    """As behind a port that sends pause frames: nothing is lost, and everything goes on."""
+    left, right = on_a_cable(clock)
+    cable = left.hca.eth_wire
+    cable.room = 5
+    qps = [(left.queue_pair(), right.queue_pair()) for _ in range(4)]
+    regions = [(left.region(65536), right.region(65536)) for _ in qps]
+    for (one, two), (source, target) in zip(qps, regions):
+        connect(one, two)
+        source.write(bytes(range(256)) * 256)
+        one.write((target.key, target.va), source.sge())
+    left.settle()
+    for (one, _), (source, target) in zip(qps, regions):
+        assert [entry.opcode for entry in one.cq.drain()] == [CqeOpcode.REQ]
+        assert target.read() == source.read()
+    data = [frame for frame in cable.sent if len(frame) > 1000]
+    assert len(data) == 4 * 64, "no packet was lost and sent again"
+    assert not left.hca.roce.dropped

@@ -106,6 +106,9 @@ class Cable:
         self.cables.append(self)
         self.tap = lambda frame: [frame]
         self.sent = []
+        self.room = 1 << 30
+        """How many frames fit before senders should wait."""
+        self.waiting = []
 
     def other(self):
         """The other end of the same cable."""
@@ -121,6 +124,12 @@ class Cable:
     def port_changed(self, hca):
         self.changes += 1
 
+    def is_pausing_to(self, mac):
+        return len(self.frames) >= self.room
+
+    def when_room_to(self, mac, callback):
+        self.waiting.append(callback)
+
     def transmit(self, source, frame):
         self.sent.append(frame.data)
         self.frames.append((self, frame))
@@ -134,6 +143,10 @@ class Cable:
                 for cable in self.cables:
                     if cable is not source:
                         arrive(cable.hca, replace(frame, data=data))
+        for cable in self.cables:
+            callbacks, cable.waiting = cable.waiting, []
+            for callback in callbacks:
+                callback()
         return waiting > 0
 
 

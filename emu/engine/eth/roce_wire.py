@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ROOM = 256
 """Frames that may wait for functions of this process before the sender has to."""
 FRAMES_PER_TURN = 64
+MOST_HELD = 1024
+"""Frames to other processes that are kept while the way there is full."""
 KNOWN_ADDRESSES = 4096
 """Addresses whose function is remembered; a guest may send to any number of them."""
 
@@ -46,6 +48,8 @@ class RoceWire:
         self._macs: frozenset[bytes] = frozenset()
         """MAC addresses of RoCE in this process."""
         self._frames: deque[bytes] = deque()
+        self._held: deque[bytes] = deque()
+        """Frames to other processes that wait for room."""
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
 
@@ -54,6 +58,7 @@ class RoceWire:
         self._hca = hca
         self._changes = -1
         self._frames.clear()
+        self._held.clear()
         self._waiting.clear()
         self._is_running = False
 
@@ -118,16 +123,50 @@ class RoceWire:
             return True
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
-            self._eth.transmit(source, Frame(frame))
-            return True
+            return self._send(source, frame)
         self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM
 
+    def _send(self, source: Hca, frame: bytes) -> bool:
+        """Send a frame to another process, or keep it while the way there is full.
+
+        Everything waits for the frame that waits: it has one priority.
+        """
+        mac = frame[:MAC_BYTES]
+        if not self._held and not self._eth.is_pausing_to(mac):
+            self._eth.transmit(source, Frame(frame))
+            return not self._eth.is_pausing_to(mac)
+        if len(self._held) >= MOST_HELD:
+            source.roce.dropped["queue full"] += 1
+            return False
+        self._held.append(frame)
+        if len(self._held) == 1:
+            self._eth.when_room_to(mac, partial(self._release, source))
+        return False
+
+    def _release(self, source: Hca) -> None:
+        """There is room: send what was kept, and tell those who wait when nothing is left."""
+        if source is not self._hca:
+            return  # from before a reset
+        while self._held:
+            mac = self._held[0][:MAC_BYTES]
+            if self._eth.is_pausing_to(mac):
+                self._eth.when_room_to(mac, partial(self._release, source))
+                return
+            self._eth.transmit(source, Frame(self._held.popleft()))
+        self._wake()
+
     def when_room(self, address: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when more frames may be sent."""
         self._waiting.append(callback)
-        self._start()
+        if self._held:
+            return  # _release wakes them
+        mac = parts_of(address)[1]
+        if mac in self._macs or self._hca is None or not self._eth.is_pausing_to(mac):
+            self._start()
+        else:
+            self._eth.when_room_to(mac, partial(self._release, self._hca))
 
     def _start(self) -> None:
         if not self._is_running and self._hca is not None:
@@ -140,12 +179,15 @@ class RoceWire:
         for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
             self._deliver(hca, self._frames.popleft())
         self._is_running = False
-        if len(self._frames) < ROOM:
-            waiting, self._waiting = self._waiting, []
-            for callback in waiting:
-                callback()
+        if len(self._frames) < ROOM and not self._held:
+            self._wake()
         if self._frames:
             self._start()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
 
     def _deliver(self, hca: Hca, frame: bytes) -> None:
         """Loop a frame to one of our own MAC addresses back, send any other one."""

@@ -83,6 +83,19 @@ class FunctionPort(SegmentPort):
         # The sender's round ends the earlier, the more its frames cost their receivers.
         source.steps += self._switch.steps - before
 
+    def is_pausing_to(self, mac: bytes) -> bool:
+        """Whether frames to an address should wait."""
+        way = self._switch.way(mac)
+        return way is not None and way.is_pausing
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when they need not wait any more."""
+        way = self._switch.way(mac)
+        if way is None:
+            callback()
+        else:
+            way.when_room(callback)
+
     # -- the segment's side
 
     def spare(self, now_ns: int) -> int:

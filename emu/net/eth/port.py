@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from emu.engine.eth.room import MANY
@@ -46,6 +47,15 @@ class SegmentPort:
     def spare(self, now_ns: int) -> int:
         """How many frames had better leave here for now; more may be lost."""
         return MANY
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether who can wait should wait, as behind a port that sends pause frames."""
+        return False
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when frames can be let out again without loss."""
+        callback()
 
     def deliver(self, frame: Frame) -> None:
         """Let a frame out of the segment here; it may be lost, which is counted. Never raises."""

@@ -71,6 +71,10 @@ class Switch:
         now = self._now_ns()
         return min((port.spare(now) for port in self._ports), default=MANY)
 
+    def way(self, address: bytes) -> SegmentPort | None:
+        """The port behind which a MAC address is; None while that is unknown."""
+        return self._addresses.find(address, self._now_ns())
+
     def forward(self, source: SegmentPort, frame: Frame) -> None:
         """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
         data, now, guard = frame.data, self._now_ns(), source.guard

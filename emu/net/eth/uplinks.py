@@ -7,6 +7,8 @@ unfinished checksums stay what they are between our processes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from emu.net.eth.port import SegmentPort
 from emu.net.eth.segments import Segments
 from emu.net.eth.switch import Switch
@@ -26,6 +28,15 @@ class _Uplink(SegmentPort):
         super().__init__(name)
         self._number = number
         self._connection = connection
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the other process has yet to read what has been sent."""
+        return self._connection.is_pausing
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when it has read some of it, or when the connection is closed."""
+        self._connection.when_room(callback)
 
     def deliver(self, frame: Frame) -> None:
         """Send a frame; it is lost when the other process reads too slowly."""

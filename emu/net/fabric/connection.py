@@ -97,6 +97,11 @@ class Connection:
         """Whether packets had better be dropped: the other side reads too slowly, or not at all."""
         return self._is_stuck or self._packet_bytes >= PAUSE_BYTES
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether senders of packets should wait for :meth:`when_room`."""
+        return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck
+
     def send(self, kind: FrameKind, body: Buffer) -> bool:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:

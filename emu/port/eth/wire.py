@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from emu.port.eth.frame import Frame
@@ -30,6 +30,15 @@ class EthWire(Protocol[NodeT]):
 
     def port_changed(self, node: NodeT, /) -> None:
         """The function's port has come up or gone down, or has other addresses."""
+
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """Whether frames to a MAC address should wait, or some may be lost.
+
+        What a priority with flow control sees of a network without loss (IEEE 802.1Q 36).
+        """
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """Call ``callback`` once, when frames to a MAC address need not wait any more."""
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Carry a frame; it may be lost, which the wire counts. Never blocks, never raises."""
@@ -59,6 +68,14 @@ class NoWire(EthWire[NodeT]):
     def port_changed(self, node: NodeT, /) -> None:
         """Nobody else is here to notice."""
         self._changes += 1
+
+    def is_pausing_to(self, mac: bytes, /) -> bool:
+        """What is lost need not wait."""
+        return False
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
+        """There is always room for what is lost."""
+        callback()
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
         """Lose the frame."""
