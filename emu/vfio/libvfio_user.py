@@ -2,7 +2,8 @@
 
 It exists for comparison: when a client works with one server and not with the other, that helps to
 locate the bug. It has no WRITE_MULTI, and a message must have arrived completely when its first
-bytes are read.
+bytes are read. The library waits while a client does not read its replies: such a client is dropped
+soon, as everybody else waits as well.
 
 The library would block until a new client has sent its first message, VERSION. So we listen
 instead, receive that message, pass it to the library on a private connection, and then replace that
@@ -15,6 +16,7 @@ import logging
 import os
 import select
 import socket
+from struct import Struct
 from typing import Final
 
 from emu.host.listening import OWNER_ONLY
@@ -39,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 _TURN: Final = 400
 """Messages that are handled before other transports get their turn."""
+_SEND_LIMIT: Final = Struct("@ll").pack(0, 50_000)
+"""How long the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""
 _MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
 
 
@@ -176,6 +180,7 @@ class _Client:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
         self.waiter = Waiter(sock)
         self.attached = False
         self._greeting = b""

@@ -74,3 +74,14 @@ def test_twin_socket_is_passed_on(library):
     agreed = client.negotiate({"max_msg_fds": 1, "twin_socket": {"supported": True}})
     assert agreed["twin_socket"]["supported"]
     client.device_info()
+
+
+def test_a_client_that_does_not_read_is_dropped(library):
+    """The library sends its replies itself and waits for room: everybody else waits as well."""
+    client = library.client()
+    request = REGION_ACCESS.pack(0, 0, 1 << 16)
+    header = HEADER.pack(1, Command.REGION_READ, HEADER.size + len(request), 0, 0)
+    client.send_raw((header + request) * 100)
+    library.settle()
+    assert len(library.function.accesses) < 100
+    library.client().device_info()
