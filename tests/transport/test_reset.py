@@ -32,20 +32,6 @@ def test_reset_keeps_memory(served, client):
     assert ram.bytes[:4] == b"kept"
 
 
-def test_a_failing_reset_is_an_error_reply(served, client, caplog):
-    def reset():
-        raise RuntimeError("the function has a bug")
-
-    working, served.function.reset = served.function.reset, reset
-    with pytest.raises(RefusedError) as refused:
-        client.reset()
-    assert refused.value.errno == errno.EIO
-    assert "the function has a bug" in caplog.text
-    caplog.clear()
-    served.function.reset = working
-    client.reset()
-
-
 def test_reset_has_no_payload(own, own_client):
     with pytest.raises(RefusedError):
         own_client.call(Command.DEVICE_RESET, b"\0")
