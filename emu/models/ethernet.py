@@ -79,6 +79,10 @@ _FIELDS: Capabilities = MappingProxyType(
 
 NIC_FLOW_TABLES: Capabilities = MappingProxyType(
     {
+        # A packet may reach several TIRs, by way of several tables: flows that do not trap want it
+        # (core/fs_core.c: fwd_next_prio_supported).
+        "nic_rx_multi_path_tirs": 1,
+        "nic_rx_multi_path_tirs_fts": 1,
         "flow_table_properties_nic_receive": {
             "ft_support": 1,
             "flow_modify_en": 1,
