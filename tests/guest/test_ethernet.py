@@ -158,7 +158,7 @@ class TestInterface:
         run(guest, f"devlink health diagnose {port} reporter {reporter}")
 
     def test_verbs_device(self, guest):
-        """Without RoCE it has raw packets only; its port is the interface."""
+        """Its port is the interface."""
         said = run(guest, "ibv_devinfo -d mlx5_0")
         assert re.search(r"link_layer:\s+Ethernet", said)
         assert re.search(r"state:\s+PORT_ACTIVE", said)
