@@ -182,6 +182,15 @@ def test_no_request(hca, rq, driver, counter):
     assert out_of_buffer(driver, counter) == 3
 
 
+def test_a_checksum_that_is_filled_in_is_believed(hca, rq):
+    buffers = Buffers(rq)
+    frame = Packet(payload=bytes(range(100))).frame()
+    arrive(hca, Frame(frame, checked=True, filled=True))
+    ((entry, data),) = buffers.drain()
+    assert data == frame
+    assert right_sum(entry, frame)
+
+
 def test_room_for_frames(hca, node, lead, counter):
     """Of queues that a network interface has, and that are in use."""
     assert room(hca) == MANY

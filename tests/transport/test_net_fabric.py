@@ -128,6 +128,8 @@ def test_frames_keep_what_is_known_of_them(lab):
     data = Packet(payload=bytes(50_000), checked=False).frame()
     assert lab.send(one, data, gso_size=1448, checked=True) == [0]
     assert hub.host.got == [Frame(data, 1448, True)]
+    lab.send(one, data, checked=True, filled=True)
+    assert hub.host.got == [Frame(data, 0, True, True)]
 
 
 def test_segments_do_not_meet(lab):
@@ -220,7 +222,7 @@ def test_a_member_that_does_not_read_costs_a_bounded_queue(unix):
     ("body", "why"),
     [
         (b"", "an Ethernet frame is cut off"),
-        (b"\0\2\0\0" + bytes(60), "flags 0x2"),
+        (b"\0\4\0\0" + bytes(60), "flags 0x4"),
         (bytes(5 + MAX_BYTES), "frame of kind 7"),
     ],
 )

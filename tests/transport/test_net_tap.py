@@ -162,6 +162,8 @@ def test_what_the_kernel_says_of_a_frame():
     header = pack("@BBHHHHH", 1, 1, 54, 1448, 34, 16, 0)
     frame = received(header + bytes(100))
     assert (len(frame.data), frame.gso_size, frame.checked) == (100, 1448, True)
+    frame = received(b"\2" + bytes(11) + bytes(60))
+    assert (frame.checked, frame.filled) == (True, True)
     frame = received(bytes(12) + bytes(20))
     assert (len(frame.data), frame.gso_size, frame.checked) == (60, 0, False)
 

@@ -98,7 +98,7 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
         if source is None:
             hca.eth.vport.steering_discards += 1
         return
-    if frame.checked:
+    if frame.checked and not frame.filled:
         headers.frame = insert(headers, l3=True, l4=True)
     for to in queues:
         deliver(hca, headers, frame.checked, to)

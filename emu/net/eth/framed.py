@@ -41,7 +41,7 @@ class FramedLink(SegmentPort):
     frames_per_write = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
     vouches = False
-    """Whether the peer's checksums can be trusted."""
+    """Whether the peer's checksums can be trusted without a look."""
 
     def __init__(self, name: str, sock: socket.socket, segment: Segment, poller: Poller) -> None:
         super().__init__(name)
@@ -149,7 +149,7 @@ class FramedLink(SegmentPort):
                 self.dropped["bad length"] += 1
             else:
                 data = padded(bytes(view[at + _LENGTH.size : end]))
-                self._segment.forward(self, Frame(data, 0, vouches))
+                self._segment.forward(self, Frame(data, 0, vouches, vouches))
                 if self._sock is None:
                     return taken
             at = end

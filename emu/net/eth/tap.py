@@ -161,7 +161,8 @@ def received(data: bytes) -> Frame:
     """The frame behind a virtio network header that the kernel has written."""
     flags, gso_type, _, gso_size, _, _, _ = _VNET.unpack_from(data)
     checked = bool(flags & (_NEEDS_CSUM | _DATA_VALID))
-    return Frame(padded(data[_VNET.size :]), gso_size if gso_type else 0, checked)
+    filled = checked and not flags & _NEEDS_CSUM
+    return Frame(padded(data[_VNET.size :]), gso_size if gso_type else 0, checked, filled)
 
 
 def offloaded(frame: Frame) -> list[tuple[bytes, bytes]]:
@@ -170,7 +171,7 @@ def offloaded(frame: Frame) -> list[tuple[bytes, bytes]]:
     A TCP super-frame and an unfinished checksum stay what they are. UDP super-frames are cut, as
     kernels before 6.2 refuse them.
     """
-    if not frame.checked:
+    if not frame.checked or frame.filled:
         return [(_PLAIN, data) for data in plain(frame)]
     headers = parse(frame.data)
     if not headers.l4 or headers.protocol not in CHECKSUM_AT:

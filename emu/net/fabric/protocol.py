@@ -38,7 +38,8 @@ _WELCOME = Struct(">HH")
 _IDENTITY = Struct(">BHQ")
 _GUID = Struct(">Q")
 _FRAME = Struct(">BBH")
-"""Segment, 1 when the checksums are vouched for, segment size of a super-frame or 0."""
+"""Segment, what is vouched for, segment size of a super-frame or 0."""
+_CHECKED, _FILLED = 1, 2
 _PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
 _PKEY = Struct(">H")
 _MTUS = (256, 512, 1024, 2048, 4096)
@@ -188,17 +189,19 @@ def read_guids(body: memoryview) -> list[Identity]:
 
 def ethernet(segment: int, frame: Frame) -> bytes:
     """The body of FRAME."""
-    return _FRAME.pack(segment, frame.checked, frame.gso_size) + frame.data
+    flags = _CHECKED * frame.checked | _FILLED * frame.filled
+    return _FRAME.pack(segment, flags, frame.gso_size) + frame.data
 
 
 def read_ethernet(body: memoryview) -> tuple[int, Frame]:
     """The segment and the frame in the body of FRAME. Raises :class:`ProtocolError`."""
     if len(body) < _FRAME.size:
         raise ProtocolError("an Ethernet frame is cut off")
-    segment, checked, gso_size = _FRAME.unpack_from(body)
-    if checked > 1:
-        raise ProtocolError(f"an Ethernet frame with flags {checked:#x}")
-    return segment, Frame(bytes(body[_FRAME.size :]), gso_size, bool(checked))
+    segment, flags, gso_size = _FRAME.unpack_from(body)
+    if flags & ~(_CHECKED | _FILLED):
+        raise ProtocolError(f"an Ethernet frame with flags {flags:#x}")
+    checked, filled = flags & _CHECKED != 0, flags & _FILLED != 0
+    return segment, Frame(bytes(body[_FRAME.size :]), gso_size, checked, filled)
 
 
 def reason(text: str) -> bytes:

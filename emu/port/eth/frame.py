@@ -29,3 +29,5 @@ class Frame:
     checked: bool = False
     """The sender vouches for the IPv4 header's and the transport's checksum, whatever the fields
     say: they may not have been computed."""
+    filled: bool = False
+    """What the sender vouches for has been computed; the fields have it."""

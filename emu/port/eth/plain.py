@@ -17,7 +17,7 @@ def plain(frame: Frame) -> list[bytes]:
     """
     if frame.gso_size:
         return cut(frame.data, frame.gso_size)
-    if frame.checked:
+    if frame.checked and not frame.filled:
         return [insert(parse(frame.data), l3=True, l4=True)]
     return [frame.data]
 

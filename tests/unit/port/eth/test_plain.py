@@ -65,3 +65,8 @@ def test_a_super_frame_that_cannot_be_cut(at):
 def test_a_super_frame_of_very_many_frames_is_refused():
     with pytest.raises(FrameError, match="too many"):
         plain(Frame(packet(TCP, bytes(60_000)), 1))
+
+
+def test_a_checksum_that_is_filled_in_already_is_not_computed_again():
+    data = packet(UDP, b"payload", 1)
+    assert plain(Frame(data, checked=True, filled=True)) == [data]
