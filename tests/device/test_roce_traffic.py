@@ -2,7 +2,15 @@
 
 import pytest
 from helpers.channels import GRH_BYTES, Channel
-from helpers.roce import HOP_LIMIT, RoceNode, clear_address, ipv4, on_a_cable, set_address
+from helpers.roce import (
+    HOP_LIMIT,
+    RoceNode,
+    clear_address,
+    ipv4,
+    on_a_cable,
+    on_one_segment,
+    set_address,
+)
 from helpers.verbs import connect
 
 from emu.port.eth.roce import framing
@@ -266,3 +274,28 @@ def test_senders_wait_while_the_way_is_full(clock):
     data = [frame for frame in cable.sent if len(frame) > 1000]
     assert len(data) == 4 * 64, "no packet was lost and sent again"
     assert not left.hca.roce.dropped
+
+
+def test_messages_are_frames_for_who_wants_to_see_them(clock):
+    left, right = on_one_segment(clock)
+    seen = []
+
+    class Watcher:
+        def sent(self, port, frame, carry):
+            seen.append(frame.data)
+            carry()
+
+        def received(self, hca, frame, carry):
+            carry()
+
+    for node in (left, right):
+        node.hca.eth_wire.wants_packets = True
+        node.hca.eth_wire.watcher = Watcher()
+    channel = Channel(QpType.RC, left, right)
+    target = region(right)
+    channel.post_recv(target.sge())
+    channel.send(b"seen")
+    channel.settle()
+    assert len(channel.sent()) == len(channel.received()) == 1
+    kinds = [str(framing.parse(frame, 14).op) for frame in seen]
+    assert kinds == ["RC SEND ONLY", "RC ACKNOWLEDGE ONLY aeth"]

@@ -97,6 +97,7 @@ class Cable:
     """
 
     changes = 0
+    wants_packets = False
 
     def __init__(self, clock, frames=None, cables=None):
         self.clock = clock

@@ -106,7 +106,9 @@ class RoceWire:
         if not address:
             return False
         node = self.node(address)
-        return node is None or (node.faults is not None and node.faults.wants_packets)
+        if node is None or self._eth.wants_packets:
+            return True
+        return node.faults is not None and node.faults.wants_packets
 
     # -- packets
 

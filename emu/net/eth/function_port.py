@@ -39,6 +39,8 @@ class FunctionPort(SegmentPort):
         self._switch = switch
         self._hca: Hca | None = None
         self.watcher: Watcher | None = None
+        self.wants_packets = False
+        """Whether RoCE's messages to functions of this process pass here as frames."""
         self._full_since_ns = self._ignored_until_ns = 0
         switch.add(self)
 

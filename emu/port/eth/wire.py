@@ -19,6 +19,10 @@ class EthWire(Protocol[NodeT]):
     def changes(self) -> int:
         """Grows when a function joins the segment or leaves it, and with ``port_changed``."""
 
+    @property
+    def wants_packets(self) -> bool:
+        """Whether RoCE's messages to functions of this process pass as frames, to be seen."""
+
     def nodes(self) -> Iterable[NodeT]:
         """The functions of this process on the same segment, the own one included.
 
@@ -46,6 +50,8 @@ class EthWire(Protocol[NodeT]):
 
 class NoWire(EthWire[NodeT]):
     """A cable whose other end is plugged into nothing that answers: every frame is lost."""
+
+    wants_packets = False
 
     def __init__(self) -> None:
         self._nodes: list[NodeT] = []

@@ -110,7 +110,9 @@ class RoceLink:
     @property
     def is_up(self) -> bool:
         """Whether frames can pass and the driver has enabled RoCE on its virtual port."""
-        return self._vport.roce_en and self._port.is_up
+        port, vport = self._port, self._vport
+        # As port.is_up, without the call: each message asks three times.
+        return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections
 
