@@ -160,17 +160,25 @@ class Bar0:
             self._send_doorbell(data)
         elif offset == UAR_CQ_ARM and len(data) == 8:
             value = int.from_bytes(data, "big")
-            cq_engine.arm(self._hca, value & 0xFFFFFF, value >> 32)
+            cq_engine.arm(self._hca, index, value & 0xFFFFFF, value >> 32)
         elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
             value = int.from_bytes(data, "big")
             eq_engine.doorbell(
-                self._hca, value >> 24, value & eq_engine.INDEX_MASK, arm=offset == UAR_EQ_ARM
+                self._hca,
+                index,
+                value >> 24,
+                value & eq_engine.INDEX_MASK,
+                arm=offset == UAR_EQ_ARM,
             )
         else:
             log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
 
     def _send_doorbell(self, data: Buffer) -> None:
-        """Take the first eight bytes of a control segment; only the queue's number is used."""
+        """Take the first eight bytes of a control segment; only the queue's number is used.
+
+        It may come by any page, not only by the one that the queue's context names: all that it
+        does is to let the queue look at its own doorbell record, which it may do at any time.
+        """
         if len(data) < 8:
             log.debug("send doorbell of %d bytes ignored", len(data))
             return

@@ -19,7 +19,7 @@ class Cq(Object):
     __slots__ = (
         "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
         "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
-        "umems",
+        "uar_page", "umems",
     )  # fmt: skip
     kind = "cq"
     BASE_BYTES = 1024
@@ -40,6 +40,8 @@ class Cq(Object):
         self.stride = stride
         """Bytes from one entry to the next; the CQE is the last 64 of them."""
         self.dbr_addr = dbr_addr
+        self.uar_page = int(ctx.uar_page)
+        """The doorbell page that it is armed in."""
         self.ignores_overrun = bool(ctx.oi)
         self.moderation: Moderation | None = None
         self.status = CqStatus.OK

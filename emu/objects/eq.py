@@ -12,7 +12,8 @@ class Eq(Object):
     """An event queue; ``emu.engine.events.eq`` writes it."""
 
     __slots__ = (
-        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "vector"
+        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "uar_page",
+        "vector",
     )  # fmt: skip
     kind = "eq"
     BASE_BYTES = 1024
@@ -24,6 +25,8 @@ class Eq(Object):
         self.buffer = buffer
         self.log_size = int(ctx.log_eq_size)
         self.vector = int(ctx.intr)
+        self.uar_page = int(ctx.uar_page)
+        """The doorbell page that it is rung in."""
         self.armed = False
         self.pi = 0
         self.ci = 0

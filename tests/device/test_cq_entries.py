@@ -193,6 +193,18 @@ def test_doorbell_that_cannot_be_true_arms_nothing(pair, queue, ahead, caplog):
     assert len(queue.drain()) == 2
 
 
+def test_doorbell_in_another_page(pair, queue, driver, caplog):
+    """It arms nothing, and the queue's own page still does."""
+    own, driver.uar = driver.uar, driver.must(Op.ALLOC_UAR).uar
+    queue.arm()
+    driver.uar = own
+    assert "doorbell ignored: it came by UAR" in caplog.text
+    pair.send()
+    assert queue.events() == 0
+    queue.arm()
+    assert queue.events() == 1
+
+
 def test_doorbell_of_a_queue_that_is_gone(node, queue, caplog):
     node.driver.must(Op.DESTROY_CQ, cqn=queue.cqn)
     queue.arm()

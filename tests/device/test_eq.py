@@ -80,6 +80,19 @@ def test_doorbell_for_no_eq_and_in_no_uar(driver, caplog):
     assert "UAR 0x900, which is not allocated" in caplog.text
 
 
+def test_doorbell_in_another_page(port_events, driver, function, caplog):
+    """Such as the one that a process of the guest has."""
+    port_events.raise_one()
+    eq = function.hca.eqs.get(port_events.eqn)
+    other = driver.must(Op.ALLOC_UAR).uar
+    for offset in (0x40, 0x48):
+        driver.write32(other * 4096 + offset, port_events.eqn << 24 | 1)
+    assert (eq.ci, eq.armed) == (0, False)
+    assert caplog.text.count(f"doorbell ignored: it came by UAR {other:#x}") == 2
+    assert port_events.drain()
+    assert eq.ci == 1
+
+
 def test_nobody_asked_for_the_event(driver, function):
     assert not eq_engine.raise_event(function.hca, EventType.PAGE_REQUEST, bytes(8))
 

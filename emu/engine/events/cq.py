@@ -251,11 +251,17 @@ def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     hca.broken_cqs.append(cq)
 
 
-def arm(hca: Hca, cqn: int, command: int) -> None:
-    """The CQ doorbell: arm serial, which completions are wanted, and the consumer index."""
+def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
+    """The CQ doorbell: arm serial, which completions are wanted, and the consumer index.
+
+    It only works in the page that the context names, which protects processes from each other.
+    """
     cq = hca.cqs.get(cqn)
     if cq is None:
         log.warning("CQ doorbell ignored: no CQ has the number %#x", cqn)
+        return
+    if cq.uar_page != uar_page:
+        log.warning("%r: doorbell ignored: it came by UAR %#x", cq, uar_page)
         return
     consumed = _consumed(cq, command)
     if consumed is not None:

@@ -69,11 +69,18 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
     return True
 
 
-def doorbell(hca: Hca, eqn: int, ci: int, *, arm: bool) -> None:
-    """The driver has consumed up to ``ci`` (24 bits) and may ask for the next interrupt."""
+def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
+    """The driver has consumed up to ``ci`` (24 bits) and may ask for the next interrupt.
+
+    Only in the page that the context names: a process of the guest has a page of its own, and could
+    make events of the kernel's queue disappear.
+    """
     eq = hca.eqs.get(eqn)
     if eq is None:
         log.warning("EQ doorbell ignored: no EQ has the number %#x", eqn)
+        return
+    if eq.uar_page != uar_page:
+        log.warning("%r: doorbell ignored: it came by UAR %#x", eq, uar_page)
         return
     consumed = (ci - eq.ci) & INDEX_MASK
     if consumed > eq.pi - eq.ci:
