@@ -40,7 +40,18 @@ class Rq(Queue):
     for what it flushes in ERR.
     """
 
-    __slots__ = ("_list_bytes", "cq", "ctx", "parts", "queue", "rmp", "state", "strips", "timer")
+    __slots__ = (
+        "_list_bytes",
+        "cq",
+        "ctx",
+        "look_ns",
+        "parts",
+        "queue",
+        "rmp",
+        "state",
+        "strips",
+        "timer",
+    )
     kind = "rq"
     BASE_BYTES = 4096
     BUSY = Status.BAD_RES_STATE_ERR
@@ -66,6 +77,8 @@ class Rq(Queue):
         """Whether it takes the VLAN tag off each frame and puts it into the completion."""
         self.timer: Timer | None = None
         """In ERR: when it looks again for requests to flush."""
+        self.look_ns = 0
+        """In ERR: how long after the last look that is."""
         self._list_bytes = host_bytes
         self.decode()
 

@@ -3,6 +3,7 @@
 import pytest
 from helpers.eth_queues import LIMITS, ReceiveQueue, rq_fields
 
+from emu.engine.eth import queues
 from emu.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
@@ -169,6 +170,7 @@ def test_flush(node, clock, wq_type):
     rq.modify(ERR)
     rq.post((64, 0x100, 0))
     clock.advance(FIRST_LOOK_NS)
+    node.settle()
     found = [(done.opcode, done.wqe_counter, done.syndrome) for done in rq.cq.drain()]
     flushed = CqeOpcode.RESP_ERR, CqeSyndrome.WR_FLUSH_ERR
     assert found == [(flushed[0], index, flushed[1]) for index in range(4)]
@@ -180,9 +182,29 @@ def test_flush(node, clock, wq_type):
     assert [done.wqe_counter for done in rq.cq.drain()] == [0]
 
 
+@pytest.mark.hostile
+def test_a_long_flush_is_bounded(node, clock, monkeypatch):
+    monkeypatch.setattr(queues, "FLUSHED_AT_ONCE", 4)
+    rq = ReceiveQueue(node, log_size=6)
+    cq = node.hca.cqs.need(rq.cq.cqn)
+    for _ in range(40):
+        rq.post((64, 0x100, 0))
+    queues.stop_rq(node.hca, rq.object)
+    most = before = 0
+    while node.function.run():
+        most, before = max(most, cq.pi - before), cq.pi
+    assert most == 4
+    assert len(rq.cq.drain()) == 40
+
+
 def test_looks_less_and_less_often(node, clock, rq):
     rq.modify(ERR)
-    clock.advance(10 * LAST_LOOK_NS)
+    looks = 0
+    for _ in range(10_000):
+        clock.advance(LAST_LOOK_NS // 1000)
+        looks += bool(node.hca.ready)
+        node.settle()
+    assert 10 <= looks <= 20
     assert clock.waiting() == 1
     node.driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
     assert not clock.waiting()

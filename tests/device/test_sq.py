@@ -174,7 +174,30 @@ def test_nothing_happens_in_rst(node):
     assert sq.cq.drain() == []
     sq.modify(RDY)
     node.settle()
+    assert sq.cq.drain() == []
+    sq.ring_doorbell()
+    node.settle()
     assert len(sq.cq.drain()) == 1
+
+
+@pytest.mark.parametrize("rung", [False, True])
+def test_old_counter_in_the_record_after_a_recovery(node, sq, rung):
+    """mlx5e counts from 0 again, and writes that into the record when it rings again."""
+    for _ in range(5):
+        sq.nop()
+    node.settle()
+    sq.cq.drain()
+    if rung:  # and the queue waits for its turn
+        sq.ring_doorbell()
+    hca = node.hca
+    for state in (ERR, RST, RDY):
+        queues.enter_sq(hca, sq.object, state)
+    node.settle()
+    assert sq.cq.drain() == []
+    sq.sent = 0
+    assert sq.nop() == 0
+    node.settle()
+    assert [done.wqe_counter for done in sq.cq.drain()] == [0]
 
 
 def test_one_doorbell_for_many(node, sq):

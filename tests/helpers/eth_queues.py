@@ -86,14 +86,13 @@ class SendQueue:
         return self.node.hca.sqs.need(self.sqn)
 
     def modify(self, state, **fields):
-        """To another state; back in RST both sides count from 0."""
+        """To another state; back in RST both sides count from 0, but the record stays as it is."""
         self.node.driver.must(
             Op.MODIFY_SQ, sqn=self.sqn, sq_state=self.state, ctx={"state": state}, **fields
         )
         self.state = state
         if state is SqState.RST:
             self.sent = 0
-            self.node.memory.write(self.ring.record, bytes(8))
 
     def query(self):
         """The context of now."""

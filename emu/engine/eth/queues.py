@@ -16,6 +16,7 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.device.turns import turn_of
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
 from emu.objects import Cq, Rq, Sq
@@ -63,7 +64,10 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
     sq.state = state
     if state is SqState.RST:
         sq.ring.restart()
-    else:
+        # mlx5e leaves the old counter in the doorbell record until it rings again (core/en/
+        # reporter_tx.c: mlx5e_reset_txqsq_cc_pc): nothing may be read before.
+        hca.unschedule(sq)
+    elif state is SqState.ERR:
         hca.schedule(sq)
 
 
@@ -118,7 +122,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     if state is RqState.RST and rq.rmp is None:
         rq.queue.restart()
     elif state is RqState.ERR:
-        _look(hca, rq, FIRST_LOOK_NS)
+        _begin_flush(hca, rq)
 
 
 def stop_rq(hca: Hca, rq: Rq) -> None:
@@ -126,7 +130,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
     if rq.state is RqState.RDY:
         log.info("%r: to ERR", rq)
         rq.state = RqState.ERR
-        _look(hca, rq, FIRST_LOOK_NS)
+        _begin_flush(hca, rq)
 
 
 def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
@@ -146,29 +150,36 @@ def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
     stop_rq(hca, rq)
 
 
-def _look(hca: Hca, rq: Rq, interval_ns: int) -> None:
-    """Flush now, and again after ``interval_ns``. What an RMP has is for other queues, too."""
-    rq.timer = None
+def _begin_flush(hca: Hca, rq: Rq) -> None:
+    rq.look_ns = FIRST_LOOK_NS
+    hca.schedule(rq)
+
+
+@turn_of(Rq)
+def flush_rq(hca: Hca, rq: Rq) -> bool:
+    """In ERR, complete some of what is posted with WR_FLUSH_ERR; True when there may be more.
+
+    When there is no more, it looks again later. What an RMP has is for other queues, too.
+    """
     if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
-        return
-    found = _flush_rq(hca, rq)
-    interval_ns = FIRST_LOOK_NS if found else min(interval_ns * 2, LAST_LOOK_NS)
-    rq.timer = hca.clock.call_later(interval_ns, lambda: _look(hca, rq, interval_ns))
-
-
-def _flush_rq(hca: Hca, rq: Rq) -> bool:
-    """Complete some of what is posted with WR_FLUSH_ERR; True when there was something."""
-    found = False
+        return False
+    found = 0
     try:
         for _ in range(min(rq.queue.posted(), FLUSHED_AT_ONCE)):
             wqe = rq.queue.take()
             if wqe is None:
                 break
-            found = True
+            found += 1
             cq_engine.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
-    return found
+        return False
+    if found == FLUSHED_AT_ONCE:
+        return True
+    rq.look_ns = FIRST_LOOK_NS if found else min(rq.look_ns * 2, LAST_LOOK_NS)
+    rq.stop_waiting()
+    rq.timer = hca.clock.call_later(rq.look_ns, lambda: hca.schedule(rq))
+    return False
 
 
 # -- both
