@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 
 import click
 import hostile_client
+import hostile_eth
 import hostile_guest
 import hostile_keys
 import hostile_wire
@@ -26,7 +27,7 @@ MOST_MS = 50.0
 MOST_MIB = 256.0
 PATIENCE_S = 180.0
 
-_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_client)
+_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_eth, hostile_client)
 """Importing each of them adds its patterns to the table."""
 
 

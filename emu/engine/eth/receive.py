@@ -19,13 +19,13 @@ from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import FrameError, Headers, parse
 from emu.port.eth.plain import header_bytes
 from emu.port.eth.port import FCS_BYTES, EthPort
-from emu.port.eth.segment import segment
+from emu.port.eth.segment import MAX_SEGMENTS, segment
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import TransportDomain
 
-MOST_COPIES = 4096
+MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
 
 FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
