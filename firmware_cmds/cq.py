@@ -25,8 +25,12 @@ CQE_BYTES = (64, 128, 128)
 NS_PER_US = 1000
 _OP_MOD_MODIFY, _OP_MOD_RESIZE = 0, 1
 
-_NOT_BUILT = ("apu_cq", "cc", "cq_period_mode", "cqe_comp_en", "scqe_break_moderation_en")
-"""Fields of cqc whose features have capability bits, none of which is set."""
+_NOT_BUILT = ("apu_cq", "cc", "cq_period_mode", "scqe_break_moderation_en")
+"""Fields of cqc whose features have capability bits, none of which is set.
+
+``cqe_comp_en`` is not among them: it allows the device to compress entries, which this one never
+does. DPDK sets it without asking for the capability (mlx5_rxq.c: mlx5_rxq_create_devx_cq_resources).
+"""
 
 
 class Field(IntFlag):

@@ -29,6 +29,13 @@ def test_query_without_room_for_the_pages(driver, eqn, out_extra):
     assert len(answer.pas) == out_extra // 8
 
 
+def test_compression_is_allowed_and_not_done(driver, eqn):
+    """DPDK's driver allows it without asking whether the device can compress."""
+    fields = driver.cq_fields(eqn, log_size=7)
+    fields["cq_context"] |= {"cqe_comp_en": 1, "mini_cqe_res_format": 1}
+    driver.must(Op.CREATE_CQ, **fields)
+
+
 def test_destroyed_queue_is_gone(driver, eqn, refused):
     cqn = driver.create_cq(eqn)
     driver.must(Op.DESTROY_CQ, cqn=cqn)

@@ -403,9 +403,7 @@ def test_field_that_cannot_be_modified(queue, refused, select):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["apu_cq", "cc", "cq_period_mode", "cqe_comp_en", "scqe_break_moderation_en"]
-)
+@pytest.mark.parametrize("name", ["apu_cq", "cc", "cq_period_mode", "scqe_break_moderation_en"])
 def test_option_that_nobody_built(node, driver, refused, name):
     fields = driver.cq_fields(node.eqn, **{name: 1})
     refused(Status.BAD_PARAM_ERR, Op.CREATE_CQ, **fields)
