@@ -29,7 +29,7 @@ _NOT_BUILT = ("apu_cq", "cc", "cq_period_mode", "scqe_break_moderation_en")
 """Fields of cqc whose features have capability bits, none of which is set.
 
 ``cqe_comp_en`` is not among them: it allows the device to compress entries, which this one never
-does. DPDK sets it without asking for the capability (mlx5_rxq.c: mlx5_rxq_create_devx_cq_resources).
+does. DPDK sets it without asking for the capability (mlx5_rxq.c).
 """
 
 
