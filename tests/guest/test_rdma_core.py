@@ -47,7 +47,10 @@ LEAST = {
 ETHERNET = "connectx6dx"
 LEAST_OF_ETHERNET = {"test_flow": 5, "test_mlx5_flow": 3, "test_rss_traffic": 1}
 """The same for raw packets and their flows, on a function with an Ethernet port."""
-MAY_SKIP_ON_ETHERNET = (r"flow table does not support reformat",)
+MAY_SKIP_ON_ETHERNET = (
+    r"flow table does not support reformat",
+    r"(RDMA flow tables|bulks of flow counters) are not offered",
+)
 
 
 @pytest.fixture
