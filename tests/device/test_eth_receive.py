@@ -608,6 +608,20 @@ def test_ring_that_is_gone(hca, node, memory, rq):
 
 
 @pytest.mark.hostile
+def test_memory_pool_that_is_gone(hca, node, driver, memory, lead):
+    rmp, cq = node.shared_queue(form="ring"), node.completion_queue()
+    fields, _ = rq_fields(driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=rmp.srqn)
+    rqn = driver.must(Op.CREATE_RQ, **fields).rqn
+    driver.must(Op.MODIFY_RQ, rqn=rqn, rq_state=RqState.RST, ctx={"state": RqState.RDY})
+    lead(rqn)
+    memory.revoke(rmp.record)
+    arrive(hca, Frame(ARP))
+    assert node.events() == [
+        (EventType.SRQ_CATAS_ERROR, rmp.srqn), (EventType.WQ_CATAS_ERROR, rqn),
+    ]  # fmt: skip
+
+
+@pytest.mark.hostile
 def test_bus_mastering_off(hca, memory, rq):
     Buffers(rq)
     memory.permit(False)

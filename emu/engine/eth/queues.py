@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from emu.device.turns import turn_of
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
+from emu.engine.qp.lifecycle import break_srq
 from emu.objects import Cq, Rq, Sq
 from emu.objects.receive_queue import ListBrokenError
 from emu.ports import DmaError
@@ -144,8 +145,10 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
 
 
 def break_rq(hca: Hca, rq: Rq, why: Exception) -> None:
-    """Receive requests cannot be read: an event, and the queue stops."""
+    """Receive requests cannot be read: an event for each queue concerned, and the RQ stops."""
     log.warning("%r: receive queue is broken: %s", rq, why)
+    if rq.rmp is not None:
+        break_srq(hca, rq.rmp)
     raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
     stop_rq(hca, rq)
 

@@ -63,14 +63,14 @@ def check_srq_limit(hca: Hca, srqn: int) -> None:
         is_low = srq.queue.posted() < srq.lwm
     except DmaError as error:
         log.warning("%r: its limit cannot be checked: %s", srq, error)
-        _break_srq(hca, srq)
+        break_srq(hca, srq)
         return
     if is_low:
         srq.lwm = 0
         raise_srq_event(hca, srqn, EventType.SRQ_RQ_LIMIT)
 
 
-def _break_srq(hca: Hca, srq: Srq) -> None:
+def break_srq(hca: Hca, srq: Srq) -> None:
     """Raise an event, once, that the shared queue cannot be read any more."""
     if not srq.is_in_error:
         srq.is_in_error = True
@@ -91,7 +91,7 @@ def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
     """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
     log.warning("%r: receive queue is broken: %s", qp, why)
     if srq is not None:
-        _break_srq(hca, srq)
+        break_srq(hca, srq)
     raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
     to_error(hca, qp)
 
@@ -238,7 +238,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
     """
     for srq in hca.srqs:
         if srq.cq in broken:
-            _break_srq(hca, srq)
+            break_srq(hca, srq)
     for qp in hca.qps:
         if qp.state in (QpState.RST, QpState.ERR):
             continue
