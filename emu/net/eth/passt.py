@@ -36,6 +36,11 @@ DEFAULT_MTU = 1500
 """What passt tells the guest. Its own default, 65520, is more than any Ethernet port has."""
 START_S = 0.25
 """A wrong option or a host without any network ends passt within this time."""
+THEIR_BUFFER = 16 << 20
+"""Bytes that passt can send before we read them, as far as net.core.wmem_max allows.
+
+It sends a whole TCP window at once, drops what does not fit, and then sends all of it again.
+"""
 RESTART_NS = 1_000_000_000
 MOST_RESTARTS = 5
 """In a row, each within a minute of the one before."""
@@ -162,6 +167,8 @@ class Passt:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        # passt does this to sockets that it accepts, not to one that it is given.
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, THEIR_BUFFER)
         out, into = os.pipe2(os.O_CLOEXEC)
         with theirs:
             try:
