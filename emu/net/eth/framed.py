@@ -40,6 +40,8 @@ class FramedLink(SegmentPort):
     is_link = True
     frames_per_write = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
+    buffer_bytes = _READ_BYTES + MOST_BODY + _LENGTH.size
+    """How much may have been read and wait for receive requests."""
     vouches = False
     """Whether the peer's checksums can be trusted without a look."""
 
@@ -54,10 +56,12 @@ class FramedLink(SegmentPort):
         """The lengths and frames to be written; the first perhaps only in part."""
         self._queued = 0
         self._is_blocked = False
-        self._buffer = bytearray(_READ_BYTES + MOST_BODY + _LENGTH.size)
+        self._buffer = bytearray(self.buffer_bytes)
         self._filled = self._done = 0
         """How much of the buffer is filled, and how much of that has been handed on."""
         self.has_more = False
+        self._has_ended = False
+        """The other side has closed; what it has sent before is still handed on."""
         poller.watch(self, READ)
 
     @property
@@ -123,13 +127,18 @@ class FramedLink(SegmentPort):
 
     def take(self, most: int) -> int:
         """Hand received frames to the segment, ``most`` of them; returns how many there were."""
+        self._receive()
         room = self._segment.spare()
-        if not room:
+        if not room and self._filled > self._done:
             self._poller.pause(self, PAUSE_NS)
             return 0
-        most = min(most, room)
-        if not self.has_more and not self._receive():
-            return 0
+        taken = self._hand_on(min(most, room))
+        if self._has_ended and not self.has_more:
+            self.close("")
+        return taken
+
+    def _hand_on(self, most: int) -> int:
+        """Parse what is in the buffer, up to so many frames."""
         buffer, at, filled, vouches = self._buffer, self._done, self._filled, self.vouches
         view, taken = memoryview(buffer), 0
         self.has_more = False
@@ -153,29 +162,29 @@ class FramedLink(SegmentPort):
                 if self._sock is None:
                     return taken
             at = end
-        if self.has_more:
-            self._done = at
-        else:
-            left = filled - at
-            view[:left] = view[at:filled]
-            self._filled, self._done = left, 0
-        return max(taken, 1)
+        self._done = at
+        return taken
 
-    def _receive(self) -> bool:
-        """Read what has arrived; False when there is nothing."""
-        if self._sock is None:
-            return False
+    def _receive(self) -> None:
+        """Read what has arrived, as far as there is room for it."""
+        if self._sock is None or self._has_ended:
+            return
+        view = memoryview(self._buffer)
+        if self._filled + _READ_BYTES > len(view):
+            left = self._filled - self._done
+            view[:left] = view[self._done : self._filled]
+            self._filled, self._done = left, 0
+            if left + _READ_BYTES > len(view):
+                return
         try:
-            count = self._sock.recv_into(memoryview(self._buffer)[self._filled :], _READ_BYTES)
+            count = self._sock.recv_into(view[self._filled :], _READ_BYTES)
         except BlockingIOError:
-            return False
+            return
         except OSError as error:
             self.close(error.strerror or str(error))
-            return False
-        if not count:
-            self.close("")
+            return
+        self._has_ended = not count
         self._filled += count
-        return count > 0
 
     # -- the end
 

@@ -65,6 +65,7 @@ class _Link(FramedLink):
     """The socket to passt."""
 
     frames_per_write = 1
+    buffer_bytes = 16 << 20
     vouches = True
 
     def __init__(self, sock: socket.socket, owner: Passt, poller: Poller) -> None:
