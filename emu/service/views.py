@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from emu.device.hca import Hca
 from emu.function.function import Function
 from emu.objects import (
     Cq,
@@ -23,7 +24,7 @@ from emu.objects import (
     Tis,
 )
 from emu.objects.table import Object
-from layouts.enums import AccessMode, QpType
+from layouts.enums import AccessMode, PortType, QpType
 from layouts.eth_enums import RxHashFn
 
 _ITEMS_PER_PART = 256
@@ -60,11 +61,25 @@ def status(function: Function, index: int) -> dict[str, Any]:
             "received_bytes": received.octets,
         },
         "objects": {table.kind: len(table) for table in hca.tables},
+        **({"roce": _roce(hca)} if hca.model.port_type is PortType.ETH else {}),
         "ledger": {
             "used": hca.ledger.used,
             "limit": hca.ledger.limit,
             "accounts": dict(sorted(hca.ledger.accounts.items())),
         },
+    }
+
+
+def _roce(hca: Hca) -> dict[str, Any]:
+    """GIDs by index, and frames that were dropped, by reason."""
+    used = {index: entry for index, entry in enumerate(hca.gids) if not entry.is_empty}
+    return {
+        "enabled": hca.eth.vport.roce_en,
+        "gids": {
+            str(index): {"gid": str(entry), "mac": entry.mac.hex(":"), "vlan": entry.vlan}
+            for index, entry in used.items()
+        },
+        "dropped": dict(sorted(hca.roce.dropped.items())),
     }
 
 

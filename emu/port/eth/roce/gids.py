@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 
 GID_BYTES, MAC_BYTES = 16, 6
 NO_GID, NO_MAC = bytes(GID_BYTES), bytes(MAC_BYTES)
+
+
+def text(gid: bytes) -> str:
+    """A GID as people write it (Python 3.13 does so by itself)."""
+    mapped = IPv6Address(gid).ipv4_mapped
+    return f"::ffff:{mapped}" if mapped is not None else str(IPv6Address(gid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,9 @@ class GidEntry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "number", int.from_bytes(self.mac + self.gid, "big"))
+
+    def __str__(self) -> str:
+        return text(self.gid)
 
     @property
     def is_empty(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from ipaddress import IPv6Address
 from typing import Any
 
 from emu.port.datagram import Datagram, Destination, Origin
@@ -25,7 +24,7 @@ from emu.port.eth.roce.framing import (
     seal,
     transport_header,
 )
-from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable
+from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
 from emu.port.packet import BadPacketError, Packet
 from layouts.wqe import av
 
@@ -52,12 +51,6 @@ def parts_of(address: int) -> tuple[int, bytes, bytes]:
     """The source GID index, the MAC address and the GID in an address."""
     mac, gid = address >> _GID_BITS & _MAC_MASK, address & _GID_MASK
     return address >> _INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
-
-
-def _text(gid: bytes) -> str:
-    """A GID as people write it (Python 3.13 does so by itself)."""
-    mapped = IPv6Address(gid).ipv4_mapped
-    return f"::ffff:{mapped}" if mapped is not None else str(IPv6Address(gid))
 
 
 class RoceRoute:
@@ -150,7 +143,7 @@ class RoceLink:
     def about(self, address: int) -> str:
         """GID and MAC address."""
         _, mac, gid = parts_of(address)
-        return f"{_text(gid)} at {mac.hex(':')}"
+        return f"{text(gid)} at {mac.hex(':')}"
 
     def objection(self, packet: Packet, peer: int) -> str:
         """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
