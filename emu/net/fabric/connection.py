@@ -99,8 +99,8 @@ class Connection:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether senders of packets should wait for :meth:`when_room`."""
-        return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck
+        """Whether senders of packets should wait for :meth:`when_room`; not at a closed one."""
+        return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck and self._sock is not None
 
     def send(self, kind: FrameKind, body: Buffer) -> bool:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
