@@ -285,10 +285,22 @@ def test_function_level_reset(boot):
     is_well(guest)
 
 
-def test_vpi_adapter_as_ethernet(boot):
+ADAPTERS = {
+    "connectx4lx": 25_000,
+    "connectx5-vf,link=eth": 100_000,
+    "connectx6,link=eth": 200_000,
+    "connectx7,link=eth,mac=02:00:00:00:00:aa": 400_000,
+}
+"""Devices, and their speeds in Mb/s."""
+
+
+def test_every_adapter(boot):
     """link=eth makes an Ethernet adapter of one that is InfiniBand's by default."""
-    guest = boot(devices=("connectx7,link=eth,mac=02:00:00:00:00:aa",))
-    is_well(guest)
-    assert link(guest)["address"] == "02:00:00:00:00:aa"
-    assert "Speed: 400000Mb/s" in run(guest, "ethtool eth0")
+    guest = boot(devices=tuple(ADAPTERS))
+    for number, speed in enumerate(ADAPTERS.values()):
+        run(guest, f"ip link set eth{number} up")
+        run(guest, CARRIER.format(name=f"eth{number}"))
+        assert f"Speed: {speed}Mb/s" in run(guest, f"ethtool eth{number}")
+    assert link(guest, "eth3")["address"] == "02:00:00:00:00:aa"
+    assert run(guest, "lspci -n").count("0200: 15b3:") == len(ADAPTERS)
     assert complaints(KernelLog(guest, whole=True)) == []
