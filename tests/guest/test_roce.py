@@ -1,0 +1,188 @@
+"""RoCE v2 under stock drivers: two functions of a guest, two guests, and Soft-RoCE as the peer."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from helpers.kernel_log import KernelLog, server_complaints
+from helpers.traffic_tools import converse
+
+from emu.lab import Guest, GuestOptions
+
+pytestmark = pytest.mark.guest
+
+ONE, TWO = "10.0.0.1", "10.0.0.2"
+SECONDS = 240
+GID_OF_IPV4 = 1
+"""The default GID, which the driver makes of the MAC address, is the first one."""
+
+PINGPONGS = ("rc -c", "rc -e -c", "uc -c", "ud -c", "srq -q 4 -c", "xsrq")
+PERFTESTS = (
+    "ib_send_bw -s 65536 -n 20", "ib_write_bw -s 1048576 -n 10", "ib_read_bw -s 65536 -n 20 -o 16",
+    "ib_atomic_bw -n 50 -o 16", "ib_write_lat -s 2 -n 50", "ib_send_bw -c UD -s 2048 -n 50",
+    "ib_write_bw -c UC -s 2048 -n 50", "ib_send_bw -c XRC -s 4096 -n 20",
+    "ib_write_bw -R -s 4096 -n 20",
+)  # fmt: skip
+"""With no more READs outstanding than the adapter has: Soft-RoCE would have its peer use 128."""
+
+BY_ADDRESS = (
+    ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V"),
+    ("ucmatose -b {to} -C 10", "ucmatose -s {to} -C 10"),
+    ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
+)
+CM_LISTENS = "sleep 3"
+UP = """set -e
+ip address add {address}/24 dev {nic}
+ip link set {nic} mtu 4200 up
+until ip link show {nic} | grep -q LOWER_UP; do sleep 0.1; done
+sleep 1
+"""
+NAMESPACES = f"""set -e
+rdma system set netns exclusive
+ip netns add peer
+ip link set eth1 netns peer
+rdma dev set mlx5_1 netns peer
+ip -n peer link set lo up
+ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth1")}'
+"""
+NIC = """
+modprobe virtio_net
+for device in /sys/class/net/*/device/driver; do
+    case $(readlink $device) in *mlx5_core|*virtio_net) echo $device | cut -d/ -f5;; esac
+done
+"""
+
+
+def run(guest, command):
+    return guest.run(command, timeout=SECONDS).check().stdout
+
+
+def quiet(*guests):
+    """Neither kernel nor server has anything to complain of; 6.1 says what TC offload lacks."""
+    for guest in guests:
+        said = KernelLog(guest, whole=True).complaints()
+        assert [line for line in said if "firmware level support is missing" not in line] == []
+        if guest.options.devices:
+            assert server_complaints(guest) == []
+
+
+def by_address(server, client, commands, to, inside=""):
+    """A program of librdmacm on both sides; the server's is given time to listen."""
+    listen, connect = (command.format(to=to) for command in commands)
+    job = server.popen(f"exec {inside} timeout 100 {listen}")
+    run(client, f"{CM_LISTENS}; timeout 100 {connect}")
+    assert server.wait(job, timeout=SECONDS) == 0
+
+
+class TestInOneGuest:
+    @pytest.fixture(scope="class")
+    def guest(self, lab, suite):
+        """Two functions; the second one is in a network namespace of its own."""
+        found = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
+        found.start()
+        try:
+            run(found, UP.format(address=ONE, nic="eth0"))
+            run(found, NAMESPACES)
+            yield found
+            quiet(found)
+        finally:
+            found.stop()
+
+    def test_the_port_is_as_rdma_tools_want_it(self, guest):
+        assert "link_layer:\t\tEthernet" in run(guest, "ibv_devinfo -d mlx5_0")
+        gids = "/sys/class/infiniband/mlx5_0/ports/1"
+        assert run(guest, f"cat {gids}/gid_attrs/types/0").strip() == "RoCE v2"
+        assert run(guest, f"cat {gids}/gids/{GID_OF_IPV4}").strip().endswith("ffff:0a00:0001")
+
+    @pytest.mark.parametrize("options", PINGPONGS)
+    def test_pingpong_with_itself(self, guest, options):
+        kind, *options = options.split()
+        command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+        converse(guest, guest, command, ONE)
+
+    @pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
+    def test_connections_by_address(self, guest, commands):
+        by_address(guest, guest, commands, TWO, "ip netns exec peer")
+        by_address(guest, guest, commands, ONE)
+
+
+def _fabric(suite, path):
+    for _ in range(2):
+        yield Guest(
+            GuestOptions(
+                suite=suite, devices=("connectx6dx",), memory_mib=1024,
+                server_options=("--fabric", f"unix:{path}"),
+            )
+        )  # fmt: skip
+
+
+def _soft_roce(suite, path):
+    """The second guest has QEMU's own NIC, and RoCE in software over it."""
+    yield Guest(
+        GuestOptions(
+            suite=suite, devices=("connectx6dx",), memory_mib=1024,
+            server_options=("--net", f"stream={path}"),
+        )
+    )  # fmt: skip
+    netdev = f"stream,id=net,addr.type=unix,addr.path={path},server=off,reconnect-ms=500"
+    yield Guest(
+        GuestOptions(
+            suite=suite, devices=(), memory_mib=1024,
+            qemu_arguments=("-netdev", netdev, "-device", "virtio-net-pci,netdev=net"),
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[_fabric, _soft_roce], ids=["fabric", "Soft-RoCE"])
+def guests(lab, suite, request, tmp_path_factory):
+    """Two guests that hear each other: (guest, its RDMA device, its address) of each."""
+    found = [*request.param(suite, tmp_path_factory.mktemp("roce") / "socket")]
+    ends = []
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            [*pool.map(Guest.start, found)]
+        for guest, address in zip(found, (ONE, TWO)):
+            nic = run(guest, NIC).strip()
+            run(guest, UP.format(address=address, nic=nic).replace(" mtu 4200", ""))
+            is_soft = not guest.options.devices
+            if is_soft:
+                run(guest, f"modprobe rdma_rxe; rdma link add rxe0 type rxe netdev {nic}; sleep 1")
+            ends.append((guest, "rxe0" if is_soft else "mlx5_0", address))
+        run(found[0], f"for _ in $(seq 30); do ping -c 1 -W 1 {TWO} && exit; done; exit 1")
+        yield ends
+        quiet(*found)
+    finally:
+        for guest in found:
+            guest.stop()
+
+
+@pytest.fixture(params=["there", "back"])
+def ways(guests, request):
+    """(server, client), both ways."""
+    return guests[::-1] if request.param == "there" else guests
+
+
+@pytest.mark.parametrize("options", ["rc -c", "ud -c", "uc -c", "srq -q 4 -c"])
+def test_pingpong(ways, options):
+    kind, *options = options.split()
+    (server, theirs, to), (client, ours, _) = ways
+    command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+    converse(server, client, command, to, server_device=theirs, client_device=ours)
+
+
+@pytest.mark.parametrize("command", PERFTESTS)
+def test_perftest(ways, command):
+    (server, theirs, to), (client, ours, _) = ways
+    if "XRC" in command and "rxe0" in (theirs, ours):
+        pytest.skip("Soft-RoCE has no XRC")
+    if "-s 2048" in command:
+        command = command.replace("2048", "1024")  # what fits the path MTU of an MTU of 1500
+    command = f"{command} -F -x {GID_OF_IPV4}"
+    converse(server, client, command, to, server_device=theirs, client_device=ours)
+
+
+@pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
+def test_connections_by_address(ways, commands):
+    (server, _, to), (client, _, _) = ways
+    by_address(server, client, commands, to)
