@@ -57,7 +57,11 @@ _GATES = {
     CapType.GENERAL_2: "hca_cap_2",
     CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
     CapType.FLOW_TABLE: "nic_flow_table",
+    CapType.ROCE: "roce",
 }
+
+_OF_ETHERNET = frozenset({CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE})
+"""Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks them."""
 
 
 class Caps:
@@ -91,12 +95,15 @@ class Caps:
         return GROUPS[group].view(self._pages[group, mode])
 
     def page(self, group: int, mode: int) -> bytes:
-        """The page that QUERY_HCA_CAP returns: all zeros for a group that is not modelled at all.
+        """The page that QUERY_HCA_CAP returns.
 
-        rdma-core's tests read such pages to decide whether to skip (test_mlx5_dm_ops). Raises
-        BAD_PARAM_ERR for a number that is not a group, and for a group that was turned off.
+        All zeros for a group that is not modelled at all, and for a group of Ethernet ports without
+        such a port: rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops).
+        Raises BAD_PARAM_ERR for a number that is not a group, and for any other group that was
+        turned off.
         """
-        if group in CapType._value2member_map_ and group not in GROUPS:
+        is_empty = group in _OF_ETHERNET and not self.has(group)
+        if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
             return bytes(PAGE_BYTES)
         return bytes(self._pages[self._known(group), self._mode(mode)])
 

@@ -1,5 +1,7 @@
 """Flow tables, groups and entries by command: what the driver makes, and what is refused."""
 
+import json
+
 import pytest
 from helpers.flows import (
     Flows,
@@ -469,7 +471,7 @@ def test_what_the_server_tells(driver, flows, function, tirs):
     flows.set_root(table)
 
     def told(kind):
-        return objects(function, kind, 10)[kind]["items"]
+        return json.loads(b"".join(objects(function, kind, 10)))[kind]["items"]
 
     names = {"outer_headers.first_vid", "outer_headers.ip_protocol"}
     assert [item["root"] for item in told("flow table")] == [False, True]

@@ -73,7 +73,9 @@ class TestDriverThatNeverMaps:
         (record,) = [found for found in caplog.get_records("setup") if found.name.startswith("emu")]
         qpn = (channel.sender if begin is _sending else channel.receiver).qpn
         assert record.levelno == logging.WARNING
-        assert f"qp {qpn:#x}: resumed {MOST_RESUMES} times" in record.message
+        assert f"qp {qpn:#x}: the driver has resumed this page fault {MOST_RESUMES} times" in (
+            record.message
+        )
         assert f"key {region.key:#x}" in record.message
 
     def test_it_still_may_come(self, stuck):
