@@ -22,7 +22,6 @@ PERFTESTS = (
     "ib_send_bw -s 65536 -n 20", "ib_write_bw -s 1048576 -n 10", "ib_read_bw -s 65536 -n 20 -o 16",
     "ib_atomic_bw -n 50 -o 16", "ib_write_lat -s 2 -n 50", "ib_send_bw -c UD -s 2048 -n 50",
     "ib_write_bw -c UC -s 2048 -n 50", "ib_send_bw -c XRC -s 4096 -n 20",
-    "ib_write_bw -R -s 4096 -n 20",
 )  # fmt: skip
 """With no more READs outstanding than the adapter has: Soft-RoCE would have its peer use 128."""
 
@@ -30,6 +29,7 @@ BY_ADDRESS = (
     ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V"),
     ("ucmatose -b {to} -C 10", "ucmatose -s {to} -C 10"),
     ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
+    ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
 )
 CM_LISTENS = "sleep 3"
 UP = """set -e
@@ -75,20 +75,21 @@ def by_address(server, client, commands, to, inside=""):
     assert server.wait(job, timeout=SECONDS) == 0
 
 
-class TestInOneGuest:
-    @pytest.fixture(scope="class")
-    def guest(self, lab, suite):
-        """Two functions; the second one is in a network namespace of its own."""
-        found = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
-        found.start()
-        try:
-            run(found, UP.format(address=ONE, nic="eth0"))
-            run(found, NAMESPACES)
-            yield found
-            quiet(found)
-        finally:
-            found.stop()
+@pytest.fixture(scope="class")
+def guest(self, lab, suite):
+    """Two functions; the second one is in a network namespace of its own."""
+    found = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
+    found.start()
+    try:
+        run(found, UP.format(address=ONE, nic="eth0"))
+        run(found, NAMESPACES)
+        yield found
+        quiet(found)
+    finally:
+        found.stop()
 
+
+class TestInOneGuest:
     def test_the_port_is_as_rdma_tools_want_it(self, guest):
         assert "link_layer:\t\tEthernet" in run(guest, "ibv_devinfo -d mlx5_0")
         gids = "/sys/class/infiniband/mlx5_0/ports/1"
