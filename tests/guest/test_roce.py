@@ -76,7 +76,7 @@ def by_address(server, client, commands, to, inside=""):
 
 
 @pytest.fixture(scope="class")
-def guest(self, lab, suite):
+def guest(lab, suite):
     """Two functions; the second one is in a network namespace of its own."""
     found = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
     found.start()
