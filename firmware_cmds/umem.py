@@ -35,7 +35,9 @@ _LOW_BYTES = range(256)
 _PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
 _WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
 _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
-"""Of page entries there may be a million, so their lowest bytes are looked at all at once."""
+"""Of page entries there may be a million, so their lowest bytes are looked at many at once."""
+
+_RIGHTS_PER_TURN = 1 << 17
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
@@ -70,24 +72,29 @@ def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         )
     hca.umems.check_room()
     pages = given.mtt.words(given.num_of_mtt)
-    is_writable = _take_rights(pages)
+    is_writable = yield from _take_rights(pages)
     length = (len(pages) << shift) - given.page_offset
     yield from check_pages(hca.memory, pages, 1 << shift, len(pages) << shift)
     memory = PageList(hca.memory, pages, shift, given.page_offset, length)
     out.umem_id = hca.umems.add(Umem(memory, is_writable=is_writable))
 
 
-def _take_rights(pages: array[int]) -> bool:
+def _take_rights(pages: array[int]) -> Turns[bool]:
     """Make addresses of entries; whether all of them may be written.
 
     Raises BAD_PARAM_ERR for one that is not present.
     """
-    where = low_bytes(pages)
-    low = where.tobytes()
-    if low.translate(None, _PRESENT):
-        raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
-    where[:] = low.translate(_WITHOUT_RIGHTS)
-    return not low.translate(None, _WRITABLE)
+    low = low_bytes(pages)
+    is_writable = True
+    for first in range(0, len(low), _RIGHTS_PER_TURN):
+        if first:
+            yield
+        share = low[first : first + _RIGHTS_PER_TURN].tobytes()
+        if share.translate(None, _PRESENT):
+            raise CmdError(Status.BAD_PARAM_ERR, "umem page is not present")
+        low[first : first + _RIGHTS_PER_TURN] = share.translate(_WITHOUT_RIGHTS)
+        is_writable &= not share.translate(None, _WRITABLE)
+    return is_writable
 
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
