@@ -64,7 +64,9 @@ def _check_options(ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown flow action", f"{ctx.action:#x}")
 
 
-def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists) -> Action:
+def _action(
+    hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_level: bool
+) -> Action:
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
     caps = hca.caps.flow_table.flow_table_properties_nic_receive
@@ -90,7 +92,7 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists) -> Action:
         ctx.flow_tag,
         tuple(_counter(hca, item) for item in lists.counters),
     )
-    steering.check_action(table, action)
+    steering.check_action(table, action, ignores_level=ignores_level)
     return action
 
 
@@ -132,8 +134,6 @@ def _entry(table: FlowTable, index: int) -> FlowEntry:
 def set_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
     """Make an entry at an index of a group, or change what an entry does with its packets."""
     domain_of(hca, cmd)
-    if cmd.ignore_flow_level:
-        raise CmdError(Status.BAD_PARAM_ERR, "ignore_flow_level is not supported")
     if cmd.op_mod == _CREATE:
         _create(hca, cmd)
     elif cmd.op_mod == _MODIFY:
@@ -147,7 +147,7 @@ def _create(hca: Hca, cmd: Any) -> None:
     group = group_of(hca, table, given.group_id)
     steering.check_index(group, cmd.flow_index)
     lists = _Lists(given)
-    action = _action(hca, table, given, lists)
+    action = _action(hca, table, given, lists, ignores_level=bool(cmd.ignore_flow_level))
     key = group.criteria.key_of(group.criteria.values_of(given.match_value))
     ctx = _joined(layout.flow_context.view(bytearray(bytes(given))), lists)
     entry = FlowEntry(group, cmd.flow_index, key, action, ctx)
@@ -175,7 +175,7 @@ def _modify(hca: Hca, cmd: Any) -> None:
         lists.destinations = new.destinations
     if mask & SetFte.FLOW_COUNTERS:
         lists.counters = new.counters
-    action = _action(hca, table, ctx, lists)
+    action = _action(hca, table, ctx, lists, ignores_level=bool(cmd.ignore_flow_level))
     items = len(lists.destinations) + len(lists.counters)
     had = len(entry.action.destinations) + len(entry.action.counters)
 

@@ -89,6 +89,7 @@ NIC_FLOW_TABLES: Capabilities = MappingProxyType(
             "modify_root": 1,
             "identified_miss_table_mode": 1,
             "flow_table_modify": 1,
+            "ignore_flow_level": 1,
             "log_max_ft_size": 22,
             # Linux leaves out every priority that needs more levels, and does not load without
             # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).

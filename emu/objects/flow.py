@@ -78,7 +78,7 @@ class Action:
 
 
 class FlowTable(Object):
-    """A flow table; packets only ever go on to tables of higher levels."""
+    """A flow table; a miss leads to tables of higher levels only."""
 
     __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type")
     kind = "flow table"

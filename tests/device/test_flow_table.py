@@ -349,7 +349,6 @@ class TestEntries:
         no(Status.BAD_PARAM_ERR, action=FlowAction.ALLOW, to=())
         no(Status.BAD_PARAM_ERR, action=FlowAction.FWD_DEST | DROP)
         no(Status.BAD_PARAM_ERR, to=(), action=DROP | FlowAction.COUNT)
-        no(Status.BAD_PARAM_ERR, more={"ignore_flow_level": 1})
         no(Status.BAD_PARAM_ERR, more={"op_mod": 2})
         no(Status.LIM_ERR, to=(tir,) * 65)
         no(Status.LIM_ERR, counters=[flows.counter()] * 5)
@@ -382,6 +381,20 @@ class TestEntries:
             refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
         fields = entry_fields(table, 0, group, to_table(table))
         refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+
+    def test_a_way_back_when_levels_are_ignored(self, driver, flows, table, group, tirs, decide):
+        """The driver answers for where its entries lead; circles end all the same."""
+        lower = flows.table(3)
+        flows.entry(lower, 0, flows.group(lower, 0, 0), to_tir(tirs[0]))
+        back = entry_fields(table, 0, group, to_table(lower), ip_protocol=TCP)
+        driver.must(Op.SET_FLOW_TABLE_ENTRY, ignore_flow_level=1, **back)
+        flows.set_root(table)
+        assert decide() == ((tirs[0], 0),)
+        circle = entry_fields(table, 0, group, to_table(table), to_tir(tirs[1]), ip_protocol=TCP)
+        circle |= {"op_mod": 1, "modify_enable_mask": SetFte.DESTINATION_LIST}
+        driver.must(Op.SET_FLOW_TABLE_ENTRY, ignore_flow_level=1, **circle)
+        assert decide() is None
+        flows.delete(table, 0)
 
     def test_what_it_leads_to_stays(self, driver, flows, table, group, tirs, refused, function):
         flows.entry(table, 0, group, to_tir(tirs[0]))

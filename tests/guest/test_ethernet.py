@@ -46,11 +46,10 @@ done
 """
 DOWN = "ip netns del peer"
 
-KNOWN = re.compile("firmware level support is missing|Self test |(C|S)-tag vlan stripping offload")
+KNOWN = re.compile("Self test |(C|S)-tag vlan stripping offload")
 """What mlx5e says about nothing that is wrong.
 
-Linux 6.1 warns that ignore_flow_level, which TC offload wants, is not there; all say what a self
-test finds, and what becomes of stripping when a service tag comes.
+What a self test finds, and what becomes of stripping when a service tag comes.
 """
 
 

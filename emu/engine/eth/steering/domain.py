@@ -1,7 +1,8 @@
 """What becomes of a packet in the flow tables of one type, and which changes of them make sense.
 
-Tables of a domain lead to tables of higher levels only, so a packet's way ends. Decisions are
-cached by the parts of a packet that some group matches; any change drops the whole cache.
+Tables of a domain lead to tables of higher levels, but for entries whose maker has taken the
+responsibility (ignore_flow_level); a packet's way ends after so many tables in any case. Decisions
+are cached by the parts of a packet that some group matches; any change drops the whole cache.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from emu.port.eth.headers import Headers
 from layouts.enums import Status
 
 MAX_TABLES = 256
-"""Tables that one packet visits; entries with several destinations would make it more and more."""
+"""Tables that one packet visits: entries with several destinations would make it more and more, and
+those that ignore levels may lead in a circle."""
 MAX_GROUPS = 4096
 """Groups that one packet is compared with, in all of these tables."""
 MAX_DELIVERIES = 256
@@ -141,14 +143,14 @@ def check_index(group: FlowGroup, index: int) -> None:
         )
 
 
-def check_action(table: FlowTable, action: Action) -> None:
-    """What an entry of this table does."""
+def check_action(table: FlowTable, action: Action, *, ignores_level: bool = False) -> None:
+    """What an entry of this table does; one that ``ignores_level`` may lead to any table."""
     if (action.verdict is Verdict.FORWARD) != bool(action.destinations):
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow table entry's destinations do not go with its action"
         )
     for target in action.tables:
-        if target.level <= table.level:
+        if target.level <= table.level and not ignores_level:
             raise CmdError(
                 Status.BAD_PARAM_ERR,
                 "flow table entries must lead to a higher level",
