@@ -69,6 +69,10 @@ def mcqi(hca: Hca, reg: Any) -> None:
     reg.buf[at : at + len(data)] = data
 
 
+def mfrl(_hca: Hca, _reg: Any) -> None:
+    """No kind of reset activates other firmware; Linux 6.1 asks without a look at MCAM."""
+
+
 def _check_index(reg: Any) -> None:
     if reg.component_index:
         raise CmdError(Status.BAD_PARAM_ERR, "no such component", f"{reg.component_index}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.engine import lifecycle
 from emu.errors import CmdError
-from emu.port.eth import counter_groups, module
+from emu.port.eth import counter_groups, fec, module
 from emu.port.eth.speed import modes
 from firmware_cmds.registers import Register
 from layouts import module_regs, port_regs
@@ -26,6 +26,9 @@ MIN_MTU = 64
 
 MCIA_LEAST_BYTES = 64
 """Linux 6.1's mcia_reg has 12 words of data, and it asks for no more."""
+
+_REGISTERS_5000, _ENHANCED_FEATURES = 0, 0
+"""pcam_reg.access_reg_group and feature_group."""
 
 _MBPS_PER_RATE = 100
 _MODULE_NOT_SUPPORTED = 2
@@ -116,6 +119,38 @@ def _set_pfcc(hca: Hca, reg: Any) -> None:
     _pfcc(hca, reg)
 
 
+def _pcam(_hca: Hca, reg: Any) -> None:
+    """The port's registers and features, a bit each; other groups have none."""
+    if reg.access_reg_group == _REGISTERS_5000:
+        mask = port_regs.pcam_regs_5000_to_507f.new(ppcnt=1, pplm=1)
+        reg.port_access_reg_cap_mask = bytes(mask)
+    if reg.feature_group == _ENHANCED_FEATURES:
+        features = port_regs.pcam_enhanced_features.new(
+            fec_50G_per_lane_in_pplm=1, fec_100G_per_lane_in_pplm=1, ptys_extended_ethernet=1,
+            ptys_connector_type=1, ppcnt_statistical_group=1,
+        )  # fmt: skip
+        reg.feature_cap_mask = bytes(features)
+
+
+def _pplm(hca: Hca, reg: Any) -> None:
+    """Error correction: what the port can do at its speed, what is chosen, what is in use."""
+    port = hca.eth
+    of_link = fec.of_speed(port.speed)
+    setattr(reg, f"fec_override_cap_{of_link.mode}", of_link.capable)
+    setattr(reg, f"fec_override_admin_{of_link.mode}", port.fec_admin)
+    reg.fec_mode_active = (port.fec_admin or of_link.automatic) if port.is_up else 0
+
+
+def _set_pplm(hca: Hca, reg: Any) -> None:
+    """Choose the code for the port's speed; 0 lets the port choose. Other speeds do not matter."""
+    of_link = fec.of_speed(hca.eth.speed)
+    wanted = getattr(reg, f"fec_override_admin_{of_link.mode}")
+    if wanted & ~of_link.capable or wanted.bit_count() > 1:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such error correction", f"{wanted:#x}")
+    hca.eth.fec_admin = wanted
+    _pplm(hca, reg)
+
+
 def _ppcnt(hca: Hca, reg: Any) -> None:
     """One group of counters (``emu.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
@@ -156,6 +191,8 @@ REGISTERS: dict[int, Register] = {
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),
     RegId.PFCC: Register(port_regs.pfcc_reg, _pfcc, _set_pfcc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),
+    RegId.PCAM: Register(port_regs.pcam_reg, _pcam, gate="pcam_reg"),
+    RegId.PPLM: Register(port_regs.pplm_reg, _pplm, _set_pplm, gate="pcam_reg"),
     RegId.PMLP: Register(module_regs.pmlp_reg, _pmlp),
     RegId.MCIA: Register(module_regs.mcia_reg, _mcia, least=MCIA_LEAST_BYTES),
 }

@@ -64,9 +64,7 @@ def _check_options(ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown flow action", f"{ctx.action:#x}")
 
 
-def _action(
-    hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_level: bool
-) -> Action:
+def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_level: bool) -> Action:
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
     caps = hca.caps.flow_table.flow_table_properties_nic_receive

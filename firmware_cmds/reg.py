@@ -13,11 +13,12 @@ from emu.cmdif.registry import OpenField, command
 from emu.cmdif.scope import meant
 from emu.device.hca import HcaState
 from emu.errors import CmdError
-from firmware_cmds import components, eth_regs, ib_regs
+from firmware_cmds import components, eth_regs, ib_regs, nv_config
 from firmware_cmds.registers import Register
 from layouts import reg as layout
-from layouts.component_regs import mcqi_reg, mcqs_reg
+from layouts.component_regs import mcqi_reg, mcqs_reg, mfrl_reg
 from layouts.enums import Op, PortType, RegId, Status
+from layouts.nv_regs import mnvda_reg
 from layouts.port_regs import mcam_reg
 from layouts.prm import Prm
 
@@ -47,6 +48,8 @@ REGISTERS: dict[int, Register] = {
     ),
     RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
     RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
+    RegId.MFRL: Register(mfrl_reg, components.mfrl, gate="mcam_reg"),
+    RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
 }
 """Registers of every function; the port's depend on its link layer."""

@@ -41,3 +41,10 @@ mcqi_version = Prm(
     "user_defined_time" / bits(64), "build_tool_version" / bits(32), rsvd(32),
     "version_string" / octets(92),
 )
+
+mfrl_reg = Prm(
+    "mfrl_reg",
+    rsvd(34), "pci_sync_for_fw_update_start" / bits(1), "pci_sync_for_fw_update_resp" / bits(2),
+    "rst_type_sel" / bits(3), "pci_reset_req_method" / bits(3), rsvd(1), "reset_state" / bits(4),
+    "reset_type" / bits(8), "reset_level" / bits(8),
+)

@@ -627,6 +627,7 @@ class RegId(IntEnum):
     MTCAP = 0x9009
     MTMP = 0x900A
     MCIA = 0x9014
+    MNVDA = 0x9024
     MFRL = 0x9028
     MLCR = 0x902B
     MRTC = 0x902D

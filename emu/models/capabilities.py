@@ -148,6 +148,6 @@ MEMORY_ODP: Capabilities = MappingProxyType(
 """With the faults of memory keys beside them: Linux 6.12 and later choose these."""
 
 VF_LIMITS: Capabilities = MappingProxyType(
-    {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0}
+    {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0, "pcam_reg": 0}
 )
-"""What a virtual function lacks; it does not show the firmware's version, either."""
+"""What a virtual function lacks; firmware and link are the physical function's, too."""

@@ -34,6 +34,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "log_max_rqt_size": 11,
         "log_max_transport_domain": 12,
         "log_max_wq_sz": 15,
+        # Registers about the port, of which PCAM tells: error correction.
+        "pcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
         "eth_wqe_too_small": 1,

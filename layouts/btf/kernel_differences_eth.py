@@ -40,6 +40,12 @@ KNOWN_ETH: tuple[Known, ...] = (
     ),
     Known(("6.1", "6.12"), What.STRUCTURE, _NO_TYPE, ("query_l2_table_entry_out",)),
     Known(
+        ("6.1", "6.12"),
+        What.STRUCTURE,
+        "the non-volatile configuration came with Linux 7",
+        ("config_item", "mnvda_reg"),
+    ),
+    Known(
         ("6.1",),
         What.FIELD,
         _RESERVED,

@@ -6,6 +6,7 @@ from helpers.snapshot import snapshot
 from emu.device.hca import HcaOptions
 from emu.engine import lifecycle
 from emu.models import LINKS, MODELS
+from emu.port.eth.fec import Fec
 from emu.port.eth.port import BROADCAST, MAX_MTU
 from firmware_cmds import eth_regs
 from firmware_cmds.reg import READ, WRITE
@@ -344,6 +345,40 @@ class TestRegisters:
         assert mcia.status
         assert not any(mcia.dwords)
 
+    def test_port_registers(self, driver):
+        """PCAM tells of error correction; other groups have nothing."""
+        pcam = driver.read_register(RegId.PCAM, port_regs.pcam_reg)
+        registers = port_regs.pcam_regs_5000_to_507f.view(pcam.port_access_reg_cap_mask)
+        assert (registers.pplm, registers.ppcnt, registers.pbmc) == (1, 1, 0)
+        features = port_regs.pcam_enhanced_features.view(pcam.feature_cap_mask)
+        assert features.ptys_connector_type
+        other = driver.read_register(
+            RegId.PCAM, port_regs.pcam_reg, feature_group=1, access_reg_group=1
+        )
+        assert not any(other.port_access_reg_cap_mask + other.feature_cap_mask)
+
+    def test_error_correction(self, driver, port):
+        """ethtool --set-fec: a code for the port's speed, or what the port thinks best."""
+
+        def pplm():
+            return driver.read_register(RegId.PPLM, port_regs.pplm_reg, local_port=1)
+
+        def choose(code):
+            write = port_regs.pplm_reg.new(local_port=1, fec_override_admin_100g=code)
+            return driver.write_register(RegId.PPLM, bytes(write)).status
+
+        found = pplm()
+        assert found.fec_override_cap_100g == Fec.NONE | Fec.RS_528_514
+        assert (found.fec_override_admin_100g, found.fec_mode_active) == (0, Fec.RS_528_514)
+        assert choose(Fec.NONE) == Status.OK
+        assert pplm().fec_mode_active == pplm().fec_override_admin_100g == Fec.NONE
+        for wrong in (Fec.FIRECODE, Fec.NONE | Fec.RS_528_514, 8):
+            assert choose(wrong) == Status.BAD_PARAM_ERR
+        port.set_link(up=False)
+        assert (pplm().fec_mode_active, pplm().fec_override_admin_100g) == (0, Fec.NONE)
+        assert choose(0) == Status.OK
+        assert port.fec_admin == 0
+
     def counters(self, driver, group, prm, **fields):
         ppcnt = driver.read_register(RegId.PPCNT, reg.ppcnt_reg, local_port=1, grp=group, **fields)
         return {
@@ -382,6 +417,17 @@ class TestRegisters:
         group = port_counters.eth_802_3_cntrs_grp_data_layout
         assert self.counters(driver, CountersGroup.IEEE_802_3, group)
 
+    def test_sizes_of_roce(self, driver, function, port):
+        """Frames count by size whoever has sent them, also those that messages stand for."""
+        function.hca.link.count_received(3, 3 * 1100)
+        function.hca.link.count_received(1, 70, multicast=True)
+        found = self.counters(
+            driver, CountersGroup.RFC_2819, port_counters.eth_2819_cntrs_grp_data_layout
+        )
+        assert found["ether_stats_pkts1024to1518octets_low"] == 3
+        assert found["ether_stats_pkts65to127octets_low"] == 1
+        assert found["ether_stats_pkts_low"] == 4
+
     @pytest.mark.parametrize("fields", [{"grp": 0x20}, {"grp": 0x3F}, {"grp": 0x10, "prio_tc": 8}])
     def test_no_such_counters(self, driver, fields):
         read = bytes(reg.ppcnt_reg.new(local_port=1, **fields))
@@ -401,7 +447,7 @@ class TestRegisters:
             if answer.status != Status.OK:
                 assert snapshot(function.hca) == before
 
-    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PPLM])
+    @pytest.mark.parametrize("register", [RegId.PCAP, RegId.PVLC, RegId.PBMC])
     def test_registers_of_other_ports(self, driver, register):
         assert (
             driver.write_register(register, bytes(64), op_mod=READ).status == Status.BAD_PARAM_ERR

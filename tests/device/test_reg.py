@@ -9,7 +9,7 @@ from firmware_cmds import reg as common
 from firmware_cmds.components import InfoType
 from firmware_cmds.ib_regs import IB_PORT_COUNTERS
 from firmware_cmds.reg import READ, WRITE
-from layouts import component_regs, port_regs, reg
+from layouts import component_regs, nv_regs, port_regs, reg
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
 
 REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
@@ -109,7 +109,10 @@ def test_endianness_can_be_written_only(driver, refused):
     )  # fmt: skip
 
 
-NEEDED = {RegId.PPCNT: {"grp": IB_PORT_COUNTERS}}
+NEEDED = {
+    RegId.PPCNT: {"grp": IB_PORT_COUNTERS},
+    RegId.MNVDA: {"configuration_item_header": {"type": 0x80}},
+}
 """Registers that say nothing when they are asked with zeros."""
 
 
@@ -124,7 +127,7 @@ def access(register, op_mod, size, room=None):
 
 
 @pytest.mark.parametrize(
-    "register", [RegId.MFRL, RegId.PPLM, RegId.MCC, RegId.DTOR, 0, 0xFFFF], ids=hex
+    "register", [RegId.MTMP, RegId.PPLM, RegId.MCC, RegId.DTOR, 0, 0xFFFF], ids=hex
 )
 @pytest.mark.parametrize("op_mod", [READ, WRITE])
 def test_register_that_is_not_there(refused, register, op_mod):
@@ -203,6 +206,30 @@ class TestFirmware:
         mcam = driver.read_register(RegId.MCAM, port_regs.mcam_reg, access_reg_group=group)
         assert not any(mcam.mng_access_reg_cap_mask)
 
+    def test_no_reset_activates_other_firmware(self, driver):
+        mfrl = driver.read_register(RegId.MFRL, component_regs.mfrl_reg)
+        assert (mfrl.reset_level, mfrl.reset_type) == (0, 0)
+
+    @pytest.mark.parametrize("item", [0x80, 0x81, 0x10A, 0x10B, 0x11D, 3 << 24 | 1 << 10 | 0x80])
+    @pytest.mark.parametrize("mode", [0, 1, 2])
+    def test_configuration(self, driver, item, mode):
+        """What ``devlink dev param show`` reads on Linux 7.2: no SR-IOV, nothing chosen."""
+        header = {"type": item, "access_mode": mode, "length": 8}
+        mnvda = driver.read_register(
+            RegId.MNVDA, nv_regs.mnvda_reg, configuration_item_header=header
+        )
+        assert mnvda.configuration_item_header.type == item
+        assert not any(mnvda.configuration_item_data)
+
+    @pytest.mark.parametrize("item", [0, 0x82, 3 << 24 | 0x81, 1 << 24 | 0x80, 0xFFFFFFFF])
+    def test_no_such_configuration(self, driver, refused, item):
+        view = nv_regs.mnvda_reg.new(configuration_item_header={"type": item})
+        for op_mod in (READ, WRITE):
+            refused(
+                Status.BAD_PARAM_ERR, Op.ACCESS_REG, op_mod=op_mod, register_id=RegId.MNVDA,
+                extra=bytes(view), out_extra=nv_regs.mnvda_reg.size,
+            )  # fmt: skip
+
     def test_the_one_component_is_the_boot_image(self, driver):
         mcqs = driver.read_register(RegId.MCQS, component_regs.mcqs_reg)
         assert (mcqs.identifier, mcqs.last_index_flag) == (1, 1)
@@ -248,7 +275,7 @@ class TestFirmware:
         assert answer.status == Status.BAD_OUTP_LEN_ERR
 
     @pytest.mark.parametrize("limits", [{"mcam_reg": 0}])
-    @pytest.mark.parametrize("register", [RegId.MCAM, RegId.MCQS, RegId.MCQI])
+    @pytest.mark.parametrize("register", [RegId.MCAM, RegId.MCQS, RegId.MCQI, RegId.MNVDA])
     def test_virtual_functions_have_none_of_it(self, refused, register):
         assert not MODELS["connectx6-vf"].general["mcam_reg"]
         refused(Status.BAD_PARAM_ERR, Op.ACCESS_REG, **access(register, READ, 256))

@@ -121,6 +121,17 @@ class TestInterface:
         run(guest, "ethtool -A eth0 rx on tx on; ethtool -A eth0 rx off tx off")
         run(guest, "ethtool -T eth0; ethtool -a eth0; ethtool --show-priv-flags eth0")
 
+    def test_error_correction(self, guest):
+        assert "Active FEC encoding: RS" in run(guest, "ethtool --show-fec eth0")
+        run(guest, f"ethtool --set-fec eth0 encoding off; {CARRIER.format(name='eth0')}")
+        assert "Active FEC encoding: Off" in run(guest, "ethtool --show-fec eth0")
+        run(guest, f"ethtool --set-fec eth0 encoding auto; {CARRIER.format(name='eth0')}")
+        assert "corrected_bits: 0" in run(guest, "ethtool -I --show-fec eth0")
+
+    def test_parameters(self, guest):
+        """On Linux 7.2 also what the non-volatile configuration has."""
+        assert "enable_roce" in run(guest, "devlink dev param show")
+
     def test_features(self, guest):
         said = run(guest, "ethtool -k eth0")
         for feature in (

@@ -95,6 +95,11 @@ def _physical(port: EthPort) -> dict[str, int]:
     return {"link_down_events": port.link_downed}
 
 
+def _physical_statistical(_port: EthPort) -> dict[str, int]:
+    """Bits are never in error, nor corrected."""
+    return {}
+
+
 class Group(NamedTuple):
     """A group: its layout, and the counters in it that can be other than 0."""
 
@@ -109,6 +114,9 @@ GROUPS: Mapping[int, Group] = {
     CountersGroup.RFC_3635: Group(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
     CountersGroup.PER_PRIORITY: Group(layout.eth_per_prio_grp_data_layout, _priority),
     CountersGroup.PHYSICAL_LAYER: Group(layout.phys_layer_cntrs, _physical),
+    CountersGroup.PHYSICAL_LAYER_STATISTICAL: Group(
+        layout.phys_layer_statistical_cntrs, _physical_statistical
+    ),
 }
 """The groups that a port has, by ppcnt_reg.grp."""
 

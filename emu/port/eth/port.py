@@ -77,6 +77,10 @@ class Direction:
             kind = self.broadcast
         else:
             kind = self.multicast
+        self.add_to(kind, packets, octets)
+
+    def add_to(self, kind: Traffic, packets: int, octets: int) -> None:
+        """Count packets of a kind, of ``octets`` in all; their sizes count as their mean."""
         kind.packets += packets
         kind.octets += octets
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
@@ -142,6 +146,8 @@ class EthPort:
     pause_tx: bool = False
     pause_rx: bool = False
     """Whether pause frames are sent, and obeyed (PFCC)."""
+    fec_admin: int = 0
+    """The error correction that the driver has chosen (``emu.port.eth.fec``); 0 lets the port."""
     vport: Vport = field(default_factory=Vport)
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)

@@ -95,8 +95,7 @@ class RoceLink:
         self._port = port
         self._vport = port.vport
         self.gids = gids
-        self._sent = (port.sent.rdma_unicast, port.sent.rdma_multicast)
-        self._received = (port.received.rdma_unicast, port.received.rdma_multicast)
+        self._sent, self._received = port.sent, port.received
         self.dropped: Counter[str] = Counter()
         """Frames for the port's own GIDs that are no packets, by what is wrong with them."""
 
@@ -202,12 +201,10 @@ class RoceLink:
 
     def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
         """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
-        traffic = self._sent[multicast]
-        traffic.packets += packets
-        traffic.octets += octets
+        way = self._sent
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
 
     def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
         """Count received packets; octets as above."""
-        traffic = self._received[multicast]
-        traffic.packets += packets
-        traffic.octets += octets
+        way = self._received
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)

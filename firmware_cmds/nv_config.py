@@ -1,0 +1,35 @@
+"""The non-volatile configuration (PRM "MNVDA"; core/lib/nv_param.c of Linux 7.2).
+
+``devlink dev param show`` reads it for what takes effect at the next reset: SR-IOV, the kind of
+completion compression, checksums of software parsers. The adapter has none of the three, so that
+all items are zeros, and nothing can be changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from layouts.enums import Status
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_GLOBAL, _PER_HOST_PF = 0, 3
+_CLASS_SHIFT = 24
+_INDEX_MASKS = {_GLOBAL: (1 << 24) - 1, _PER_HOST_PF: (1 << 10) - 1}
+_ITEMS = {
+    # MLX5_CLASS_0_CTRL_ID_NV_*: GLOBAL_PCI_CONF and _CAP, SW_OFFLOAD_CONFIG and _CAP,
+    # SW_ACCELERATE_CONF.
+    _GLOBAL: {0x80, 0x81, 0x10A, 0x10B, 0x11D},
+    _PER_HOST_PF: {0x80},  # MLX5_CLASS_3_CTRL_ID_NV_PF_PCI_CONF
+}
+
+
+def mnvda(_hca: Hca, reg: Any) -> None:
+    """An item, in all access modes (next, current, default) the same. Unknown ones are refused."""
+    wanted = reg.configuration_item_header.type
+    kind = wanted >> _CLASS_SHIFT
+    if wanted & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):
+        raise CmdError(Status.BAD_PARAM_ERR, "no such configuration item", f"{wanted:#x}")
+    reg.configuration_item_data = bytes(len(reg.configuration_item_data))
