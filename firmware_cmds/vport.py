@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.errors import CmdError
+from emu.port import counts
 from emu.port.ib.port import DEFAULT_PKEY, GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
 from layouts import vport as layout
 from layouts.enums import Op, PortType, Status
@@ -119,7 +120,7 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Packets and octets since the last clear."""
-    for name, traffic in hca.port.since_cleared().items():
+    for name, traffic in counts.since_cleared(hca.port).items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:
-        hca.port.clear_counters()
+        counts.clear(hca.port)

@@ -9,9 +9,10 @@ link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from emu.port.counts import Counting
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.packet import Packet
 
@@ -31,7 +32,7 @@ class Count(Protocol):
 NODE_DESCRIPTION_BYTES = 64
 
 
-class Port(Protocol):
+class Port(Counting, Protocol):
     """What the ports of all link layers have."""
 
     node_description: bytes
@@ -58,12 +59,6 @@ class Port(Protocol):
 
     def totals(self) -> tuple[Count, Count]:
         """What has been sent and received since power-on."""
-
-    def since_cleared(self) -> Mapping[str, Count]:
-        """Traffic since the driver last cleared it, by names in query_vport_counter_out."""
-
-    def clear_counters(self) -> None:
-        """The driver clears the counters of its virtual port."""
 
 
 class Route(Protocol):

@@ -13,8 +13,8 @@ from helpers.verbs import FENCE, SIGNALED, SOLICITED
 from emu.engine import lifecycle
 from emu.engine.rc.packets.requester import WINDOW_PACKETS
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.port import counts
 from emu.port.ib.framing import Route, parse
-from emu.port.ib.port import Traffic
 from emu.port.packet import OPS, Packet
 from layouts import bth
 from layouts.bth import Kind, Service
@@ -238,13 +238,13 @@ def test_ports_count_packets_and_octets(channel, wire, source, target):
     tap = Tap(wire)
     ports = channel.left.hca.port, channel.right.hca.port
     for port in ports:
-        port.clear_counters()
+        counts.clear(port)
     channel.write((target.key, target.va), source.sge(0, 1000))
     channel.settle()
     requests = [frame for frame in tap.seen if parse(memoryview(frame)).slid == 1]
-    carried = Traffic(len(requests), sum(map(len, requests)))
+    carried = counts.Traffic(len(requests), sum(map(len, requests)))
     assert carried.packets == 4
-    sender, receiver = (port.since_cleared() for port in ports)
+    sender, receiver = (counts.since_cleared(port) for port in ports)
     assert sender["transmitted_ib_unicast"] == carried
     assert receiver["received_ib_unicast"] == carried
     assert sender["received_ib_unicast"].packets == 1

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
+from emu.port.counts import Traffic
 
 MAC_BYTES = 6
 BROADCAST = b"\xff" * MAC_BYTES
@@ -28,22 +29,14 @@ SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 """Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
 
-_KINDS = {
+_FIELDS = {
     "eth_unicast": "unicast",
     "eth_multicast": "multicast",
     "eth_broadcast": "broadcast",
     "ib_unicast": "rdma_unicast",
     "ib_multicast": "rdma_multicast",
 }
-"""Kinds of traffic: as query_vport_counter_out calls them, and in :class:`Direction`."""
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Frames and their octets, without frame check sequence."""
-
-    packets: int = 0
-    octets: int = 0
+"""Fields of :class:`Direction`, by what query_vport_counter_out calls them."""
 
 
 def _sizes() -> list[int]:
@@ -196,25 +189,13 @@ class EthPort:
         return self.sent, self.received
 
     def counters(self) -> dict[str, Traffic]:
-        """The traffic since power-on, by the names in query_vport_counter_out."""
+        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.sent, "received": self.received}
         return {
-            f"{way}_{name}": replace(getattr(direction, kind))
+            f"{way}_{name}": replace(getattr(direction, field_name))
             for way, direction in ways.items()
-            for name, kind in _KINDS.items()
+            for name, field_name in _FIELDS.items()
         }
-
-    def since_cleared(self) -> dict[str, Traffic]:
-        """The traffic since the driver last cleared the vPort's counters."""
-        return {
-            name: Traffic(now.packets - before.packets, now.octets - before.octets)
-            for name, now in self.counters().items()
-            for before in (self.cleared.get(name, Traffic()),)
-        }
-
-    def clear_counters(self) -> None:
-        """From now on the driver reads only the traffic that follows."""
-        self.cleared = self.counters()
 
     @property
     def mtu(self) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from emu.port.ib.port import IbPort, Traffic
+from emu.port.counts import Traffic
+from emu.port.ib.port import IbPort
 from layouts.mads import (
     BASE_VERSION,
     RESPONSE,

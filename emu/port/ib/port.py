@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
+from emu.port.counts import Traffic
 from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.port.ib.framing import Route, grh_of, parse
 from emu.port.packet import GlobalHeader, Packet
@@ -45,15 +46,6 @@ SETTABLE_CAPS = int(
     | CapMask1.VENDOR_CLASS_SUP
     | CapMask1.CLIENT_REG_SUP
 )
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Traffic in one direction, counted since power-on."""
-
-    packets: int = 0
-    octets: int = 0
-    """All octets of the packets, from the first header to the invariant CRC."""
 
 
 def _no_traffic() -> tuple[Traffic, Traffic]:
@@ -124,25 +116,13 @@ class IbPort:
         traffic.octets += octets
 
     def counters(self) -> dict[str, Traffic]:
-        """The traffic since power-on, by the names in query_vport_counter_out."""
+        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.transmitted, "received": self.received}
         return {
             f"{way}_ib_{cast}": replace(traffic)
             for way, casts in ways.items()
             for cast, traffic in zip(_CASTS, casts)
         }
-
-    def since_cleared(self) -> dict[str, Traffic]:
-        """The traffic since the driver last cleared its counters: what the driver reads."""
-        return {
-            name: Traffic(now.packets - before.packets, now.octets - before.octets)
-            for name, now in self.counters().items()
-            for before in (self.cleared.get(name, Traffic()),)
-        }
-
-    def clear_counters(self) -> None:
-        """From now on the driver reads only the traffic that follows."""
-        self.cleared = self.counters()
 
     @property
     def is_up(self) -> bool:
