@@ -84,6 +84,8 @@ SOLICITED, MIGRATED = 1 << 7, 1 << 6
 PAD_SHIFT, PAD_MASK = 4, 3
 TVER_MASK = 0xF
 """BTH: solicited event, migration state, bytes of padding, transport version."""
+FECN, BECN = 1 << 31, 1 << 30
+"""BTH: congestion bits, in front of the destination queue pair (IBTA 9.2.2)."""
 QPN_MASK = PSN_MASK = MSN_MASK = (1 << 24) - 1
 PSN_HALF = 1 << 23
 """A PSN that is at least this far ahead of another one is behind it."""

@@ -96,6 +96,15 @@ class Client:
         """Remove all rules."""
         self.call("fault.load")
 
+    def links(self) -> list[dict[str, Any]]:
+        """The links that are or were set, one for each function and direction."""
+        links: list[dict[str, Any]] = self.call("net.show")["links"]
+        return links
+
+    def set_link(self, link: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Set links, given as in a plan; without properties they are cleared."""
+        self.call("net.set", link={**(link or {}), **fields})
+
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Call any method of the protocol."""
         self._number += 1

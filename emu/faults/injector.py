@@ -48,6 +48,8 @@ class Injector:
         self._held: Counter[str] = Counter()
         self._behind: dict[str, list[Event[Any]]] = {}
         """Events that wait for the next one of their point."""
+        self._to_come: list[tuple[int, Callable[[], None]]] = []
+        """Calls for when the function has run so many commands."""
         self._is_inside = False
         self._is_timed = False
         self.effects = Effects(self)
@@ -82,6 +84,19 @@ class Injector:
         self.states += added
         self._arm()
 
+    def at(self, commands: int, call: Callable[[], None]) -> None:
+        """Call when the function has run so many commands; now if it has."""
+        self._to_come.append((commands, call))
+        self._call_due()
+        self._sort()
+
+    def _call_due(self) -> None:
+        count = self.function.commands
+        due = [call for commands, call in self._to_come if commands <= count]
+        self._to_come = [one for one in self._to_come if one[0] > count]
+        for call in due:
+            call()
+
     def remove(self, name: str) -> bool:
         """Remove a rule and end its effects; False when there is no rule of that name."""
         found = [state for state in self.states if state.rule.name == name]
@@ -100,6 +115,7 @@ class Injector:
         """A command has run: arm the rules that are now due, and remove those that end here."""
         if self._is_timed:
             count = self.function.commands
+            self._call_due()
             for state in list(self.states):
                 if state.rule.until is not None and state.rule.until <= count:
                     self.remove(state.rule.name)
@@ -122,7 +138,7 @@ class Injector:
         for state in self.states:
             if state.is_armed:
                 self._by_point.setdefault(state.rule.point, []).append(state)
-        self._is_timed = any(
+        self._is_timed = bool(self._to_come) or any(
             not state.is_armed or state.rule.until is not None for state in self.states
         )
         self.attach()
@@ -140,7 +156,8 @@ class Injector:
 
     def attach(self) -> None:
         """Watch the points that rules are about, and no others."""
-        self.hca.faults = self if self.states or self.effects.is_any else None
+        is_wanted = self.states or self._to_come or self.effects.is_any
+        self.hca.faults = self if is_wanted else None
         for names, stand in MOUNTS:
             stand(self, wanted=not names.isdisjoint(self._by_point))
 

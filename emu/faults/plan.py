@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
 
+from emu.faults.link import Link
 from emu.faults.rule import Rule
 from emu.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
 
 MOST_RULES = 1000
+MOST_LINKS = 1000
 _MOST_TEXT = 2000
 _U64 = (1 << 64) - 1
 
@@ -64,7 +66,7 @@ class Expectation(BaseModel):
 
 
 class Plan(BaseModel):
-    """Rules, and the seed of all their random decisions."""
+    """Rules and links, and the seed of all their random decisions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,6 +74,7 @@ class Plan(BaseModel):
     about: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
     seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
     rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
+    link: list[Link] = Field(default_factory=list, max_length=MOST_LINKS)
     expect: Expectation | None = None
 
     def to_table(self) -> dict[str, Any]:
@@ -80,4 +83,5 @@ class Plan(BaseModel):
         for key in ("name", "about", "seed"):
             if value := getattr(self, key):
                 table[key] = value
-        return table | {"rule": [rule.to_table() for rule in self.rule]}
+        table["rule"] = [rule.to_table() for rule in self.rule]
+        return table | ({"link": [link.to_table() for link in self.link]} if self.link else {})

@@ -4,8 +4,9 @@ The first line is the header: ``record`` (the format's version, 1), ``versions``
 ``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
 ``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
 rule matched), ``point``, ``action`` and ``event`` (its identity). Lines with ``added`` (a rule) or
-``removed`` (its name) are about rules that came or went during the run; ``commands`` is how many
-commands each function had run by then, the only clock that two runs have in common.
+``removed`` (its name) are about rules that came or went during the run, those with ``link`` about
+links that were set; ``commands`` is how many commands each function had run by then, the only clock
+that two runs have in common. What becomes of a link's packets is not told: seed and link decide it.
 
 A record holds no times and no addresses: the same plan and the same actions of the driver give the
 same record, byte for byte.
@@ -18,9 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emu.faults.plan import MOST_RULES, Plan
+from emu.faults.link import Link
+from emu.faults.plan import MOST_LINKS, MOST_RULES, Plan
 from emu.faults.rule import Rule
-from emu.faults.text import PlanError, from_table, rule_from_table
+from emu.faults.text import PlanError, from_table, link_from_table, rule_from_table
 
 VERSION = 1
 MOST_LINES = 1_000_000
@@ -78,7 +80,7 @@ class Record:
     """The contents of a record."""
 
     plan: Plan
-    """The run's plan; its rules are followed by those that were added during the run."""
+    """The run's plan; its rules and links are followed by those that came during the run."""
     fired: tuple[Fired, ...]
     head: Mapping[str, Any]
     spans: Mapping[str, Span] = field(default_factory=dict)
@@ -148,7 +150,7 @@ def read(text: str, source: str = "record") -> Record:
         if not text_line.endswith("\n"):
             break
         told.take(_object(text_line, source, number), f"{source}:{number}")
-    whole: Plan = plan.model_copy(update={"rule": told.rules})
+    whole: Plan = plan.model_copy(update={"rule": told.rules, "link": told.links})
     return Record(whole, tuple(told.fired), first, told.spans)
 
 
@@ -157,6 +159,7 @@ class _Reader:
 
     def __init__(self, plan: Plan) -> None:
         self.rules: list[Rule] = list(plan.rule)
+        self.links: list[Link] = list(plan.link)
         self.fired: list[Fired] = []
         self.spans: dict[str, Span] = {}
         self._used = {rule.name for rule in plan.rule}
@@ -169,6 +172,8 @@ class _Reader:
             self.fired.append(replace(fired, rule=self._names.get(fired.rule, fired.rule)))
         elif "added" in values:
             self._added(values, place)
+        elif "link" in values:
+            self._linked(values, place)
         elif "removed" in values:
             name = self._names.pop(str(values["removed"]), None)
             if name is not None:
@@ -189,6 +194,19 @@ class _Reader:
         self._names[rule.name] = name
         self.rules.append(rule.model_copy(update={"name": name}))
         self.spans[name] = Span(_commands(values, place))
+
+    def _linked(self, values: dict[str, Any], place: str) -> None:
+        """A link was set at one function or all: an entry for each, with its commands."""
+        try:
+            link = link_from_table(values["link"], place)
+        except PlanError as error:
+            raise RecordError(str(error)) from None
+        for function, after in enumerate(_commands(values, place)):
+            if link.function in (None, function):
+                update = {"function": function, "after": max(after, link.after)}
+                self.links.append(link.model_copy(update=update))
+        if len(self.links) > MOST_LINKS:
+            raise RecordError(f"{place}: more than {MOST_LINKS} links")
 
 
 def _wrong_head(head: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from emu.faults.checks import problems
+from emu.faults.link import Link
 from emu.faults.plan import Plan
 from emu.faults.rule import Rule
 from emu.faults.shape import MOST_PARTS, TooComplexError, cuts, header_name, unfit
@@ -109,6 +110,17 @@ def rule_from_table(table: Any, source: str = "rule") -> Rule:
     return rule
 
 
+def link_from_table(table: Any, source: str = "link") -> Link:
+    """One link. Raises :class:`PlanError`."""
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
+    try:
+        link: Link = finish(_checked({"link": [table]}, source)).link[0]
+    except PlanError as error:
+        raise PlanError(str(error).replace("link[1].", "").replace("link[1]", "")) from None
+    return link
+
+
 def dump(plan: Plan) -> str:
     """The plan as TOML."""
     text: str = tomli_w.dumps(plan.to_table())
@@ -164,6 +176,10 @@ def _explained(detail: Any) -> str:
         return "no such key"
     if kind == "missing":
         return "missing"
+    if kind == "value_error" and isinstance(detail.get("input"), Mapping):
+        return str(detail["ctx"]["error"])
+    if kind == "value_error":
+        said = str(detail["ctx"]["error"])
     given = repr(detail.get("input"))
     if len(given) > _LONGEST_VALUE:
         given = given[:_LONGEST_VALUE] + "..."

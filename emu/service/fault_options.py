@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.function.function import Function
+from emu.service.links import Cabling
 
 if TYPE_CHECKING:
     from emu.faults.record import Fired
@@ -32,10 +33,13 @@ class FaultOptions:
 class Faults:
     """The fault session of a server's functions, created on first use."""
 
-    def __init__(self, functions: Sequence[Function], options: FaultOptions) -> None:
+    def __init__(
+        self, functions: Sequence[Function], options: FaultOptions, cabling: Cabling
+    ) -> None:
         """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
         self._functions = functions
         self._options = options
+        self._cabling = cabling
         self._session: FaultSession | None = None
         self.on_fired: Callable[[Fired], None] | None = None
         """Told of each fault that fires, besides the record."""
@@ -47,7 +51,7 @@ class Faults:
         if self._session is None:
             from emu.service.fault_session import FaultSession
 
-            self._session = FaultSession(self._functions, self._options, self._tell)
+            self._session = FaultSession(self._functions, self._options, self._cabling, self._tell)
         return self._session
 
     def _tell(self, fired: Fired) -> None:
@@ -57,6 +61,10 @@ class Faults:
     def listing(self) -> list[dict[str, Any]]:
         """The current rules."""
         return self._session.listing() if self._session is not None else []
+
+    def links(self) -> list[dict[str, Any]]:
+        """The links that are or were set."""
+        return self._session.links() if self._session is not None else []
 
     def close(self) -> None:
         """Take all rules away and close the record."""

@@ -6,6 +6,7 @@ import errno
 import logging
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pydantic
 
 from emu.faults import record
 from emu.faults.injector import Injector
+from emu.faults.link import Link
 from emu.faults.plan import MOST_RULES, Plan
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
@@ -21,6 +23,7 @@ from emu.function.function import Function
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.service.fault_options import FaultOptions
+from emu.service.links import Cabling, Links
 from emu.service.trace_file import TraceFile
 from emu.version import version
 
@@ -80,6 +83,7 @@ class FaultSession:
         self,
         functions: Sequence[Function],
         options: FaultOptions,
+        cabling: Cabling,
         on_fired: Callable[[Fired], None] | None = None,
     ) -> None:
         """``on_fired`` is told of each fault that fires.
@@ -97,10 +101,13 @@ class FaultSession:
         self._injectors = [
             Injector(function, index, self._note) for index, function in enumerate(functions)
         ]
+        self._links = Links(functions, cabling, self._seed)
         for function, injector in zip(functions, self._injectors):
             function.use_faults(injector)
             if plan is not None:
                 injector.start(plan)
+        for link in plan.link if plan is not None else ():
+            self._plan_link(link)
 
     def close(self) -> None:
         """Take all rules away and close the record."""
@@ -109,8 +116,23 @@ class FaultSession:
         if self._record is not None:
             self._record.close()
 
+    def _plan_link(self, link: Link) -> None:
+        """Set a link when its functions have run as many commands as it wants."""
+        for index in self._links.functions(link):
+            self._injectors[index].at(link.after, partial(self._links.set, link, index))
+
+    def set_link(self, link: Link) -> None:
+        """Set links from now on, or clear them. Raises ValueError for a missing function."""
+        self._links.check(link)
+        self._tell({"link": link.to_table()})
+        self._plan_link(link)
+
+    def links(self) -> list[dict[str, Any]]:
+        """The links that are or were set."""
+        return list(self._links.listing())
+
     def load(self, plan: Plan) -> None:
-        """Replace all rules."""
+        """Replace all rules, and set the plan's links."""
         if self._record is not None:
             for name in self._names():
                 self._tell({"removed": name})
@@ -119,6 +141,8 @@ class FaultSession:
         self._seed = plan.seed
         for injector in self._injectors:
             injector.load(plan)
+        for link in plan.link:
+            self.set_link(link)
 
     def add(self, rule: Rule) -> str:
         """Add a rule; return its name. ValueError if the name is taken or there are too many."""

@@ -33,6 +33,8 @@ def methods(
         "fault.add": control.fault_add,
         "fault.remove": control.fault_remove,
         "fault.load": control.fault_load,
+        "net.show": control.net_show,
+        "net.set": control.net_set,
     }
 
 
@@ -108,6 +110,20 @@ class _Methods:
             raise RequestError(str(error)) from None
         self._faults.wanted().load(plan)
         return {"rules": len(plan.rule)}
+
+    def net_show(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        return {"links": self._faults.links()}
+
+    def net_set(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        from emu.faults.text import link_from_table
+
+        _only(params, "link")
+        try:
+            self._faults.wanted().set_link(link_from_table(params.get("link")))
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        return {}
 
 
 def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:

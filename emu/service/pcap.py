@@ -55,7 +55,7 @@ class Capture:
                 about = f"{function.model.title}, MAC {mac.hex(':')}"
                 number = self._file.interface(blocks.LINKTYPE_ETHERNET, name, about, mac)
                 cable.watcher = ethernet = EthernetInterface(self._file, number)
-                cable.wants_packets = options.messages
+                cable.shows_messages = options.messages
                 self._interfaces.append(ethernet)
             else:
                 guid, lid = port.guid.to_bytes(8, "big"), function.hca.ib.lid
@@ -75,7 +75,7 @@ class Capture:
     def _detach(self) -> None:
         for cable in self._cables:
             cable.watcher = None
-            cable.wants_packets = False
+            cable.shows_messages = False
         self._fabric.watcher = None
 
     def close(self) -> None:

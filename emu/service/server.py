@@ -27,6 +27,7 @@ from emu.net.ib.sockets import SocketFabric
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
 from emu.service.fault_options import FaultOptions, Faults
+from emu.service.links import Cabling
 from emu.service.methods import methods
 from emu.service.pcap import Capture, PcapOptions
 from emu.vfio.kinds import DEFAULT_KIND, make_transport
@@ -99,7 +100,8 @@ class Server:
             self.loop.add_transport(served)
             self.functions.append(function)
         self._segments.open(nets, socket_mode)
-        self._faults = Faults(self.functions, faults or FaultOptions())
+        cabling = Cabling(self.loop, wire, cables)
+        self._faults = Faults(self.functions, faults or FaultOptions(), cabling)
         self._capture: Capture | None = None
         if pcap is not None:
             self._capture = Capture(pcap, self.loop, self.functions, cables, wire)

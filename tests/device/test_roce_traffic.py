@@ -289,7 +289,7 @@ def test_messages_are_frames_for_who_wants_to_see_them(clock):
             carry()
 
     for node in (left, right):
-        node.hca.eth_wire.wants_packets = True
+        node.hca.eth_wire.shows_messages = True
         node.hca.eth_wire.watcher = Watcher()
     channel = Channel(QpType.RC, left, right)
     target = region(right)

@@ -11,8 +11,10 @@ import stat
 import threading
 
 import pytest
+from click.testing import CliRunner
 from helpers.vfio_client import VfioClient
 
+from emu.cli.main import main
 from emu.control import Client, ControlError, protocol
 from emu.port.eth.frame import Frame
 from emu.service.devicespec import parse
@@ -131,6 +133,48 @@ def test_rules_come_and_go(serving):
             control.clear()
             assert control.rules() == []
             assert server.functions[0].hca.faults is None
+
+    serving.during(work)
+
+
+def test_links_come_and_go(serving):
+    def work(server):
+        cable = server.functions[0].hca.eth_wire
+
+        def net(*words):
+            done = CliRunner().invoke(main, ["net", *words, "--control", str(serving.control)])
+            assert not done.exit_code, done.output
+            return done.output
+
+        assert len(net("show").splitlines()) == 1
+        net("set", "function=0", "delay=10ms", "loss=1%", "gap=2", "reorder=5")
+        assert cable.tx_link is not None
+        cable.tx_link.counts.update(packets=2000, lost=3)
+        _, rx, tx = net("show").splitlines()
+        assert "0         rx" in rx
+        assert "delay=10ms loss=1.0 reorder=5.0 gap=2" in tx
+        assert "2,000, 3 lost" in tx
+        net("clear", "direction=tx")
+        assert (cable.tx_link, cable.rx_link is None) == (None, False)
+        net("clear")
+        assert cable.rx_link is None
+        assert [link["properties"] for link in json.loads(net("show", "--json"))] == [{}, {}]
+
+    serving.device = "connectx6dx"
+    serving.during(work)
+
+
+def test_links_of_the_control_client(serving):
+    def work(_server):
+        with Client(serving.control) as control:
+            assert control.links() == []
+            control.set_link(function=0, direction="rx", rate="1gbit")
+            (link,) = control.links()
+            assert (link["direction"], link["properties"]) == ("rx", {"rate": "1gbit"})
+            for wrong in ({"function": 1}, {"loss": 101}, {"rate": 3}):
+                with pytest.raises(ControlError):
+                    control.set_link(wrong)
+            assert len(control.links()) == 1
 
     serving.during(work)
 

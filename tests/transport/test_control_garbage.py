@@ -19,6 +19,7 @@ from emu.net.eth.segments import Segments
 from emu.net.ib.local import LocalFabric
 from emu.service import views
 from emu.service.fault_options import FaultOptions, Faults
+from emu.service.links import Cabling
 from emu.service.methods import methods
 from emu.vfio.loop import Loop
 from firmware_cmds import TABLE
@@ -64,7 +65,7 @@ class Served:
         wire = LocalFabric(self.loop)
         model, options = MODELS["connectx6"], HcaOptions(guid=1)
         function = Function(model, options, TABLE, Memory(), IrqList(), self.loop, wire)
-        faults = Faults([function], FaultOptions())
+        faults = Faults([function], FaultOptions(), Cabling(self.loop, wire))
         self.server = ControlServer(
             path, self.loop, methods([function], self.loop, faults, Segments(self.loop))
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from rich.table import Table
 
 from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._words import table_of
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
@@ -72,7 +72,7 @@ def _table(*columns: str) -> Table:
 @click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
 def add(words: tuple[str, ...], control: Path | None) -> None:
     """Add a rule: mlx5emu fault add point=cmd action=fail match.op=CREATE_CQ times=1"""
-    table = rule_of(words)
+    table = table_of(words, "rule")
     with connect(control) as client:
         click.echo(client.add(table))
 
@@ -142,26 +142,3 @@ def load(plan: Path, control: Path | None) -> None:
     with connect(control) as client:
         count = client.load_plan(text)
     click.echo(f"{count} rules")
-
-
-def rule_of(words: tuple[str, ...]) -> dict[str, Any]:
-    """The rule that words like ``match.op=CREATE_CQ`` describe; a value is TOML, or plain text."""
-    lines = []
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise UserError(f"{word!r} is no KEY=VALUE")
-        lines.append(_line(key, value))
-    try:
-        return tomllib.loads("\n".join(lines))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"these words are no rule: {error}") from None
-
-
-def _line(key: str, value: str) -> str:
-    plain = f"{key} = {value}"
-    try:
-        tomllib.loads(plain)
-    except tomllib.TOMLDecodeError:
-        return f"{key} = {json.dumps(value)}"
-    return plain

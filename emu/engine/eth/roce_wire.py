@@ -99,14 +99,16 @@ class RoceWire:
         return found
 
     def reaches(self, address: int) -> bool:
-        """Whether packets have to be sent: to a function here only if rules are about packets.
+        """Whether packets have to be sent.
+
+        To a function here only if rules, links or a capture are about packets.
 
         A datagram queue pair has no address, 0.
         """
         if not address:
             return False
         node = self.node(address)
-        if node is None or self._eth.wants_packets:
+        if node is None or self._eth.wants_packets or node.eth_wire.wants_packets:
             return True
         return node.faults is not None and node.faults.wants_packets
 
@@ -128,10 +130,10 @@ class RoceWire:
             return self._send(source, frame)
         self._frames.append(frame)
         self._start()
-        return len(self._frames) < ROOM
+        return len(self._frames) < ROOM and not self._held
 
     def _send(self, source: Hca, frame: bytes) -> bool:
-        """Send a frame to another process, or keep it while the way there is full.
+        """Put a frame on the port's wire, or keep it while the way is full.
 
         Everything waits for the frame that waits: it has one priority.
         """
@@ -196,7 +198,7 @@ class RoceWire:
         if frame[:MAC_BYTES] in hca.gids.macs:
             contain(hca, partial(roce.take, hca, frame))
         else:
-            self._eth.transmit(hca, Frame(frame))
+            self._send(hca, frame)
 
     # -- datagrams
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from emu.engine.eth.receive import arrive
 from emu.engine.eth.room import MANY, room
+from emu.net.eth.parcels import parcels
 from emu.net.eth.port import SegmentPort
 from emu.net.eth.switch import Switch
+from emu.net.link.direction import Direction
 from emu.port.eth.frame import Frame
 
 if TYPE_CHECKING:
@@ -39,8 +41,12 @@ class FunctionPort(SegmentPort):
         self._switch = switch
         self._hca: Hca | None = None
         self.watcher: Watcher | None = None
-        self.wants_packets = False
-        """Whether RoCE's messages to functions of this process pass here as frames."""
+        self.shows_messages = False
+        """Whether RoCE's messages to functions of this process pass here to be seen."""
+        self.tx_link: Direction | None = None
+        """What the function sends passes this link first, if there is one."""
+        self.rx_link: Direction | None = None
+        """What it receives passes this one."""
         self._full_since_ns = self._ignored_until_ns = 0
         switch.add(self)
 
@@ -50,6 +56,12 @@ class FunctionPort(SegmentPort):
         return self._hca is not None and self._hca.eth.is_up
 
     # -- the function's side
+
+    @property
+    def wants_packets(self) -> bool:
+        """Whether RoCE's messages to functions of this process pass here as frames."""
+        links = self.tx_link, self.rx_link
+        return self.shows_messages or links != (None, None)
 
     @property
     def changes(self) -> int:
@@ -79,19 +91,32 @@ class FunctionPort(SegmentPort):
             return
         before = self._switch.steps
         if self.watcher is None:
-            self._switch.forward(self, frame)
+            self._leave(frame)
         else:
-            self.watcher.sent(self, frame, partial(self._switch.forward, self, frame))
+            self.watcher.sent(self, frame, partial(self._leave, frame))
         # The sender's round ends the earlier, the more its frames cost their receivers.
         source.steps += self._switch.steps - before
 
+    def _leave(self, frame: Frame) -> None:
+        """Enter the segment, by the link."""
+        if self.tx_link is None:
+            self._switch.forward(self, frame)
+        else:
+            for parcel in parcels(frame, partial(self._switch.forward, self)):
+                self.tx_link.take(parcel)
+
     def is_pausing_to(self, mac: bytes) -> bool:
         """Whether frames to an address should wait."""
+        if self.tx_link is not None and self.tx_link.is_pausing:
+            return True
         way = self._switch.way(mac)
         return way is not None and way.is_pausing
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, when they need not wait any more."""
+        if self.tx_link is not None and self.tx_link.is_pausing:
+            self.tx_link.when_room(callback)
+            return
         way = self._switch.way(mac)
         if way is None:
             callback()
@@ -118,6 +143,14 @@ class FunctionPort(SegmentPort):
         return found
 
     def deliver(self, frame: Frame) -> None:
+        """Let a frame out to the function, by the link."""
+        if self.rx_link is None:
+            self._enter(frame)
+        else:
+            for parcel in parcels(frame, self._enter):
+                self.rx_link.take(parcel)
+
+    def _enter(self, frame: Frame) -> None:
         """Hand a frame to the function. An exception there stops that function only."""
         hca = self._hca
         if hca is None or hca.has_failed:

@@ -9,17 +9,22 @@ administrator has a LID of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.containment import ContainedClock, contain
+from emu.engine.rc.packets.intake import receive
 from emu.engine.ud.delivery import QP1, arrive
 from emu.net.ib.packet_queue import PacketQueue
+from emu.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.net.ib.sa import SubnetAdministrator
+from emu.net.link.direction import Direction
 from emu.port.datagram import Datagram, Origin
 from emu.port.ib.endport import EndPort, end_port
+from emu.port.ib.framing import parse
 from emu.port.ib.port import SM_LID
+from emu.port.packet import BadPacketError
 from emu.ports import Buffer, Clock
 from layouts.bth import PERMISSIVE_LID
 
@@ -48,7 +53,11 @@ class LocalFabric:
 
     def __init__(self, clock: Clock) -> None:
         self._nodes: dict[int, Hca] = {}
-        self._packets = PacketQueue(clock, self.node)
+        self._packets = PacketQueue(clock, self._deliver_here)
+        self.tx_links: MutableMapping[int, Direction] = {}
+        """By LID: the links that what a function sends has to pass."""
+        self.rx_links: MutableMapping[int, Direction] = {}
+        """Those of what it receives."""
         self.watcher: Watcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
@@ -71,25 +80,70 @@ class LocalFabric:
         return self._nodes.get(lid)
 
     def reaches(self, lid: int) -> bool:
-        """Whether packets have to be sent to this LID: to a function here only if it wants them."""
+        """Whether packets have to be sent to this LID.
+
+        To a function here only if rules, links or a capture are about packets.
+        """
         node = self._nodes.get(lid)
         if node is None:
             return False
+        if self.tx_links or self.rx_links:
+            return True
         if self.watcher is not None and self.watcher.wants_messages:
             return True
         return node.faults is not None and node.faults.wants_packets
 
     def transmit(self, source: Hca, frame: bytes) -> bool:
-        """Carry a packet to a function of this process."""
+        """Carry a packet; False when the next one should wait."""
         if self.watcher is not None:
             self.watcher.packet(source.link.lid, frame, is_sent=True)
-            if (node := self._nodes.get(destination(frame))) is not None:
-                self.watcher.packet(node.link.lid, frame, is_sent=False)
+        link = self.tx_links.get(source.link.lid)
+        if link is None or destination(frame) == source.link.lid:
+            return self._forward(frame)
+        link.take(PacketParcel(frame, self._forward))
+        return not link.is_pausing
+
+    def _forward(self, frame: bytes) -> bool:
+        """Carry a packet behind its sender's port."""
         return self._packets.add(frame)
 
     def when_room(self, lid: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when more packets may be sent."""
+        """Call ``callback`` once, when more packets may be sent.
+
+        A link that pauses is waited for, whoever's it is.
+        """
+        for link in self.tx_links.values():
+            if link.is_pausing:
+                link.when_room(partial(self.when_room, lid, callback))
+                return
+        self._when_room_behind(lid, callback)
+
+    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
+        """As ``when_room``, behind the sender's port."""
         self._packets.when_room(callback)
+
+    def _deliver_here(self, frame: bytes) -> None:
+        """A packet comes to a function of this process, by its link."""
+        lid = destination(frame)
+        link = self.rx_links.get(lid)
+        if link is None or int.from_bytes(frame[_SLID], "big") == lid:
+            self._receive(frame)
+        else:
+            link.take(PacketParcel(frame, self._receive))
+
+    def _receive(self, frame: bytes) -> None:
+        """A packet arrives at its function's port."""
+        node = self._nodes.get(destination(frame))
+        if node is None:
+            return
+        if self.watcher is not None:
+            self.watcher.packet(node.link.lid, frame, is_sent=False)
+        try:
+            packet = parse(memoryview(frame))
+        except BadPacketError as error:
+            log.warning("malformed packet dropped: %s", error)
+            return
+        receive(node, packet, len(frame))
 
     def end_ports(self) -> Iterator[EndPort]:
         """The ports that are up, as the administrator sees them."""
@@ -99,10 +153,13 @@ class LocalFabric:
         """Carry a datagram to its receivers; it is silently lost when there are none."""
         if self.watcher is not None:
             self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
+        link = self.tx_links.get(source.link.lid)
         if packet.to.lid == PERMISSIVE_LID:
             arrive(source, packet, origin)
-        else:
+        elif link is None or packet.to.lid == source.link.lid:
             self._carry(packet, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._carry, origin=origin)))
 
     def _carry(self, packet: Datagram, origin: Origin) -> None:
         lid = packet.to.lid
@@ -117,13 +174,25 @@ class LocalFabric:
             self._arrive(node, packet, origin)
 
     def _arrive(self, hca: Hca, packet: Datagram, origin: Origin) -> None:
+        lid = hca.link.lid
+        link = self.rx_links.get(lid)
+        if link is None or origin.lid == lid:
+            self._enter(packet, lid, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._enter, lid=lid, origin=origin)))
+
+    def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
+        """A datagram arrives at the port with this LID."""
+        hca = self._nodes.get(lid)
+        if hca is None:
+            return
         if self.watcher is not None and hca.link.is_up:
             self.watcher.datagram(hca.link.lid, packet, origin, is_sent=False)
         arrive(hca, packet, origin)
 
 
-_DLID = slice(2, 4)
-"""The bytes of a packet's local route header that hold its destination."""
+_DLID, _SLID = slice(2, 4), slice(6, 8)
+"""The bytes of a packet's local route header that hold its destination and its source."""
 
 
 def destination(frame: bytes) -> int:

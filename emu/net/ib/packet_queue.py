@@ -9,15 +9,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from emu.engine.rc.packets.intake import receive
-from emu.port.ib.framing import parse
-from emu.port.packet import BadPacketError
 from emu.ports import Clock
-
-if TYPE_CHECKING:
-    from emu.device.hca import Hca
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +21,9 @@ PACKETS_PER_TURN = 64
 class PacketQueue:
     """Takes frames, and delivers them in order in the loop's next round."""
 
-    def __init__(self, clock: Clock, node: Callable[[int], Hca | None]) -> None:
+    def __init__(self, clock: Clock, deliver: Callable[[bytes], None]) -> None:
         self._clock = clock
-        self._node = node
+        self._deliver = deliver
         self._frames: deque[bytes] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
@@ -64,13 +57,6 @@ class PacketQueue:
 
     def _arrive(self, frame: bytes) -> None:
         try:
-            packet = parse(memoryview(frame))
-        except BadPacketError as error:
-            log.warning("malformed packet dropped: %s", error)
-            return
+            self._deliver(frame)
         except Exception:
             log.exception("internal error: a packet is dropped")
-            return
-        node = self._node(packet.dlid)
-        if node is not None:
-            receive(node, packet, len(frame))

@@ -159,20 +159,17 @@ class SocketFabric(LocalFabric):
         is_outside = self._role is not None and self._role.connection_to(lid) is not None
         return is_outside or super().reaches(lid)
 
-    def transmit(self, source: Hca, frame: bytes) -> bool:
+    def _forward(self, frame: bytes) -> bool:
         """Send a packet to another process; False when the connection to it is congested."""
         connection = self._connection_to(destination(frame))
         if connection is None:
-            return super().transmit(source, frame)
-        if self.watcher is not None:
-            self.watcher.packet(source.link.lid, frame, is_sent=True)
+            return super()._forward(frame)
         return connection.send(FrameKind.PACKET, frame)
 
-    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when packets to this LID may be sent again."""
+    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
         connection = self._connection_to(lid)
         if connection is None:
-            super().when_room(lid, callback)
+            super()._when_room_behind(lid, callback)
         else:
             connection.when_room(callback)
 
@@ -208,10 +205,14 @@ class SocketFabric(LocalFabric):
             datagram, origin = datagram_of(packet)
             self._carry_here(datagram, origin)
             return self._receivers(datagram)
-        if (node := self.node(packet.dlid)) is not None:
-            if self.watcher is not None:
-                self.watcher.packet(node.link.lid, frame, is_sent=False)
-            intake.receive(node, packet, len(frame))
+        if (node := self.node(packet.dlid)) is None:
+            return 1
+        if packet.dlid in self.rx_links:
+            self._deliver_here(bytes(frame))
+            return 1
+        if self.watcher is not None:
+            self.watcher.packet(node.link.lid, frame, is_sent=False)
+        intake.receive(node, packet, len(frame))
         return 1
 
     def _receivers(self, datagram: Datagram) -> int:

@@ -23,6 +23,9 @@ from layouts import bth as wire
 
 _SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
 
+_DEST_QP_AT = 4
+"""Offset of the congestion bits, and of the destination queue pair, in a BTH."""
+
 MAX_BYTES = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
 """The longest possible frame."""
 
@@ -76,6 +79,13 @@ def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
     if pay_len != len(frame) - at - wire.grh.size:
         raise BadPacketError(f"global header says {pay_len} bytes")
     return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
+
+
+def with_fecn(frame: bytes) -> bytes:
+    """The packet with its forward congestion notification, which no CRC covers."""
+    is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
+    at = wire.lrh.size + (0 if is_local else wire.grh.size) + _DEST_QP_AT
+    return frame[:at] + bytes((frame[at] | wire.FECN >> 24,)) + frame[at + 1 :]
 
 
 def grh_of(datagram: Datagram, origin: Origin) -> bytes:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from helpers.fault_plans import PLANS
 
 import firmware_cmds  # noqa: F401  # the commands whose fields plans name
-from emu.cli.commands.fault import rule_of
+from emu.cli.commands._words import table_of
 from emu.cli.commands.objects import _tree
 from emu.cli.commands.status import rates
 from emu.cli.main import main
@@ -44,7 +44,7 @@ def test_points_and_what_a_rule_can_do_at_each():
 
 def test_words_of_a_rule():
     words = ("point=cmd", "match.op=CREATE_CQ", "times=1", "index=[1, 2]", "set={a=1}")
-    assert rule_of(words) == {
+    assert table_of(words, "rule") == {
         "point": "cmd", "match": {"op": "CREATE_CQ"}, "times": 1, "index": [1, 2], "set": {"a": 1},
     }  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_words_of_a_rule():
 @pytest.mark.parametrize("word", ["point", "=3", "a b=3"])
 def test_words_that_are_no_rule(word):
     with pytest.raises(UserError, match=r"no KEY=VALUE|no rule"):
-        rule_of((word,))
+        table_of((word,), "rule")
 
 
 def test_rates():

@@ -1,0 +1,83 @@
+"""``mlx5emu net``: what lies behind the ports of a server's functions, and how well it carries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._words import table_of
+from emu.host.printable import one_line
+
+_WHERE = ("function", "direction")
+
+
+@click.group()
+def net() -> None:
+    """Delay, lose, reorder and mark packets of a running guest, as tc's netem would.
+
+    A function's port has a link for what it sends (direction=tx) and one for what it receives
+    (rx). The properties are described in examples/links/README.md.
+    """
+
+
+@net.command("set")
+@control_option
+@click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_(words: tuple[str, ...], control: Path | None) -> None:
+    """Set links: mlx5emu net set function=0 direction=tx delay=10ms loss=1
+
+    What is not given is not done: the new properties replace all old ones. Without function and
+    direction it is about all functions, and both ways.
+    """
+    table = table_of(words, "link")
+    if not table.keys() - {*_WHERE}:
+        raise click.UsageError("a property, like delay=1ms; `net clear` takes all away")
+    with connect(control) as client:
+        client.set_link(table)
+
+
+@net.command()
+@control_option
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE...]")
+def clear(words: tuple[str, ...], control: Path | None) -> None:
+    """Clear all links, or those of function=N and direction=tx|rx."""
+    table = table_of(words, "link")
+    if others := sorted(table.keys() - {*_WHERE}):
+        raise click.UsageError(f"{', '.join(others)}: only function and direction choose links")
+    with connect(control) as client:
+        client.set_link(table)
+
+
+@net.command()
+@control_option
+@click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+def show(control: Path | None, as_json: bool) -> None:
+    """Show the links that are or were set, and what has become of their packets."""
+    with connect(control) as client:
+        links = client.links()
+    if as_json:
+        click.echo(json.dumps(links, indent=1))
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("function", "direction", "properties", "on the way", "packets"):
+        table.add_column(name)
+    for link in links:
+        where = (str(link[key]) for key in _WHERE)
+        table.add_row(*where, _properties(link), str(link["on_the_way"]), _counts(link))
+    console().print(table)
+
+
+def _properties(link: dict[str, Any]) -> str:
+    words = (f"{key}={json.dumps(value)}" for key, value in link["properties"].items())
+    return one_line(" ".join(words).replace('"', "")) or "-"
+
+
+def _counts(link: dict[str, Any]) -> str:
+    counts = dict(link["counts"])
+    packets = counts.pop("packets", 0)
+    return one_line(", ".join([f"{packets:,}", *(f"{n:,} {why}" for why, n in counts.items())]))
