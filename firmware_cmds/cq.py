@@ -12,6 +12,7 @@ from emu.objects import Cq, Moderation
 from emu.objects.pages import PageList, queue_buffer
 from emu.objects.table import holding
 from emu.turns import Turns
+from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
 from layouts.enums import Op, Status
@@ -54,9 +55,8 @@ class ResizeField(IntFlag):
 def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
-    for name in _NOT_BUILT:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
     if ctx.cqe_sz >= len(CQE_BYTES):
         raise CmdError(Status.BAD_PARAM_ERR, "cqe_sz not supported", f"{ctx.cqe_sz}")
     eq = hca.eqs.need(ctx.c_eqn_or_apu_element)

@@ -9,6 +9,7 @@ from emu.engine.eth.steering import domain as steering
 from emu.errors import CmdError
 from emu.objects import FlowDomain, FlowTable
 from emu.objects.flow import Miss
+from firmware_cmds.options import first_set
 from layouts import flow_table as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
@@ -71,9 +72,8 @@ def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
     if cmd.op_mod:
         raise CmdError(Status.BAD_PARAM_ERR, "op_mod not supported", f"{cmd.op_mod}")
-    for name in _NOT_BUILT:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table option not supported", name)
     most = hca.caps.flow_table.flow_table_properties_nic_receive.log_max_ft_size
     if ctx.log_size > most:
         raise CmdError(Status.LIM_ERR, "log_size above log_max_ft_size", f"{ctx.log_size}")

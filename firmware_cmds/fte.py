@@ -16,6 +16,7 @@ from emu.objects.flow import Action, Verdict
 from emu.objects.table import Object
 from firmware_cmds.flow_group import group_of
 from firmware_cmds.flow_table import domain_of, table_of
+from firmware_cmds.options import first_set
 from layouts import fte as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowDestination, SetFte
@@ -54,9 +55,8 @@ class _Lists:
 
 
 def _check_options(ctx: Any) -> None:
-    for name in _NOT_BUILT:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "flow table entry option not supported", name)
     for action in FlowAction:
         if ctx.action & action & ~_BUILT:
             raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")

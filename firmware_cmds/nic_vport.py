@@ -13,6 +13,7 @@ from emu.cmdif.registry import command
 from emu.engine import lifecycle
 from emu.errors import CmdError
 from emu.port.eth.port import MAC_BYTES, Vport
+from firmware_cmds.options import first_set
 from layouts import nic_vport as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import NvprtListType, VportAdminState, VportStateOpMod
@@ -88,9 +89,8 @@ def _list(vport: Vport, kind: NvprtListType) -> Sequence[int]:
 def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Take over the selected fields: MTU, lists of addresses, promiscuity, RoCE."""
     port, chosen, context = hca.eth, cmd.field_select, cmd.nic_vport_context
-    for name in _NOT_SETTABLE:
-        if getattr(chosen, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
+    if name := first_set(chosen, _NOT_SETTABLE):
+        raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
     if chosen.mtu and context.mtu > port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:

@@ -11,6 +11,7 @@ from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.objects import Tir
 from emu.port.eth.toeplitz import Hasher
+from firmware_cmds.options import first_set
 from layouts import tir as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
@@ -29,9 +30,8 @@ _MODIFIABLE = layout.modify_tir_bitmask.new(self_lb_en=1, hash=1, packet_merge=1
 
 
 def _check_options(ctx: Any) -> None:
-    for name in _NOT_BUILT:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "TIR option not supported", name)
     if ctx.rx_hash_fn not in RxHashFn._value2member_map_:
         raise CmdError(Status.BAD_PARAM_ERR, "rx_hash_fn not supported", f"{ctx.rx_hash_fn}")
     for selector in (ctx.rx_hash_field_selector_outer, ctx.rx_hash_field_selector_inner):

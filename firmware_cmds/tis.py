@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.objects import Tis
+from firmware_cmds.options import first_set
 from layouts import tis as layout
 from layouts.enums import Op, Status
 
@@ -21,9 +22,8 @@ _NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "
 def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
     """Priority and transport domain for send queues."""
     ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
-    for name in _NOT_BUILT:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)
     out.tisn = hca.tises.add(Tis(ctx, hca.tds.need(ctx.transport_domain)))
 
 

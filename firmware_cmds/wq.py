@@ -10,6 +10,7 @@ from emu.objects import RqGeometry, Umem
 from emu.objects.pages import PageList, queue_buffer
 from emu.objects.table import holding
 from emu.turns import Turns
+from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts.enums import Status
 
@@ -49,9 +50,8 @@ class WorkQueue(NamedTuple):
 
 def refuse_set(ctx: Any, names: tuple[str, ...]) -> None:
     """Raise BAD_PARAM_ERR when the context asks for something that is not built."""
-    for name in names:
-        if getattr(ctx, name):
-            raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
+    if name := first_set(ctx, names):
+        raise CmdError(Status.BAD_PARAM_ERR, "queue option not supported", name)
 
 
 def work_queue(hca: Hca, wq: Any) -> Turns[WorkQueue]:

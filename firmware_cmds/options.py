@@ -1,0 +1,14 @@
+"""Fields of a command that ask for something which the adapter does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def first_set(fields: Any, names: Iterable[str]) -> str | None:
+    """The first of ``names`` whose field is not zero; None when all are.
+
+    The caller refuses the command, and gives the reason as fixed text (``mlx5emu explain``).
+    """
+    return next((name for name in names if getattr(fields, name)), None)
