@@ -91,7 +91,6 @@ PSN_HALF = 1 << 23
 """A PSN that is at least this far ahead of another one is behind it."""
 ACK_REQUEST = 1 << 31
 """BTH: the top bit of the PSN's word."""
-MULTICAST_QPN = 0xFFFFFF
 
 SYNDROME_SHIFT = 24
 ACK_UNLIMITED = 0x1F

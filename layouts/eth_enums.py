@@ -49,12 +49,6 @@ class ModifyRq(IntFlag):
     RQ_COUNTER_SET_ID = 1 << 3
 
 
-class ModifySq(IntFlag):
-    """What MODIFY_SQ changes beside the state (core/en.h: MLX5E_MODIFY_SQ_*)."""
-
-    RATE_LIMIT = 1 << 0
-
-
 class DispType(IntEnum):
     """Whether a TIR leads to one RQ or to those of an RQT (MLX5_TIRC_DISP_TYPE_*)."""
 
@@ -227,13 +221,6 @@ class VportAdminState(IntEnum):
     DOWN = 0x0
     UP = 0x1
     AUTO = 0x2
-
-
-class VportState(IntEnum):
-    """What a virtual port is (VPORT_STATE_*)."""
-
-    DOWN = 0x0
-    UP = 0x1
 
 
 class PortStatus(IntEnum):

@@ -96,7 +96,6 @@ _OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
 }
 """Bits that select fields of the primary address path."""
 
-_ALT_ADDR_PATH = 0
 _LAG_TX_AFFINITY = 15
 
 KNOWN_OPTIONS = sum(1 << bit for bit in (*_OPTIONAL, *_OPTIONAL_PATH)) | 1 << _LAG_TX_AFFINITY

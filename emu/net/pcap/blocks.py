@@ -21,7 +21,6 @@ _HEAD = Struct("<II")
 _LENGTH = Struct("<I")
 _SECTION_BODY = Struct("<IHHQ")
 _INTERFACE_BODY = Struct("<HHI")
-_PACKET_BODY = Struct("<IIIII")
 _STATISTICS_BODY = Struct("<III")
 _OPTION = Struct("<HH")
 

@@ -21,7 +21,6 @@ MAX_EXTENSIONS = 16
 """Limit of IPv6 extension headers; after more of them no transport header is found."""
 
 ETH_IPV4 = 0x0800
-ETH_ARP = 0x0806
 ETH_CTAG = 0x8100
 ETH_IPV6 = 0x86DD
 ETH_STAG = 0x88A8

@@ -38,7 +38,6 @@ _FRAGMENT = 0x3FFF
 _SIZES = 64
 """Header sets that a :class:`Framer` keeps; a connection's packets have few sizes."""
 
-_TAG = Struct(">HHH")
 _IPV4 = Struct(">BBHHHBBH4s4s")
 _IPV6 = Struct(">IHBB16s16s")
 _UDP = Struct(">HHHH")
