@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.commands._net_option import net_option
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
 from emu.lab.recipe import DEFAULT_SUITE, SUITES
 from emu.net.eth import passt
@@ -63,14 +64,7 @@ _OPTIONS = (
         metavar="NAME",
         help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
     ),
-    click.option(
-        "--net",
-        "nets",
-        multiple=True,
-        metavar="LINK",
-        help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
-        "stream=PATH, tap=NAME; may be repeated.",
-    ),
+    net_option,
     click.option(
         "--memory",
         "memory_mib",

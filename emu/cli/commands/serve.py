@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.commands._net_option import net_option
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.net.eth.spec import parse as parse_net
@@ -75,14 +76,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     metavar="NAME",
     help="unix:PATH or tcp:HOST:PORT, where functions of other processes are as well.",
 )
-@click.option(
-    "--net",
-    "nets",
-    multiple=True,
-    metavar="LINK",
-    help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
-    "stream=PATH, tap=NAME; may be repeated.",
-)
+@net_option
 @click.option(
     "--socket-mode",
     callback=_mode,
