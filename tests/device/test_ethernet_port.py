@@ -417,6 +417,22 @@ class TestRegisters:
         group = port_counters.eth_802_3_cntrs_grp_data_layout
         assert self.counters(driver, CountersGroup.IEEE_802_3, group)
 
+    def test_priorities(self, driver, port):
+        """The VLAN tag's; everything without one has priority 0. Each is cleared alone."""
+        group = (CountersGroup.PER_PRIORITY, port_counters.eth_per_prio_grp_data_layout)
+        for tag in (b"\x81\x00\xa0\x07", b"\x81\x00\x00\x07", b"\x88\xa8\xa0\x07", b"\x81\x00"):
+            port.received.add(MAC + MAC + tag.ljust(48, b"\0"))
+        port.received.add(MAC + MAC + b"\x81\x00")
+        port.sent.add(MAC + MAC + b"\x81\x00\xff\xff", packets=3, octets=3000)
+        port.received.discards += 1
+        found = self.counters(driver, *group)
+        assert (found["rx_frames_low"], found["rx_discards_low"]) == (4, 1)
+        assert "tx_frames_low" not in found
+        found = self.counters(driver, *group, prio_tc=5, clr=1)
+        assert found == {"rx_frames_low": 1, "rx_octets_low": 64}
+        assert self.counters(driver, *group, prio_tc=7)["tx_frames_low"] == 3
+        assert self.counters(driver, *group, prio_tc=5) == {}
+
     def test_sizes_of_roce(self, driver, function, port):
         """Frames count by size whoever has sent them, also those that messages stand for."""
         function.hca.link.count_received(3, 3 * 1100)

@@ -1,7 +1,7 @@
 """The counter groups of PPCNT: what the port has counted, by the names of the standards.
 
-Octets of the physical port include the frame check sequence. Priorities are not told apart: all
-traffic counts as priority 0.
+Octets of the physical port include the frame check sequence. A frame's priority is that of its VLAN
+tag; RoCE counts as priority 0.
 
 Source: mlx5_ifc.h: eth_802_3_cntrs_grp_data_layout and its neighbours; IEEE 802.3 5.2.2, RFC 2863,
 RFC 2819, RFC 3635.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from emu.port.counts import Traffic
 from emu.port.eth.port import FCS_BYTES, Direction, EthPort
 from layouts import port_counters as layout
 from layouts.eth_enums import CountersGroup
@@ -80,15 +81,25 @@ def _rfc_3635(port: EthPort) -> dict[str, int]:
     return {"dot3stats_frame_too_longs": port.received.too_long}
 
 
-def _priority(port: EthPort) -> dict[str, int]:
-    sent, received = port.sent, port.received
-    return {
-        "rx_octets": _octets(received),
-        "rx_frames": received.packets,
-        "tx_octets": _octets(sent),
-        "tx_frames": sent.packets,
-        "rx_discards": received.discards,
-    }
+def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for name, way in (("rx", port.received), ("tx", port.sent)):
+        frames = _frames_of(way, priority)
+        values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
+        values[f"{name}_frames"] = frames.packets
+    if not priority:
+        values["rx_discards"] = port.received.discards
+    return values
+
+
+def _frames_of(way: Direction, priority: int) -> Traffic:
+    if priority:
+        return way.priorities.get(priority, Traffic())
+    others = way.priorities.values()
+    return Traffic(
+        way.packets - sum(other.packets for other in others),
+        way.octets - sum(other.octets for other in others),
+    )
 
 
 def _physical(port: EthPort) -> dict[str, int]:
@@ -127,14 +138,16 @@ def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
     ``group`` is one of GROUPS, ``priority`` below PRIORITIES.
     """
     prm, values = GROUPS[group]
-    is_empty = group == CountersGroup.PER_PRIORITY and priority
-    now = {} if is_empty else values(port)
-    base = port.ppcnt_base.get(group, {})
+    if group == CountersGroup.PER_PRIORITY:
+        key, now = (group, priority), _priority(port, priority)
+    else:
+        key, now = (group, 0), values(port)
+    base = port.ppcnt_base.get(key, {})
     view = prm.new()
     for name, value in now.items():
         _put(view, name, value - base.get(name, 0))
-    if clear and not is_empty:
-        port.ppcnt_base[group] = now
+    if clear:
+        port.ppcnt_base[key] = now
     return bytes(view)
 
 

@@ -28,6 +28,9 @@ DEFAULT_MTU = 1522
 SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 """Upper ends of the frame sizes that RFC 2819 counts (eth_2819_cntrs_grp_data_layout)."""
 
+_C_TAG = b"\x81\x00"
+_TAG_AT, _TCI_AT = slice(12, 14), 14
+_PRIORITY_SHIFT = 5
 
 _FIELDS = {
     "eth_unicast": "unicast",
@@ -43,6 +46,11 @@ def _sizes() -> list[int]:
     return [0] * (len(SIZE_LIMITS) + 1)
 
 
+def priority_of(data: bytes) -> int:
+    """The priority in the VLAN tag of a frame that has one (IEEE 802.1Q)."""
+    return data[_TCI_AT] >> _PRIORITY_SHIFT if len(data) > _TCI_AT else 0
+
+
 @dataclass(slots=True)
 class Direction:
     """What has passed the port one way since power-on."""
@@ -55,6 +63,8 @@ class Direction:
     """What RoCE has sent or received, or would have in frames for messages that needed none."""
     sizes: list[int] = field(default_factory=_sizes)
     """Frames by size with frame check sequence; the last entry is for the longest."""
+    priorities: dict[int, Traffic] = field(default_factory=dict)
+    """Frames with a VLAN tag whose priority is not 0, by it."""
     discards: int = 0
     """Frames without an error that were dropped at the port, because of its link."""
     errors: int = 0
@@ -71,6 +81,10 @@ class Direction:
         else:
             kind = self.multicast
         self.add_to(kind, packets, octets)
+        if data[_TAG_AT] == _C_TAG and (priority := priority_of(data)):
+            traffic = self.priorities.setdefault(priority, Traffic())
+            traffic.packets += packets
+            traffic.octets += octets
 
     def add_to(self, kind: Traffic, packets: int, octets: int) -> None:
         """Count packets of a kind, of ``octets`` in all; their sizes count as their mean."""
@@ -146,8 +160,8 @@ class EthPort:
     received: Direction = field(default_factory=Direction)
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic at the time when the driver last cleared the vPort's counters."""
-    ppcnt_base: dict[int, dict[str, int]] = field(default_factory=dict)
-    """The counters of a PPCNT group at the time when the driver last cleared it."""
+    ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    """The counters of a PPCNT group when the driver last cleared it, by group and priority."""
     link_downed: int = 0
     """How often the link has failed: phys_layer_cntrs.link_down_events."""
 
