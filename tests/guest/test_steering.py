@@ -84,6 +84,9 @@ sys.exit(peer.wait())
 STREAMS = f"python3 -c {shlex.quote(SERVER)} {HERE} {shlex.quote(CLIENT)}"
 
 
+LEFTOVERS = "1 2"
+"""IBV_FLOW_ATTR_ALL_DEFAULT and IBV_FLOW_ATTR_MC_DEFAULT."""
+
 VERBS = """
 import sys, types
 here = "/usr/share/rdma-core-tests"
@@ -104,7 +107,7 @@ def normal(one, priority, flags=0):
     return Flow(one.qp, attr)
 
 client, server, other = side(), side(), side()
-for kind in (e.IBV_FLOW_ATTR_ALL_DEFAULT, e.IBV_FLOW_ATTR_MC_DEFAULT):
+for kind in map(int, sys.argv[1:]):
     flow = Flow(server.qp, FlowAttr(flow_type=kind, port=1))
     for attempt in range(3):
         try:
@@ -281,8 +284,12 @@ def test_flows_follow_their_process(guest):
     run(guest, "ethtool -K eth0 ntuple on")
 
 
-def test_default_flows_of_verbs(guest, suite):
-    """Leftovers, flows that do not trap, several queue pairs of one flow (ib/fs.c)."""
-    if suite == "sid":
-        pytest.skip("rdma-core 65 refuses the flow with EINVAL, for a reason not found yet")
-    assert "verbs flows work" in run(guest, f"python3 -c {shlex.quote(VERBS)}")
+def test_flows_of_verbs(guest, suite):
+    """Leftovers, flows that do not trap, several queue pairs of one flow (ib/fs.c).
+
+    Leftovers cannot be made on Linux 7.2, which refuses them before it asks the device: in
+    ib/fs.c, create_leftovers_rule has its specification before the attributes in memory, and
+    _create_flow_rule reads it behind them.
+    """
+    leftovers = "" if suite == "sid" else LEFTOVERS
+    assert "verbs flows work" in run(guest, f"python3 -c {shlex.quote(VERBS)} {leftovers}")
