@@ -45,18 +45,6 @@ cp -r /mlx5emu /bin/busybox /new/run/
 mkdir -p /new/run/lock
 mv /new/run/busybox /new/run/mlx5emu/
 
-# What a network manager would do: Ethernet interfaces of the adapter are up, and have carrier soon.
-raise_interfaces() {
-    for net in /new/sys/class/net/*; do
-        [ "$(cat "$net/type")" = 1 ] && grep -qs 0x15b3 "$net/device/vendor" || continue
-        ip link set "${net##*/}" up || continue
-        for _ in 1 2 3 4 5 6 7 8 9 10; do
-            grep -qs 1 "$net/carrier" && break
-            sleep 0.1
-        done
-    done
-}
-
 hostname guest
 ip link set lo up
 if [ "$hugepages" -gt 0 ]; then
@@ -71,11 +59,9 @@ if [ "$share" = 1 ]; then
         fail "cannot mount the shared directory"
 fi
 
-# What udev would do for the functions that it finds: their driver, then what sits on top of it.
 if [ "$probe" = 1 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then
     echo "mlx5emu: loading the mlx5 driver"
-    chroot /new modprobe -a mlx5_core mlx5_ib ib_uverbs ib_umad rdma_ucm
-    raise_interfaces
+    chroot /new sh /run/mlx5emu/probe.sh
 fi
 
 echo "mlx5emu: ready"

@@ -39,7 +39,8 @@ def build(
     archive.file("modules/order", "".join(f"{name}\n" for name, _ in modules).encode())
     settings = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in config.items())
     archive.file("mlx5emu/config", settings.encode())
-    archive.file("mlx5emu/shell.sh", package.joinpath("shell.sh").read_bytes())
+    for name in ("shell.sh", "probe.sh"):
+        archive.file(f"mlx5emu/{name}", package.joinpath(name).read_bytes())
     # The package has the same path in the guest as on the host, but contains only these files.
     archive.file("mlx5emu/emu/__init__.py", b"")
     archive.file("mlx5emu/emu/lab/__init__.py", b"")

@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import click
 
+from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._output import pass_on
 from emu.cli.commands._progress import display
@@ -19,11 +21,19 @@ from emu.lab.job import Job
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @guest_options
+@coverage_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
 @click.option("--stdin", is_flag=True, help="Give the command our standard input.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: Any) -> None:
+def run(
+    words: tuple[str, ...],
+    timeout: float | None,
+    stdin: bool,
+    coverage: tuple[str, ...],
+    coverage_file: Path,
+    **choices: Any,
+) -> None:
     """Run COMMAND as root in a guest with emulated functions.
 
     Output and exit status are the command's own. A guest that panics or ends early gives status
@@ -31,17 +41,18 @@ def run(words: tuple[str, ...], timeout: float | None, stdin: bool, **choices: A
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
-    options = to_options(**choices)
+    options = to_options(**with_coverage(choices, coverage))
     # Leave in order when asked to, so that the guest ends with us.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with display() as (progress, on_wait):
         guest = Guest(options, progress=progress, on_wait=on_wait)
         guest.start()
     with guest:
-        job = guest.popen(words, has_input=stdin, sink=pass_on)
-        if stdin:
-            threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
-        status = guest.wait(job, timeout)
+        with covered(guest, coverage, coverage_file):
+            job = guest.popen(words, has_input=stdin, sink=pass_on)
+            if stdin:
+                threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
+            status = guest.wait(job, timeout)
         if options.faults is not None:
             click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
     sys.exit(status)

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._progress import display
 from emu.host.printable import one_line, printable
@@ -25,6 +26,7 @@ REASONS = 3
 
 @click.command()
 @guest_options
+@coverage_options
 @click.option(
     "--module", "names", multiple=True, metavar="NAME", help="Only this one; may be repeated."
 )
@@ -42,18 +44,26 @@ REASONS = 3
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write every test's result in this file as well.",
 )
-def suite(names: tuple[str, ...], timeout: float, json_file: Path | None, **choices: Any) -> None:
+def suite(
+    names: tuple[str, ...],
+    timeout: float,
+    json_file: Path | None,
+    coverage: tuple[str, ...],
+    coverage_file: Path,
+    **choices: Any,
+) -> None:
     """Run rdma-core's tests in a guest with an emulated function.
 
     Prints what each module's tests did and why some did not run. The status is 1 when a test
     failed. Huge pages are set aside, and IPoIB gets an address, without asking.
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
-    options = to_options(**choices)
+    options = to_options(**with_coverage(choices, coverage))
     runs: list[ModuleRun] = []
     with (
         display() as (progress, on_wait),
         Guest(options, progress=progress, on_wait=on_wait) as guest,
+        covered(guest, coverage, coverage_file),
     ):
         tests.prepare(guest)
         for module in tests.choose(tests.list_modules(guest), names):

@@ -1,0 +1,91 @@
+"""``mlx5emu coverage``: what ``--coverage`` has counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from emu.cli.commands._control import console
+from emu.coverage import data
+from emu.coverage.page import page
+from emu.coverage.report import ALL_KERNELS, lcov, rows, summary
+from emu.coverage.source import Tree
+from emu.host.printable import one_line
+from emu.host.user_error import UserError
+from emu.host.userfiles import write_outfile
+
+_FILES = click.argument(
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+_OUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+@click.group()
+def coverage() -> None:
+    """Which functions of the guest's kernel modules ran: what --coverage has counted."""
+
+
+@coverage.command()
+@_FILES
+@click.option(
+    "--source",
+    type=click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True),
+    metavar="TREE",
+    help="The kernel's source: count by its directories.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option("--lcov", "lcov_file", type=_OUT, help="Write a tracefile for genhtml.")
+@click.option("--html", "html_file", type=_OUT, help="Write a page with every function.")
+def show(
+    files: tuple[Path, ...],
+    source: Path | None,
+    as_json: bool,
+    lcov_file: Path | None,
+    html_file: Path | None,
+) -> None:
+    """Print how many functions ran, of several files together.
+
+    By module, and with --source by the directories of the kernel's source. Of several kernels, each
+    has a column, and another one counts what ran in any of them.
+    """
+    found = data.merge(map(data.load, files))
+    tree = Tree(source) if source is not None else None
+    if lcov_file is not None:
+        if tree is None:
+            raise UserError("--lcov names lines of the kernel's source: give its tree by --source")
+        write_outfile(lcov_file, "".join(f"{line}\n" for line in lcov(found, tree)))
+    if html_file is not None:
+        write_outfile(html_file, "".join(page(found, tree)))
+    if as_json:
+        click.echo(json.dumps(summary(found, tree), indent=1))
+        return
+    console().print(_table(found, tree))
+
+
+@coverage.command()
+@_FILES
+@click.option("--out", type=_OUT, required=True, help="The file to write.")
+def merge(files: tuple[Path, ...], out: Path) -> None:
+    """Put files of several runs and kernels together into one."""
+    data.save(out, data.merge(map(data.load, files)))
+
+
+def _table(found: data.Coverage, tree: Tree | None) -> Table:
+    table = Table(box=None, header_style="bold")
+    kernels = [*sorted(found.kernels), *([ALL_KERNELS] if len(found.kernels) > 1 else [])]
+    for name in ("module", "directory"):
+        table.add_column(name)
+    for release in kernels:
+        table.add_column(Text(one_line(release)), justify="right")
+    for row in rows(found, tree):
+        shares = [str(row.shares.get(release, "-")) for release in kernels]
+        table.add_row(one_line(row.module), one_line(row.directory), *shares)
+    return table

@@ -1,0 +1,1 @@
+"""Which functions of a guest's kernel modules ran."""

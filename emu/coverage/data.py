@@ -1,0 +1,107 @@
+"""Coverage as it is stored: a JSON file with how often each function of some modules was called.
+
+By kernel release and module, so that runs and kernels can be put together. A function's place is
+its offset in the module's ``.text``: names alone are not unique, and load addresses change.
+Functions that run while the module loads and whose memory is then freed have no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile, write_outfile
+
+VERSION: Final = 1
+MOST_BYTES = 256 << 20
+
+_Name = Annotated[str, Field(max_length=512, pattern=r"^[\x21-\x7e]+$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Function(_Strict):
+    """A function of a module; ``offset`` is in its ``.text``, None for one that is gone by then."""
+
+    name: _Name
+    offset: int | None
+    calls: NonNegativeInt
+
+
+class Module(_Strict):
+    """A module: where its source lies in the kernel's tree, and its functions."""
+
+    directory: str = Field(max_length=512, pattern=r"^[\w./+-]*$")
+    functions: list[Function] = Field(max_length=200_000)
+
+    @property
+    def ran(self) -> int:
+        """How many of the functions were called."""
+        return sum(function.calls > 0 for function in self.functions)
+
+
+class Kernel(_Strict):
+    """A kernel: the modules, in how many runs, and how many calls were not seen in them."""
+
+    runs: NonNegativeInt
+    missed: NonNegativeInt
+    modules: dict[_Name, Module] = Field(max_length=1000)
+
+
+class Coverage(_Strict):
+    """What one file holds: kernels by their release."""
+
+    mlx5emu_coverage: Literal[1]
+    kernels: dict[_Name, Kernel] = Field(max_length=100)
+
+
+def load(path: Path) -> Coverage:
+    """Read a file. Raises UserError when it holds something else."""
+    try:
+        return Coverage.model_validate_json(read_infile(path, MOST_BYTES))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is no coverage file: {place}: {first['msg']}") from None
+
+
+def save(path: Path, coverage: Coverage) -> None:
+    """Write a file. Raises OSError."""
+    write_outfile(path, coverage.model_dump_json() + "\n")
+
+
+def merge(parts: Iterable[Coverage]) -> Coverage:
+    """All parts as one: calls of the same function of the same kernel add up."""
+    kernels: dict[str, Kernel] = {}
+    for part in parts:
+        for release, kernel in part.kernels.items():
+            known = kernels.get(release)
+            kernels[release] = kernel if known is None else _together(known, kernel)
+    return Coverage(mlx5emu_coverage=VERSION, kernels=kernels)
+
+
+def _together(one: Kernel, other: Kernel) -> Kernel:
+    modules = dict(one.modules)
+    for name, module in other.modules.items():
+        modules[name] = _sum(modules[name], module) if name in modules else module
+    return Kernel(runs=one.runs + other.runs, missed=one.missed + other.missed, modules=modules)
+
+
+def _sum(one: Module, other: Module) -> Module:
+    calls: dict[tuple[str, int | None], int] = {}
+    for function in (*one.functions, *other.functions):
+        key = function.name, function.offset
+        calls[key] = calls.get(key, 0) + function.calls
+    functions = [
+        Function(name=name, offset=offset, calls=number)
+        for (name, offset), number in sorted(
+            calls.items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0])
+        )
+    ]
+    return Module(directory=one.directory or other.directory, functions=functions)

@@ -1,0 +1,14 @@
+# Loads the mlx5 driver and what sits on top of it, as udev would for the functions that it finds.
+# Runs in the guest's root file system: while booting, or later where that was left out.
+
+modprobe -a mlx5_core mlx5_ib ib_uverbs ib_umad rdma_ucm
+
+# What a network manager would do: Ethernet interfaces of the adapter are up, and have carrier soon.
+for net in /sys/class/net/*; do
+    [ "$(cat "$net/type")" = 1 ] && grep -qs 0x15b3 "$net/device/vendor" || continue
+    ip link set "${net##*/}" up || continue
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        grep -qs 1 "$net/carrier" && break
+        sleep 0.1
+    done
+done
