@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from emu.host.user_error import UserError
@@ -35,7 +36,16 @@ def read_infile(path: Path, most: int) -> bytes:
     return data
 
 
+def write_parts(path: Path, parts: Iterable[str]) -> None:
+    """Replace the file's text by the parts, one after the other. Raises OSError."""
+    with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+        try:
+            file.writelines(parts)
+            file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def write_outfile(path: Path, text: str) -> None:
     """Replace the file's text. Raises OSError as :func:`open_outfile` does."""
-    with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        file.write(text)
+    write_parts(path, [text])

@@ -15,7 +15,9 @@ def test_functions_that_ran_are_counted(boot):
     guest = boot(probe=False, devices=(DEFAULT_DEVICE,))
     counting = Session(guest, ["mlx5_core", "mlx5_ib"])
     counting.start()
-    guest.run("ibv_devinfo && python3 -c 'import os; os.listdir(\"/sys/class/infiniband\")'").check()
+    guest.run(
+        "ibv_devinfo && python3 -c 'import os; os.listdir(\"/sys/class/infiniband\")'"
+    ).check()
     guest.run("ibv_rc_pingpong >/dev/null & sleep 2; ibv_rc_pingpong localhost").check()
     found = counting.finish()
 

@@ -16,7 +16,7 @@ from emu.coverage.report import ALL_KERNELS, lcov, rows, summary
 from emu.coverage.source import Tree
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
-from emu.host.userfiles import write_outfile
+from emu.host.userfiles import write_parts
 
 _FILES = click.argument(
     "files",
@@ -61,9 +61,9 @@ def show(
     if lcov_file is not None:
         if tree is None:
             raise UserError("--lcov names lines of the kernel's source: give its tree by --source")
-        write_outfile(lcov_file, "".join(f"{line}\n" for line in lcov(found, tree)))
+        write_parts(lcov_file, (f"{line}\n" for line in lcov(found, tree)))
     if html_file is not None:
-        write_outfile(html_file, "".join(page(found, tree)))
+        write_parts(html_file, page(found, tree))
     if as_json:
         click.echo(json.dumps(summary(found, tree), indent=1))
         return

@@ -6,6 +6,7 @@ import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,9 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.host.user_error import UserError
+from emu.host.userfiles import write_parts
 from emu.trace.event import Event, Point
 from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError, kind_of
 from emu.trace.text import TextForm
+from emu.traceview import page
+from emu.traceview import perfetto as perfetto_form
 from layouts.enums import Delivery, Op, Status, op_name
 
 _STATUSES = (REFUSED, *(status.name for status in Status), *(status.name for status in Delivery))
@@ -29,6 +33,7 @@ _STYLES: Mapping[str, str] = {
     Point.CQE: "yellow",
 }
 _FEW = 8
+_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 def _known(value: str, names: Iterable[str]) -> str:
@@ -125,6 +130,26 @@ def count(file: str) -> None:
     for (point, kind), number in sorted(found.items()):
         table.add_row(Text(point), Text(kind), str(number))
     Console().print(table)
+
+
+@trace.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--perfetto", type=_NEW_FILE, help="Write it for ui.perfetto.dev.")
+@click.option("--html", type=_NEW_FILE, help="Write a page for any browser.")
+def export(file: str, perfetto: Path | None, html: Path | None) -> None:
+    """Write a trace in a form that is looked at.
+
+    FILE is what --trace has written in its JSON form; - is standard input. For Perfetto, each
+    command slot, queue, and interrupt vector is a track; commands and page faults have their
+    length. The page has the same time line, filters, a search, and every field of what is clicked
+    on; it needs nothing but itself.
+    """
+    wanted = [(perfetto, perfetto_form.export), (html, page.export)]
+    chosen = [(path, form) for path, form in wanted if path is not None]
+    if not chosen or (file == "-" and len(chosen) > 1):
+        raise click.UsageError("--perfetto FILE or --html FILE; of standard input, one of them")
+    for path, form in chosen:
+        write_parts(path, form(event for _, event in _events(file)))
 
 
 def _events(file: str) -> Iterator[tuple[str, Event]]:
