@@ -115,6 +115,8 @@ class CommandInterface:
         """The driver has disabled the interface."""
         self.executed = 0
         """Commands that were run or refused since power-on."""
+        self.refused = 0
+        """Those that were refused."""
 
     def set_address(self, address: int) -> None:
         """Set the address of the command queue (a page); done before the first doorbell.
@@ -300,6 +302,7 @@ class CommandInterface:
             hca.internal_errors += 1
             error = CmdError(Status.INT_ERR, "internal error of the emulator")
         if error:
+            self.refused += 1
             request.out[:] = bytes(len(request.out))
             request.out[0] = error.status
             request.out[4:8] = error.syndrome.to_bytes(4, "big")

@@ -124,23 +124,28 @@ class Counters:
         return int.from_bytes(info.raw[_RECURSION_MISSES:], "little")
 
 
-def traceable(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Address and name of each function that ftrace can trace, by module.
+def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
+    """Address and name of the symbols of each module; those of freed code while it is traced."""
+    found: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
+    for address, _, name, *rest in map(str.split, _lines(Path("/proc/kallsyms"))):
+        if rest and rest[0][1:-1] in found:
+            found[rest[0][1:-1]].append((int(address, 16), name))
+    return found
+
+
+def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
+    """Those of the symbols that are functions which ftrace can trace now.
 
     ftrace's own address may be that of a place in the function (behind ``endbr64``), which BPF
     takes but then does not find the function by.
     """
-    symbols: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
-    for address, _, name, *rest in map(str.split, _lines(Path("/proc/kallsyms"))):
-        if rest and rest[0][1:-1] in symbols:
-            symbols[rest[0][1:-1]].append((int(address, 16), name))
-    names: dict[str, set[str]] = {module: set() for module in modules}
+    names: dict[str, set[str]] = {module: set() for module in known}
     for name, *rest in map(str.split, _lines(TRACING / "available_filter_functions")):
         if rest and rest[0][1:-1] in names:
             names[rest[0][1:-1]].add(name)
     return {
         module: sorted((address, name) for address, name in found if name in names[module])
-        for module, found in symbols.items()
+        for module, found in known.items()
     }
 
 
@@ -149,8 +154,8 @@ def _lines(path: Path) -> Iterator[str]:
         yield from file
 
 
-def load(modules: list[str]) -> list[tuple[str, str]]:
-    """Load modules; return name and module of their functions that ran."""
+def load(modules: list[str]) -> set[str]:
+    """Load modules; return the names of their functions that ran. The trace stays."""
     (TRACING / "buffer_size_kb").write_text(str(TRACE_KIB))
     for module in modules:
         with (TRACING / "set_ftrace_filter").open("a") as file:
@@ -160,20 +165,22 @@ def load(modules: list[str]) -> list[tuple[str, str]]:
     (TRACING / "tracing_on").write_text("0")
     if done.returncode:
         raise CoverageError(done.stderr.strip().splitlines()[0])
-    # "  modprobe-123 [000] ..... 5.1: mlx5_init [mlx5_core] <-do_one_initcall"
-    calls = (
-        line.split(": ", 1)[1].split()[:2]
-        for line in _lines(TRACING / "trace")
-        if not line.startswith("#") and " <-" in line
-    )
-    ran = sorted({(name, module[1:-1]) for name, module in calls})
     if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
         raise CoverageError("the trace of the modules' loading is not complete")
+    # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"
+    return {
+        line.split(": ", 1)[1].split()[0]
+        for line in _lines(TRACING / "trace")
+        if not line.startswith("#") and " <-" in line
+    }
+
+
+def end_trace() -> None:
+    """Leave ftrace as it was."""
     (TRACING / "current_tracer").write_text("nop")
     (TRACING / "set_ftrace_filter").write_text("")
     (TRACING / "buffer_size_kb").write_text("1")
     (TRACING / "tracing_on").write_text("1")
-    return ran
 
 
 def _lost(stats: Path) -> bool:
@@ -220,8 +227,15 @@ def main(modules: list[str]) -> None:
     if already:
         raise CoverageError(f"{already[0]} is loaded already")
     AUTOPROBE.write_text("0")
-    loaded = load(modules)
-    functions = traceable(modules)
+    ran = load(modules)
+    known = symbols(modules)
+    end_trace()
+    loading = [
+        (name, module)
+        for module, found in known.items()
+        for name in sorted(ran & {name for _, name in found})
+    ]
+    functions = traceable(known)
     try:
         counters = Counters([address for found in functions.values() for address, _ in found])
     except OSError as error:
@@ -244,7 +258,7 @@ def main(modules: list[str]) -> None:
         }
         for module in modules
     }
-    tell(release=os.uname().release, modules=found, loading=loaded, missed=counters.missed())
+    tell(release=os.uname().release, modules=found, loading=loading, missed=counters.missed())
 
 
 if __name__ == "__main__":

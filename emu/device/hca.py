@@ -155,6 +155,8 @@ class Hca:
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.internal_errors = 0
+        self.error_completions = 0
+        """CQEs of failed requests, flushed ones included."""
         self.teardowns = 0
         """How many times all objects have been dropped at once."""
         self.has_failed = False

@@ -196,6 +196,8 @@ class PageFaultTable:
         self._open: dict[int, PageFault] = {}
         self._lapsed: dict[int, None] = {}
         self._last = 0
+        self.raised = 0
+        """How many page faults there were."""
         self.untold: OrderedDict[int, PageFault] = OrderedDict()
         """Open page faults whose event did not fit into the event queue, the oldest first."""
         self.timer: Timer | None = None
@@ -219,6 +221,7 @@ class PageFaultTable:
         self._last = fault.token = token
         fault.is_open = True
         self._open[token] = fault
+        self.raised += 1
         # Each side of a queue pair has at most one, so there is no need for a limit here.
         self._ledger.hold(_ACCOUNT, PAGE_FAULT_BYTES)
 

@@ -38,6 +38,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
     """State, port and counts of one function."""
     hca = function.hca
     port, faults = hca.port, hca.faults
+    rules = faults.listing() if faults is not None else []
     sent, received = port.totals()
     return {
         "function": index,
@@ -47,14 +48,18 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "address": port.address,
         "link": port.link_state,
         "internal_errors": hca.internal_errors,
-        "faults": len(faults.listing()) if faults is not None else 0,
+        "faults": len(rules),
         "held": faults.held if faults is not None else 0,
         "in_force": faults.in_force if faults is not None else 0,
         "page_faults": len(hca.page_faults),
         "counts": {
             "commands": function.cmdif.executed,
+            "refused": function.cmdif.refused,
             "completions": sum(cq.pi for cq in hca.cqs),
+            "error_completions": hca.error_completions,
             "events": sum(eq.pi for eq in hca.eqs),
+            "page_faults": hca.page_faults.raised,
+            "faults_fired": sum(rule["fired"] for rule in rules),
             "sent_packets": sent.packets,
             "sent_bytes": sent.octets,
             "received_packets": received.packets,

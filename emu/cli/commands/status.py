@@ -13,6 +13,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 
 from emu.cli.commands._control import connect, console, control_option
+from emu.control import prometheus
 from emu.host.printable import one_line
 
 _SECOND_NS = 1e9
@@ -39,6 +40,9 @@ _PORT_TITLES = {"known": "addresses"}
 @click.command()
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
+@click.option(
+    "--prometheus", "as_prometheus", is_flag=True, help="Print it in Prometheus's text format."
+)
 @click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
 @click.option(
     "--interval",
@@ -48,10 +52,15 @@ _PORT_TITLES = {"known": "addresses"}
     metavar="S",
     help="How long --rate looks.",
 )
-def status(control: Path | None, as_json: bool, rate: bool, interval: float) -> None:
+def status(
+    control: Path | None, as_json: bool, as_prometheus: bool, rate: bool, interval: float
+) -> None:
     """Show state, port and counts of the functions of a running guest or server."""
     with connect(control) as client:
         told = client.status()
+        if as_prometheus:
+            click.echo(prometheus.text(told), nl=False)
+            return
         if rate:
             time.sleep(interval)
             told = rates(told, client.status())

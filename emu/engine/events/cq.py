@@ -112,6 +112,7 @@ def fail_send(
     hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, wqe_opcode: int
 ) -> None:
     """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
+    hca.error_completions += 1
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
         queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode, srqn=queue.uidx or 0
@@ -123,6 +124,7 @@ def fail_receive(
     hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, srqn: int = 0
 ) -> None:
     """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
+    hca.error_completions += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     srqn = _receiver(hca, queue, srqn)
     entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, srqn=srqn)

@@ -1,0 +1,137 @@
+"""``status --prometheus`` and ``top``: a server's numbers for machines and for people."""
+
+import io
+import re
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from emu.cli.commands import status as status_command
+from emu.cli.commands import top as top_command
+from emu.cli.commands.top import scaled, view
+from emu.cli.main import main
+from emu.control import prometheus
+from emu.control.client import ControlError
+
+COUNTS = (
+    "commands", "refused", "completions", "error_completions", "events", "page_faults",
+    "faults_fired", "sent_packets", "sent_bytes", "received_packets", "received_bytes",
+)  # fmt: skip
+
+
+def answer(t_ns=0, **counts):
+    function = {
+        "function": 0, "model": "connectx6", "state": "INITIALIZED", "link": "ACTIVE",
+        "internal_errors": 0, "faults": 1, "held": 0, "objects": {"qp": 3, "cq": 0},
+        "ledger": {"used": 4_200_000, "limit": 1 << 32, "accounts": {"mkey": 4_200_000}},
+        "counts": dict.fromkeys(COUNTS, 0) | counts,
+    }  # fmt: skip
+    port = {"port": 'a "b\\c\n', "up": True, "received": 5, "sent": 6, "dropped": {"no room": 7}}
+    return {
+        "t_ns": t_ns, "functions": [function], "segments": [{"segment": "s", "ports": [port]}],
+    }  # fmt: skip
+
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = r'[a-zA-Z_]\w*="((?:[^"\\\n]|\\[\\"n])*)"'
+SAMPLE = re.compile(rf"({NAME})\{{({LABEL}(?:,{LABEL})*)\}} (\d+(?:\.\d+)?)")
+
+
+def parsed(text):
+    """Samples by name and labels; fails on what the exposition format does not allow."""
+    assert text.endswith("\n")
+    kinds, samples, last = {}, {}, ""
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            assert re.fullmatch(rf"# HELP {NAME} \S.*", line)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds, "a metric's lines stand together"
+            assert kind in ("counter", "gauge")
+            assert (kind == "counter") == name.endswith("_total")
+            kinds[name] = kind
+            last = name
+        else:
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            assert match[1] == last
+            key = match[1], match[2]
+            assert key not in samples
+            samples[key] = float(match[5])
+    return samples
+
+
+def test_prometheus_reads_every_line():
+    found = parsed(prometheus.text(answer(commands=9, refused=2, sent_bytes=1 << 60)))
+    labels = 'function="0",model="connectx6"'
+    assert found["mlx5emu_commands_total", labels] == 9
+    assert found["mlx5emu_commands_refused_total", labels] == 2
+    assert found["mlx5emu_sent_bytes_total", labels] == 1 << 60
+    assert found["mlx5emu_up", labels] == 1
+    assert found["mlx5emu_objects", 'function="0",kind="qp"'] == 3
+    assert found["mlx5emu_held_bytes", 'function="0",kind="mkey"'] == 4_200_000
+    port = 'segment="s",port="a \\"b\\\\c\\n"'
+    assert found["mlx5emu_segment_dropped_frames_total", f'{port},reason="no room"'] == 7
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (999.6, "1.0K"), (12_345, "12.3K"), (123_456, "123K"),
+     (5_000_000_000, "5.0G"), (1e18, "1000000.0T")],
+)  # fmt: skip
+def test_numbers_are_short(number, text):
+    assert scaled(number) == text
+
+
+def test_top_shows_rates_and_what_goes_wrong():
+    group = view(answer(commands=10), answer(t_ns=2 * 10**9, commands=30, error_completions=4))
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(group)
+    text = console.export_text()
+    assert re.search(r"connectx6 +INITIALIZED +ACTIVE +10 ", text)
+    assert re.search(r"^ *0 +0 +4 +0", text, re.MULTILINE)
+    assert "4.2MB of 4.3GB held; 3 qp" in text
+
+
+class FakeClient:
+    def __init__(self, answers):
+        self.answers = iter(answers)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def status(self):
+        told = next(self.answers, None)
+        if told is None:
+            raise ControlError("gone")
+        return told
+
+
+@pytest.fixture
+def server(monkeypatch):
+    def serve(*answers):
+        for module in (status_command, top_command):
+            monkeypatch.setattr(module, "connect", lambda _path: FakeClient(answers))
+        monkeypatch.setattr(top_command.time, "sleep", lambda _seconds: None)
+
+    return serve
+
+
+def test_the_commands(server):
+    server(answer(commands=3))
+    result = CliRunner().invoke(main, ["status", "--prometheus"])
+    assert parsed(result.output)["mlx5emu_commands_total", 'function="0",model="connectx6"'] == 3
+    server(*(answer(t_ns=at * 10**9, commands=at) for at in range(4)))
+    result = CliRunner().invoke(main, ["top", "--times", "2"])
+    assert result.exit_code == 0
+    assert "commands/s" in result.output
+
+
+def test_top_ends_with_the_server(server):
+    server(answer(), answer(t_ns=10**9))
+    result = CliRunner().invoke(main, ["top"])
+    assert (result.exit_code, "the server has ended" in result.output) == (0, True)
