@@ -125,7 +125,7 @@ class Counters:
 
 
 def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Address and name of the symbols of each module; those of freed code while it is traced."""
+    """Address and name of the symbols of each module."""
     found: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
     for address, _, name, *rest in map(str.split, _lines(Path("/proc/kallsyms"))):
         if rest and rest[0][1:-1] in found:
@@ -154,19 +154,33 @@ def _lines(path: Path) -> Iterator[str]:
         yield from file
 
 
-def load(modules: list[str]) -> set[str]:
-    """Load modules; return the names of their functions that ran. The trace stays."""
-    (TRACING / "buffer_size_kb").write_text(str(TRACE_KIB))
+def in_order(modules: list[str]) -> list[str]:
+    """The modules in an order in which they load: what one needs comes before it."""
+    order: list[str] = []
     for module in modules:
-        with (TRACING / "set_ftrace_filter").open("a") as file:
-            file.write(f":mod:{module}\n")
+        done = _run("modprobe", "--show-depends", module)
+        if done.returncode:
+            raise CoverageError(done.stderr.strip().partition("\n")[0])
+        for kind, path, *_ in map(str.split, done.stdout.splitlines()):
+            if kind == "insmod":
+                order.append(path.rpartition("/")[2].partition(".")[0].replace("-", "_"))
+    built_in = [module for module in modules if module not in order]
+    if built_in:
+        raise CoverageError(f"{built_in[0]} is built into the kernel")
+    return sorted(modules, key=order.index)
+
+
+def load(module: str) -> set[str]:
+    """Load a module; return the names of its functions, and of those before it, that ran."""
+    (TRACING / "trace").write_text("")
+    with (TRACING / "set_ftrace_filter").open("a") as file:
+        file.write(f":mod:{module}\n")
     (TRACING / "current_tracer").write_text("function")
-    done = subprocess.run(["modprobe", "-a", *modules], capture_output=True, text=True, check=False)
-    (TRACING / "tracing_on").write_text("0")
+    done = _run("modprobe", module)
     if done.returncode:
-        raise CoverageError(done.stderr.strip().splitlines()[0])
+        raise CoverageError(done.stderr.strip().partition("\n")[0])
     if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
-        raise CoverageError("the trace of the modules' loading is not complete")
+        raise CoverageError(f"the trace of {module}'s loading is not complete")
     # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"
     return {
         line.split(": ", 1)[1].split()[0]
@@ -175,12 +189,20 @@ def load(modules: list[str]) -> set[str]:
     }
 
 
-def end_trace() -> None:
-    """Leave ftrace as it was."""
-    (TRACING / "current_tracer").write_text("nop")
-    (TRACING / "set_ftrace_filter").write_text("")
-    (TRACING / "buffer_size_kb").write_text("1")
-    (TRACING / "tracing_on").write_text("1")
+def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Name and module of the functions that ran, by the module that was being loaded.
+
+    A name that no module has any more is of code that is freed after loading: of that module.
+    """
+    return sorted(
+        (name, next((one for one in (current, *known) if name in known[one]), current))
+        for current, names in ran.items()
+        for name in names
+    )
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def _lost(stats: Path) -> bool:
@@ -188,6 +210,13 @@ def _lost(stats: Path) -> bool:
     named = (line.split(":") for line in stats.read_text().splitlines())
     lost = ("overrun", "commit overrun", "dropped events")
     return any(int(value) > 0 for name, value in named if name in lost)
+
+
+def end_trace() -> None:
+    """Leave ftrace as it was."""
+    (TRACING / "current_tracer").write_text("nop")
+    (TRACING / "set_ftrace_filter").write_text("")
+    (TRACING / "buffer_size_kb").write_text("1")
 
 
 def bind_functions() -> None:
@@ -205,9 +234,7 @@ def base(module: str) -> int:
 
 def directory(module: str) -> str:
     """Where the module lies below the kernel's modules, as does its source in the kernel's tree."""
-    done = subprocess.run(
-        ["modinfo", "-F", "filename", module], capture_output=True, text=True, check=False
-    )
+    done = _run("modinfo", "-F", "filename", module)
     return done.stdout.strip().rpartition("/")[0].partition("/kernel/")[2]
 
 
@@ -227,14 +254,13 @@ def main(modules: list[str]) -> None:
     if already:
         raise CoverageError(f"{already[0]} is loaded already")
     AUTOPROBE.write_text("0")
-    ran = load(modules)
+    (TRACING / "buffer_size_kb").write_text(str(TRACE_KIB))
+    try:
+        ran = {module: load(module) for module in in_order(modules)}
+    finally:
+        end_trace()
     known = symbols(modules)
-    end_trace()
-    loading = [
-        (name, module)
-        for module, found in known.items()
-        for name in sorted(ran & {name for _, name in found})
-    ]
+    loading = owned(ran, {module: {name for _, name in found} for module, found in known.items()})
     functions = traceable(known)
     try:
         counters = Counters([address for found in functions.values() for address, _ in found])

@@ -2,12 +2,13 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.coverage import data, session
+from emu.coverage import data, inside, session
 from emu.coverage.data import Coverage, Function, Kernel, Module
 from emu.coverage.report import ALL_KERNELS, lcov, rows
 from emu.coverage.source import Place, Tree
@@ -202,3 +203,64 @@ def test_what_a_guest_sends_is_checked(guest, says):
     counting = session.Session(guest, ["core"])
     with pytest.raises(GuestError, match=says):
         counting.start(), counting.finish()
+
+
+def test_names_that_ran_while_loading_have_an_owner():
+    """Code that is freed after loading is the loading module's, the rest its own module's."""
+    ran = {"core": {"core_init"}, "ib": {"ib_init", "register", "shared"}}
+    known = {"core": {"register", "shared"}, "ib": {"shared"}}
+    assert inside.owned(ran, known) == [
+        ("core_init", "core"), ("ib_init", "ib"), ("register", "core"), ("shared", "ib"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def tracing(tmp_path, monkeypatch):
+    monkeypatch.setattr(inside, "TRACING", tmp_path)
+    return tmp_path
+
+
+def test_functions_that_ftrace_can_trace(tracing):
+    (tracing / "available_filter_functions").write_text("a [core]\nb [core]\nb\nc [ib]\n")
+    known = {"core": [(48, "b"), (16, "a"), (32, "data"), (64, "c")], "ib": []}
+    assert inside.traceable(known) == {"core": [(16, "a"), (48, "b")], "ib": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "ends"),
+    [
+        ((0, "insmod /m/a/mlx5_core.ko \ninsmod /m/mlx5-ib.ko.xz x=1\n", ""), None),
+        ((1, "", "modprobe: FATAL: Module no not found\nmore\n"), "Module no not found$"),
+        ((0, "builtin mlx5_core\n", ""), "built into the kernel"),
+    ],
+)
+def test_modules_load_in_their_order(monkeypatch, words, ends):
+    done = subprocess.CompletedProcess([], *words)
+    monkeypatch.setattr(inside, "_run", lambda *_: done)
+    if ends is None:
+        assert inside.in_order(["mlx5_ib", "mlx5_core"]) == ["mlx5_core", "mlx5_ib"]
+    else:
+        with pytest.raises(inside.CoverageError, match=ends):
+            inside.in_order(["mlx5_ib", "mlx5_core"])
+
+
+@pytest.mark.parametrize(
+    ("lost", "ends"), [("overrun: 0", None), ("overrun: 3", "not complete"), ("entries: 9", None)]
+)
+def test_a_trace_that_lost_events_is_refused(tracing, monkeypatch, lost, ends):
+    (tracing / "per_cpu" / "cpu0").mkdir(parents=True)
+    (tracing / "per_cpu" / "cpu0" / "stats").write_text(f"oldest event ts:  5.1\n{lost}\n")
+
+    def modprobe(*_words):
+        (tracing / "trace").write_text(
+            "# tracer: function\n  modprobe-9 [001] ..... 5.1: core_init <-do_one_initcall\n"
+        )
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(inside, "_run", modprobe)
+    if ends is None:
+        assert inside.load("core") == {"core_init"}
+        assert (tracing / "set_ftrace_filter").read_text() == ":mod:core\n"
+    else:
+        with pytest.raises(inside.CoverageError, match=ends):
+            inside.load("core")
