@@ -18,6 +18,7 @@ from typing import Any
 from emu.lab import frames
 from emu.lab.errors import GuestError, LabError
 from emu.lab.guest import Guest
+from emu.lab.results import Case, Verdict
 
 DIRECTORY = "/usr/share/rdma-core-tests"
 HUGE_PAGES = 64
@@ -119,6 +120,24 @@ class ModuleRun:
         counts = {outcome.value: self.count(outcome) for outcome in Outcome}
         return {"module": self.module, "counts": counts, "tests": tests}
 
+
+def cases(runs: list[ModuleRun]) -> list[Case]:
+    """Every test of the modules, in a form for other tools."""
+    return [
+        Case(run.module, test.test, _VERDICTS[test.outcome], test.detail, test.seconds)
+        for run in runs
+        for test in run.tests
+    ]
+
+
+_VERDICTS = {
+    Outcome.PASSED: Verdict.PASS,
+    Outcome.SKIPPED: Verdict.SKIP,
+    Outcome.FAILED: Verdict.FAIL,
+    Outcome.ERROR: Verdict.ERROR,
+    Outcome.CRASHED: Verdict.ERROR,
+    Outcome.TIMEOUT: Verdict.ERROR,
+}
 
 _NO_RESULT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,

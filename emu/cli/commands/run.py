@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,16 @@ from emu.cli.commands._coverage_options import coverage_options, covered, with_c
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._output import pass_on
 from emu.cli.commands._progress import display
+from emu.cli.commands._results_options import results_options, write_results
 from emu.lab import Guest, frames
 from emu.lab.job import Job
+from emu.lab.results import of_status
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @guest_options
 @coverage_options
+@results_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
 @click.option("--stdin", is_flag=True, help="Give the command our standard input.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
@@ -32,12 +37,17 @@ def run(
     stdin: bool,
     coverage: tuple[str, ...],
     coverage_file: Path,
+    junit_file: Path | None,
+    tap_file: Path | None,
     **choices: Any,
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
 
     Output and exit status are the command's own. A guest that panics or ends early gives status
     125, a timeout or a guest that hangs 124, a device server that ends 123.
+
+    --junit and --tap write COMMAND's result as one test; as with kernel selftests, status 4 says
+    that it was skipped. A guest that fails leaves no file.
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
@@ -52,7 +62,10 @@ def run(
             job = guest.popen(words, has_input=stdin, sink=pass_on)
             if stdin:
                 threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
+            started = time.monotonic()
             status = guest.wait(job, timeout)
+            case = of_status(shlex.join(words), status, time.monotonic() - started)
+        write_results([case], junit_file, tap_file)
         if options.faults is not None:
             click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
     sys.exit(status)

@@ -14,6 +14,7 @@ from rich.table import Table
 from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._progress import display
+from emu.cli.commands._results_options import results_options, write_results
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
 from emu.lab import Guest
@@ -27,6 +28,7 @@ REASONS = 3
 @click.command()
 @guest_options
 @coverage_options
+@results_options
 @click.option(
     "--module", "names", multiple=True, metavar="NAME", help="Only this one; may be repeated."
 )
@@ -50,6 +52,8 @@ def suite(
     json_file: Path | None,
     coverage: tuple[str, ...],
     coverage_file: Path,
+    junit_file: Path | None,
+    tap_file: Path | None,
     **choices: Any,
 ) -> None:
     """Run rdma-core's tests in a guest with an emulated function.
@@ -71,6 +75,7 @@ def suite(
     if json_file is not None:
         text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
         write_outfile(json_file, text)
+    write_results(tests.cases(runs), junit_file, tap_file)
     # What stands in square brackets is text, not markup: tests say what they like.
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(_table(runs))
