@@ -32,7 +32,8 @@ MOST_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB."""
 
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT)
-_TRANSLATING = (AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM)
+_MODES = frozenset({AccessMode.PA, AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM})
+_MTT, _KSM, _KLMS, _PA = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS, AccessMode.PA
 
 
 def access_mode(ctx: Any) -> int:
@@ -50,14 +51,14 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
     mode = access_mode(ctx)
-    if mode not in (AccessMode.PA, *_TRANSLATING):
+    if mode not in _MODES:
         raise CmdError(Status.BAD_PARAM_ERR, "access mode not supported", f"{mode:#x}")
     if ctx.start_addr + ctx.len > 1 << 64:
         raise CmdError(
             Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
         )
     is_used = not ctx.free and (ctx.len or ctx.length64)
-    if mode == AccessMode.MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
+    if mode == _MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
         raise CmdError(
             Status.BAD_PARAM_ERR,
             "page size below the adapter's minimum",
@@ -84,27 +85,27 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 
 def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
     """A user names its pages by user memory (devx.c: devx_handle_mkey_create), never by address."""
-    return mode == AccessMode.MTT and bool(cmd.mkey_umem_valid)
+    return mode == _MTT and bool(cmd.mkey_umem_valid)
 
 
 def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
-    if mode == AccessMode.PA:
+    if mode == _PA:
         if octwords:
             raise CmdError(Status.BAD_PARAM_ERR, "a PA key takes no translations", f"{octwords}")
         return b""
     limit = 1 << hca.caps.general.log_max_klm_list_size
-    entries = octwords * 2 if mode == AccessMode.MTT else octwords
-    if mode == AccessMode.KLMS and entries > limit:
+    entries = octwords * 2 if mode == _MTT else octwords
+    if mode == _KLMS and entries > limit:
         raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
-    if mode == AccessMode.KSM and entries > MOST_KSM_ENTRIES:
+    if mode == _KSM and entries > MOST_KSM_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
-    if mode == AccessMode.MTT and entries > MOST_MTT_ENTRIES:
+    if mode == _MTT and entries > MOST_MTT_ENTRIES:
         raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
     hca.ledger.check("mkey", room_bytes(mode, octwords))
     if cmd.mkey_umem_valid:
-        if mode != AccessMode.MTT:
+        if mode != _MTT:
             raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{mode:#x}")
         return b""
     actual = cmd.translations_octword_actual_size * OCTWORD

@@ -232,7 +232,7 @@ def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
     def put(view: View, value: int) -> None:
         pack(view.buf, view.base + start, _fits(value, limit))
 
-    return get, put
+    return (_in_byte(start, 0, limit - 1) if word.size == 1 else get), put
 
 
 def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, Setter]:
@@ -250,7 +250,17 @@ def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, 
         old: int = unpack(view.buf, at)[0]
         pack(view.buf, at, old & keep | _fits(value, limit) << shift)
 
-    return get, put
+    return (_in_byte(start, shift, mask) if word.size == 1 else get), put
+
+
+def _in_byte(start: int, shift: int, mask: int) -> Callable[[View], int]:
+    """Read some bits of one byte: without a ``struct`` call, that is three times as fast."""
+
+    def get(view: View) -> int:
+        value: int = view.buf[view.base + start] >> shift & mask
+        return value
+
+    return get
 
 
 def _wide(offset: int, width: int) -> tuple[Getter, Setter]:

@@ -48,6 +48,8 @@ SHORT_BYTES = 16 << 10
 _HEADER_BYTES = 8
 _OUT_OFFSET = 0x20
 _STATUS_OWN_OFFSET = 0x3F
+_ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
+_CMD, _IN_LENGTH, _OUT_LENGTH = EventType.CMD, Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
 
 
 @dataclass(slots=True)
@@ -182,7 +184,7 @@ class CommandInterface:
 
     def _serve(self, slot: int) -> Turns[None]:
         """Process a slot's command from its entry to its completion."""
-        by_event = self._hca.event_eq(EventType.CMD)
+        by_event = self._hca.event_eq(_CMD)
         address = self._address + (slot << LOG_STRIDE)
         try:
             is_done = yield from self._serve_entry(slot, address)
@@ -191,13 +193,13 @@ class CommandInterface:
             is_done = False
         self._working &= ~(1 << slot)
         # The command that creates the CMD EQ, and the one that destroys it, are polled.
-        if is_done and by_event is not None and by_event is self._hca.event_eq(EventType.CMD):
+        if is_done and by_event is not None and by_event is self._hca.event_eq(_CMD):
             self._finished |= 1 << slot
 
     def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
         """False when nothing is returned to the driver, or only later. Raises DmaError."""
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
-        if not entry.status_own & 1:
+        if not entry.buf[_STATUS_OWN_OFFSET] & 1:
             log.warning(
                 "command slot %d: doorbell ignored: the entry is still owned by the driver", slot
             )
@@ -231,31 +233,31 @@ class CommandInterface:
 
     def _take(self, slot: int, address: int, entry: Any) -> Turns[Request]:
         """Check the entry and both mailbox chains. Raises DeliveryError."""
-        if entry.type != CMD_TYPE_PCIE:
-            raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {entry.type:#x}")
-        if entry.inlen < _HEADER_BYTES:
-            raise DeliveryError(Delivery.IN_LENGTH_ERR, f"input of {entry.inlen} bytes")
-        if entry.outlen < _HEADER_BYTES:
-            raise DeliveryError(Delivery.OUT_LENGTH_ERR, f"output of {entry.outlen} bytes")
-        memory, token = self._hca.memory, entry.token
-        in_blocks = yield from mailbox.walk(
-            memory, entry.in_ptr, entry.inlen, token, Delivery.IN_LENGTH_ERR
-        )
+        kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
+        if kind != CMD_TYPE_PCIE:
+            raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {kind:#x}")
+        if inlen < _HEADER_BYTES:
+            raise DeliveryError(_IN_LENGTH, f"input of {inlen} bytes")
+        if outlen < _HEADER_BYTES:
+            raise DeliveryError(_OUT_LENGTH, f"output of {outlen} bytes")
+        memory = self._hca.memory
+        in_blocks: list[int] = []
         out_blocks: list[int] = []
-        if entry.outlen > INLINE_BYTES:
-            out_blocks = yield from mailbox.walk(
-                memory, entry.out_ptr, entry.outlen, token, Delivery.OUT_LENGTH_ERR
-            )
+        if inlen > INLINE_BYTES:
+            in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
+        if outlen > INLINE_BYTES:
+            out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
         if self._signed:
             if mailbox.xor8(entry.buf) != 0xFF:
                 raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
             yield from mailbox.check_signatures(memory, in_blocks)
-        data = yield from mailbox.gather(memory, getattr(entry, "in"), in_blocks, entry.inlen)
-        request = Request(
-            slot, address, entry, data, bytearray(entry.outlen), in_blocks, out_blocks
-        )
+        if in_blocks:
+            data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
+        else:
+            data = bytearray(inline[:inlen])
+        request = Request(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
         command = self._commands.get(request.opcode)
-        if command is not None:
+        if command is not None and len(data) < command.layout_in.size:
             command.complete(data)
         return request
 
@@ -267,14 +269,14 @@ class CommandInterface:
         """Give the command's output and its slot back to the driver. Raises DmaError."""
         if request.out_blocks:
             yield from mailbox.scatter(self._hca.memory, request.out_blocks, request.out)
-        if self._signed:
-            yield from mailbox.sign(self._hca.memory, request.out_blocks)
+            if self._signed:
+                yield from mailbox.sign(self._hca.memory, request.out_blocks)
         request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
         self._hand_back(request.address, request.entry, delivery)
 
     def finish(self, slot: int) -> None:
         """Name a slot in the next report, if the driver wants events now."""
-        if self._hca.event_eq(EventType.CMD) is not None:
+        if self._hca.event_eq(_CMD) is not None:
             self._finished |= 1 << slot
 
     def execute(self, request: Request, refusal: CmdError | None = None) -> Turns[None]:
@@ -313,19 +315,20 @@ class CommandInterface:
     def _dispatch(self, request: Request, command: Command | None) -> Turns[None]:
         if command is None:
             raise self._unknown(request.opcode)
-        self._check_standing(request, command)
+        self._check_standing(request.uid, command)
         _check_lengths(request, command)
         is_cut = len(request.out) < command.layout_out.size
         whole = bytearray(command.layout_out.size) if is_cut else request.out
         out = command.layout_out.view(whole)
         given = command.layout_in.view(request.data)
-        work = command.handler(meant(self._hca, given, command.scope), given, out)
+        hca = meant(self._hca, given, command.scope) if command.scope else self._hca
+        work = command.handler(hca, given, out)
         if work is not None:
             yield from self._in_turns(request, command, work)
         if is_cut:
             request.out[:] = whole[: len(request.out)]
 
-    def _check_standing(self, request: Request, command: Command) -> None:
+    def _check_standing(self, uid: int, command: Command) -> None:
         """Check that the HCA is up far enough, and that the caller exists and may send this."""
         if self._hca.state < command.needs:
             raise CmdError(
@@ -333,10 +336,11 @@ class CommandInterface:
                 "command is not allowed in this state of the HCA",
                 f"HCA {self._hca.state.name}",
             )
-        uid = request.uid
-        if uid not in (DRIVER_UID, SHARED_UID) and self._hca.uctxs.get(uid) is None:
+        if uid in (DRIVER_UID, SHARED_UID):
+            return
+        if self._hca.uctxs.get(uid) is None:
             raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
-        if command.privileged and uid not in (DRIVER_UID, SHARED_UID):
+        if command.privileged:
             raise CmdError(
                 Status.BAD_PARAM_ERR, "only the driver may send this command", f"uid {uid:#x}"
             )
@@ -351,7 +355,7 @@ class CommandInterface:
                 yield
                 if hca.teardowns != teardowns:
                     raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
-                self._check_standing(request, command)
+                self._check_standing(request.uid, command)
                 hca.caller.uid = request.uid
         finally:
             work.close()
@@ -371,7 +375,7 @@ class CommandInterface:
 
     def _hand_back(self, at: int, entry: Any, delivery: int) -> None:
         """Write output and signature, and the ownership byte last."""
-        entry.status_own = delivery << 1
+        entry.buf[_STATUS_OWN_OFFSET] = delivery << 1
         if self._signed:
             entry.sig = 0
             entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
@@ -383,7 +387,7 @@ class CommandInterface:
         """Send one CMD event for all slots finished since the last one, if the driver wants any."""
         finished, self._finished = self._finished, 0
         if finished:
-            eq_engine.raise_event(self._hca, EventType.CMD, bytes(eqe_cmd.new(vector=finished)))
+            eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))
 
 
 def _check_lengths(request: Request, command: Command) -> None:

@@ -45,39 +45,39 @@ class HeldRoom:
 class HeldPackets:
     """The packets of one queue pair."""
 
-    __slots__ = ("_packets", "_room")
+    __slots__ = ("_room", "packets")
 
     def __init__(self, room: HeldRoom) -> None:
         self._room = room
-        self._packets: deque[Packet] = deque()
+        self.packets: deque[Packet] = deque()
 
     def __len__(self) -> int:
-        return len(self._packets)
+        return len(self.packets)
 
     def add(self, packet: Packet) -> bool:
         """Keep a packet, with a copy of its payload; False when there is no room."""
         cost = _cost(packet)
-        if len(self._packets) >= MOST_HELD or not self._room.has(cost):
+        if len(self.packets) >= MOST_HELD or not self._room.has(cost):
             return False
         packet.payload = memoryview(bytes(packet.payload))
         self._room.take(cost)
-        self._packets.append(packet)
+        self.packets.append(packet)
         return True
 
     def pop(self) -> Packet:
         """Take the oldest one out."""
-        packet = self._packets.popleft()
+        packet = self.packets.popleft()
         self._room.take(-_cost(packet))
         return packet
 
     def put_back(self, packet: Packet) -> None:
         """Return the packet that ``pop`` gave, because it has to wait again."""
         self._room.take(_cost(packet))
-        self._packets.appendleft(packet)
+        self.packets.appendleft(packet)
 
     def clear(self) -> None:
         """Forget all of them."""
-        while self._packets:
+        while self.packets:
             self.pop()
 
 

@@ -16,21 +16,17 @@ from emu.objects import Queue
 Turn = Callable[[Hca, Any], bool]
 """Does a share of a queue's waiting work; True when it wants another turn."""
 
-_TURNS: dict[type[Queue], Turn] = {}
+TURNS: dict[type[Queue], Turn] = {}
+"""The turn function of each class of queue."""
 
 
 def turn_of(kind: type[Queue]) -> Callable[[Turn], Turn]:
     """Register the turn function of a class of queue. Raises ValueError if it has one."""
 
     def register(function: Turn) -> Turn:
-        if kind in _TURNS:
-            raise ValueError(f"{kind.__name__} has a turn already: {_TURNS[kind]}")
-        _TURNS[kind] = function
+        if kind in TURNS:
+            raise ValueError(f"{kind.__name__} has a turn already: {TURNS[kind]}")
+        TURNS[kind] = function
         return function
 
     return register
-
-
-def turn(hca: Hca, queue: Queue) -> bool:
-    """Do a share of a queue's waiting work; True when it wants another turn."""
-    return _TURNS[type(queue)](hca, queue)

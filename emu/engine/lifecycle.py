@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from emu.device.hca import Hca, HcaState
-from emu.device.turns import turn
+from emu.device.turns import TURNS
 from emu.engine import turn as _turns  # noqa: F401  # registers the turn of queue pairs
 from emu.engine.eth import queues as eth_queues
 from emu.engine.eth import send as _send  # noqa: F401  # registers the turn of send queues
@@ -32,10 +32,12 @@ def run(hca: Hca) -> bool:
         _stop_users_of_broken_cqs(hca)
     ready = hca.ready
     hca.steps = 0
+    if not ready:
+        return bool(hca.broken_cqs)
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
         queue = ready.popleft()
         queue.is_ready = False
-        if turn(hca, queue):
+        if TURNS[type(queue)](hca, queue):
             hca.schedule(queue)
         if hca.steps > STEPS_PER_ROUND:
             break

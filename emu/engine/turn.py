@@ -15,7 +15,6 @@ from emu.ports import DmaError
 from layouts.enums import QpState
 
 _RTS = QpState.RTS
-"""Up to CPython 3.11 an enumeration's attribute costs five times as much as a global."""
 
 
 @turn_of(Qp)

@@ -178,7 +178,18 @@ class Function:
         if bar or offset < 0 or offset + len(data) > self._decoded:
             return
         try:
-            self._bar0_write(offset, data)
+            if self.tracer:
+                self.tracer.mmio("write", offset, data)
+            faults = self.hca.faults
+            if faults is not None and (
+                self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
+            ):
+                return
+            at = offset - MSIX_TABLE
+            if offset < MSIX_PBA and at >= 0 and at + len(data) <= len(self._msix_table):
+                self._msix_table[at : at + len(data)] = data
+            elif not self.hca.has_failed:
+                self.bar0.write(offset, data)
         except Exception:
             self.hca.fail()
 
@@ -201,19 +212,6 @@ class Function:
         if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
             self._recovery.seen()
         return data
-
-    def _bar0_write(self, offset: int, data: Buffer) -> None:
-        if self.tracer:
-            self.tracer.mmio("write", offset, data)
-        if self.hca.faults is not None and (
-            self._is_gone or not self.hca.faults.show(MMIO_WRITE_POINT, offset, data)
-        ):
-            return
-        at = offset - MSIX_TABLE
-        if at >= 0 and at + len(data) <= len(self._msix_table):
-            self._msix_table[at : at + len(data)] = data
-        elif not self.hca.has_failed:
-            self.bar0.write(offset, data)
 
     def forget_views(self) -> None:
         """Drop all views of guest memory, because the client is about to unmap some of it."""

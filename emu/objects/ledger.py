@@ -43,8 +43,10 @@ class Ledger:
 
     def take(self, kind: str, size: int) -> None:
         """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
-        self.check(kind, size)
-        self.hold(kind, size)
+        if self.used + size > self.limit:
+            self.check(kind, size)
+        self.used += size
+        self._accounts[kind] += size
 
     def hold(self, kind: str, size: int) -> None:
         """Charge bytes that cannot be refused; something else limits them."""

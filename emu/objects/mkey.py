@@ -29,7 +29,7 @@ ANY_QPN = 0xFFFFFF
 OCTWORD = 16
 """The unit in which the room for translations is counted, in bytes."""
 
-_COPIES = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
+_COPIES: dict[int, int] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
 """How many copies of a list the host holds: a list of ranges is also kept laid out."""
 
 MOST_RESERVED = 1 << 17
@@ -40,6 +40,7 @@ charged chunk by chunk as it is written: nearly all of its chunks only contain "
 """
 
 SIGNATURE_BYTES = 2048
+_MTT, _KSM, _KLMS = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS
 
 
 def room_bytes(mode: int, octwords: int) -> int:
@@ -47,9 +48,12 @@ def room_bytes(mode: int, octwords: int) -> int:
 
     Includes the sixteenth that Python allocates in excess.
     """
-    if mode == AccessMode.KSM and octwords > MOST_RESERVED:
+    if mode == _KSM and octwords > MOST_RESERVED:
         return DENSE_BYTES
-    return _COPIES.get(AccessMode(mode), 1) * octwords * (OCTWORD + OCTWORD // 16)
+    return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
+
+
+_MODES: dict[int, AccessMode] = {mode.value: mode for mode in AccessMode}
 
 
 class KeySignature(Protocol):
@@ -128,13 +132,13 @@ class Mkey(Object):
 
     def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
         """Store the translations that the key is created with."""
-        if self.mode is AccessMode.MTT:
+        if self.mode is _MTT:
             self.pages = pages or PageEntries()
             self.pages.write(self.pages.count, mtt_entries(xlt, pg_access=self.pg_access))
-        elif self.mode is AccessMode.KSM:
+        elif self.mode is _KSM:
             self.blocks = KeyEntries()
             self.blocks.write(0, xlt)
-        else:
+        elif xlt:
             self._xlt += xlt
             self._lay_out()
 
@@ -143,7 +147,7 @@ class Mkey(Object):
         ctx = self.ctx
         self.free = bool(ctx.free)
         self.variant = int(ctx.mkey_7_0)
-        self.mode = AccessMode(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
+        self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
         self.rights = ctx.lr | ctx.lw << 1 | ctx.rr << 2 | ctx.rw << 3 | ctx.a << 4
         self.qpn = int(ctx.qpn)
         self.en_rinval = bool(ctx.en_rinval)
@@ -158,14 +162,15 @@ class Mkey(Object):
     @property
     def host_bytes(self) -> int:
         """The room for translations counts as filled, unless the list is held sparsely."""
-        signature = SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
-        room = room_bytes(self.mode, self.octwords)
-        return self.BASE_BYTES + signature + (self.blocks.host_bytes if self.is_sparse else room)
+        octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
+        if self.mode is _KSM and octwords > MOST_RESERVED:
+            return self.BASE_BYTES + signature + self.blocks.host_bytes
+        return self.BASE_BYTES + signature + room_bytes(self.mode, octwords)
 
     @property
     def is_sparse(self) -> bool:
         """Whether chunks are charged when written, as the room was too large to charge in full."""
-        return self.mode is AccessMode.KSM and self.octwords > MOST_RESERVED
+        return self.mode is _KSM and self.octwords > MOST_RESERVED
 
     @property
     def octwords(self) -> int:
@@ -178,11 +183,11 @@ class Mkey(Object):
         Entries written by a UMR carry access rights, even if those of the create command did not.
         """
         self.views.clear()
-        if self.mode is AccessMode.MTT:
+        if self.mode is _MTT:
             self.pg_access = True
             self.pages.write(at // MTT_BYTES, mtt_entries(xlt))
             return len(xlt)
-        if self.mode is AccessMode.KSM:
+        if self.mode is _KSM:
             self.blocks.write(at // KSM_BYTES, xlt)
             return len(xlt)
         self._xlt += bytes(max(at - len(self._xlt), 0))
@@ -192,9 +197,9 @@ class Mkey(Object):
 
     def translations(self, most: int) -> bytes:
         """The entries in the driver's format, at most ``most`` bytes of them."""
-        if self.mode is AccessMode.KSM:
+        if self.mode is _KSM:
             return self.blocks.to_bytes(most)
-        if self.mode is not AccessMode.MTT:
+        if self.mode is not _MTT:
             return bytes(self._xlt[:most])
         xlt = bytearray(self.pages.to_bytes(most))
         if not self.pg_access:
@@ -213,12 +218,12 @@ class Mkey(Object):
 
     def below(self) -> Iterator[tuple[int, int, int]]:
         """Byte count, key and address of a list of keys' entries; repetitions may be left out."""
-        if self.mode is AccessMode.KSM:
+        if self.mode is _KSM:
             return self.blocks.given()
         return KLM.iter_unpack(bytes(self._xlt[: len(self._xlt) // KLM.size * KLM.size]))
 
     def _lay_out(self) -> None:
-        is_long = self.mode is AccessMode.KLMS and len(self._xlt) > _LONG_LIST
+        is_long = self.mode is _KLMS and len(self._xlt) > _LONG_LIST
         self._ranges = Ranges(self._xlt) if is_long else None
 
     @property

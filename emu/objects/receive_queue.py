@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -34,14 +33,16 @@ Segment = tuple[int, int, int]
 """byte_count, lkey, address of a data segment."""
 
 
-@dataclass(frozen=True, slots=True)
 class RecvWqe:
     """A receive request that a message is about to fill."""
 
-    index: int
-    """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
-    segments: tuple[Segment, ...]
-    pd: Pd | None
+    __slots__ = ("index", "pd", "segments")
+
+    def __init__(self, index: int, segments: Sequence[Segment], pd: Pd | None) -> None:
+        self.index = index
+        """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
+        self.segments = segments
+        self.pd = pd
 
 
 class ListBrokenError(Exception):
@@ -107,7 +108,7 @@ class RecvRing(RecvQueue):
         index = self._taken
         wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
         self._taken = (index + 1) & _COUNTER_MASK
-        return RecvWqe(index, tuple(scatter_list(wqe, 0)), self._pd)
+        return RecvWqe(index, scatter_list(wqe), self._pd)
 
 
 class PacketRing(RecvQueue):
@@ -190,7 +191,7 @@ class SharedRecvRing(SharedRecvQueue):
         index = self._taken
         wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
         self._taken = (index + 1) & _COUNTER_MASK
-        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+        return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 
 class SharedRecvList(SharedRecvQueue):
@@ -236,24 +237,24 @@ class SharedRecvList(SharedRecvQueue):
         self._turns += 1
         self._head = following
         self._taken = (self._taken + 1) & _COUNTER_MASK
-        return RecvWqe(index, tuple(scatter_list(wqe, DS)), self._pd)
+        return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
 
 
-def _up_to_end(segments: list[Segment]) -> tuple[Segment, ...]:
-    """The segments in front of the end mark, as :func:`scatter_list` finds it."""
+def scatter_list(wqe: bytes) -> list[Segment]:
+    """The data segments of a receive WQE, up to its end mark; a link segment is not among them."""
+    segments: list[Segment] = []
+    for segment in DATA.iter_unpack(wqe):
+        if segment[1] == END_OF_LIST_LKEY and not segment[0]:
+            break
+        segments.append(segment)
+    return segments
+
+
+def _up_to_end(segments: list[Segment]) -> list[Segment]:
     for at, (byte_count, lkey, _) in enumerate(segments):
         if lkey == END_OF_LIST_LKEY and not byte_count:
-            return tuple(segments[:at])
-    return tuple(segments)
-
-
-def scatter_list(wqe: bytes, start: int) -> Iterator[Segment]:
-    """The data segments of a receive WQE, up to its end mark."""
-    for at in range(start, len(wqe), DS):
-        segment: Segment = DATA.unpack_from(wqe, at)
-        if not segment[0] and segment[1] == END_OF_LIST_LKEY:
-            return
-        yield segment
+            return segments[:at]
+    return segments
 
 
 class TakenWqe:

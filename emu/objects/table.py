@@ -200,7 +200,7 @@ class Table(Generic[T]):
 
     def check_room(self) -> None:
         """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
-        if self._numbers.are_taken or len(self) >= self.limit - self.first:
+        if len(self._objects) >= self.limit - self.first or self._numbers.are_taken:
             raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:

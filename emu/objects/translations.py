@@ -115,6 +115,14 @@ class PageEntries:
         chunk = self._first if index < CHUNK else self._chunk(index >> LOG_CHUNK)
         return chunk[slot : slot + most] or _ABSENT
 
+    def one(self, index: int) -> int:
+        """The entry at ``index``; IndexError beyond the end."""
+        if index >= self.count:
+            raise IndexError("list ends before the range")
+        slot = index & CHUNK - 1
+        chunk = self._first if index < CHUNK else self._chunk(index >> LOG_CHUNK)
+        return chunk[slot] if slot < len(chunk) else 0
+
     def read(self, index: int, count: int) -> array[int]:
         """Entries from ``index`` on, at most ``count``, and none beyond the end."""
         found = array("Q")

@@ -22,7 +22,7 @@ TRANSPORT_BYTES = bth.size + deth.size + _ICRC_BYTES
 """BTH, DETH and the invariant CRC."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Destination:
     """An address vector, decoded."""
 
@@ -49,7 +49,7 @@ class Destination:
         return lrh.size + GRH_BYTES if self.gid is not None else lrh.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Datagram:
     """One packet on its way."""
 
@@ -71,7 +71,7 @@ class Datagram:
         return self.to.is_multicast
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Origin:
     """Where a datagram comes from, as its headers say."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.events import eq as eq_engine
@@ -64,22 +64,14 @@ _STATUSES = {
     CqErrorSyndrome.CQ_ACCESS_VIOLATION_ERROR: CqStatus.CQ_WRITE_FAIL,
 }
 
+_FIRED, _COMP, _XRC_SRQ = CqNotification.FIRED, EventType.COMP, SrqForm.XRC_SRQ
 
-class Received(NamedTuple):
-    """What a completion tells of a message that has filled a receive WQE (``cqe64``)."""
 
-    wqe_counter: int
-    byte_cnt: int
-    srqn: int
-    """0 for the queue pair's own receive queue."""
-    immediate: int
-    """Immediate data, or the key that was invalidated."""
-    flags_rqpn: int
-    slid: int
-    solicited: bool
-    ml_path: int = 0
-    tag: int | None = None
-    """TCI of the VLAN tag that a datagram has come with; None without one."""
+Received = tuple[int, int, int, int, int, int, bool, int, int | None]
+"""What a completion tells of a message that has filled a receive WQE: wqe_counter; byte_cnt; the
+shared queue's number, 0 for the queue pair's own; immediate data, or the key that was invalidated;
+flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag, None without one
+(``cqe64``). One is made for each message, so it is a plain tuple."""
 
 
 def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
@@ -137,7 +129,7 @@ def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
     Without one it is the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and _v1).
     """
     srq = hca.srqs.get(srqn) if srqn else None
-    if srq is not None and srq.form is SrqForm.XRC_SRQ:
+    if srq is not None and srq.form is _XRC_SRQ:
         return srqn if srq.uidx is None else srq.uidx
     return srqn if queue.uidx is None else queue.uidx
 
@@ -272,9 +264,9 @@ def arm(hca: Hca, uar_page: int, cqn: int, command: int) -> None:
         log.warning("%r: doorbell ignored: it moves the consumer index past the producer index", cq)
         return
     if command & ARM_SOLICITED:
-        cq.notification, newest = CqNotification.SOLICITED_ARMED, cq.solicited_pi
+        cq.notification, newest = _SOLICITED_ARMED, cq.solicited_pi
     else:
-        cq.notification, newest = CqNotification.ARMED, cq.pi
+        cq.notification, newest = _ARMED, cq.pi
     # A consumer may arm before it polls: entries its last event reported must not wake it again.
     known = max(cq.ci, cq.notified_pi)
     if newest > known:
@@ -295,11 +287,11 @@ def _notify(hca: Hca, cq: Cq, entries: int) -> None:
 
 
 def _fire(hca: Hca, cq: Cq) -> None:
-    cq.notification = CqNotification.FIRED
+    cq.notification = _FIRED
     cq.notified_pi = cq.pi
     if cq.moderation is not None:
         cq.moderation.restart()
-    eq_engine.post(hca, cq.eq, EventType.COMP, 0, _EVENT_DATA.pack(cq.handle))
+    eq_engine.post(hca, cq.eq, _COMP, 0, _EVENT_DATA.pack(cq.handle))
 
 
 def moderate(hca: Hca, cq: Cq, moderation: Moderation | None) -> None:

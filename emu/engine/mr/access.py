@@ -50,6 +50,8 @@ _KEPT_RANGES = 64
 MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
 
+_PA, _MTT, _KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KSM
+
 
 def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int = 0) -> Views:
     """The guest's bytes behind a span of ``key``, as views in order.
@@ -62,7 +64,16 @@ def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int =
     mkey = hca.mkeys.get(key >> 8)
     if mkey is None or mkey.variant != key & 0xFF:
         return special_keys.views(hca, qpn, key, span, depth)
-    _check(hca, mkey, pd, qpn, key, span)
+    va, length, need = span
+    if (
+        mkey.pd is not pd
+        or mkey.qpn != ANY_QPN
+        or mkey.free
+        or need & ~mkey.rights
+        or va < mkey.start
+        or va + length > mkey.end
+    ):  # not what is usual
+        _check(hca, mkey, pd, qpn, key, span)
     cached = mkey.views.get(span)
     if cached is not None and cached[0] == hca.memory.generation:
         return cached[1]
@@ -130,13 +141,17 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     if length > MOST_BYTES:
         raise InPieces(mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
-    if mkey.mode == AccessMode.PA:
+    if mkey.mode == _PA:
         return hca.memory.segments(va, length, writable=writable)
-    if mkey.mode != AccessMode.MTT:
+    if mkey.mode != _MTT:
         return indirect(hca, mkey, span, depth)
+    size = 1 << mkey.log_page_size
     views: list[memoryview] = []
-    for iova, size in page_runs(mkey, va, length, need):
-        views += hca.memory.segments(iova, size, writable=writable)
+    if (va & size - 1) + length <= size:
+        views = hca.memory.segments(_in_page(mkey, va, length, need), length, writable=writable)
+    else:
+        for iova, size in page_runs(mkey, va, length, need):
+            views += hca.memory.segments(iova, size, writable=writable)
     if hca.faults is None:  # DMA faults must see every access
         _keep(hca, mkey, span, views)
     return views
@@ -153,6 +168,15 @@ def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
     if len(views) <= MOST_KEPT_VIEWS:
         mkey.views[span] = hca.memory.generation, views
         hca.keys_with_views.add(mkey.handle)
+
+
+def _in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
+    """The IOVA of a range inside one page of an MTT key. Raises as ``page_runs`` does."""
+    shift = mkey.log_page_size
+    entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
+    if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
+        raise AbsentPageError(mkey.key, va, length)
+    return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
 
 
 def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
@@ -193,7 +217,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     if depth and depth >= hca.caps.general.max_indirection:
         raise AccessError(Violation.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
-    is_ksm = mkey.mode is AccessMode.KSM
+    is_ksm = mkey.mode is _KSM
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = _ksm_pieces if is_ksm else _klm_pieces
     views: list[memoryview] = []

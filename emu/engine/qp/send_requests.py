@@ -32,6 +32,7 @@ WQE_POINT: FaultPoint[[Queue, Wqe], None] = FaultPoint("wqe")
 CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
+_READ = MsgOp.READ
 
 
 class LocalError(Exception):
@@ -83,7 +84,7 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
 
     Raises InPieces when they are too much for one call, and otherwise as ``parse``.
     """
-    need = LOCAL_WRITE if message.op is MsgOp.READ else LOCAL_READ
+    need = LOCAL_WRITE if message.op is _READ else LOCAL_READ
     try:
         return gather_piece(hca, qp, wqe, message.data_at, need, message.done, length)
     except InPieces:

@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from emu.engine.events import cq as cq_engine
-from emu.engine.events.cq import Received
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access, is_for, is_type_2a
 from emu.engine.mr.rights import (
@@ -42,6 +41,14 @@ log = logging.getLogger(__name__)
 
 LIST_LENGTH_2GIB = 1 << 31
 """The length that byte_count 0 stands for (PRM "Data segment")."""
+
+_UC = QpType.UC
+_XRC = QpType.XRC
+_WRITE = MsgOp.WRITE
+_RESP_SEND = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
+_RESP_SEND_INV = CqeOpcode.RESP_SEND_INV
+_RESP_WR_IMM = CqeOpcode.RESP_WR_IMM
 
 
 class ReceiveError(Exception):
@@ -77,12 +84,12 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
         wqe = queue.take() if srq is None else qp_life.take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, srq, error)
-        if qp.st is QpType.UC:
+        if qp.st is _UC:
             raise Dropped("UC has no NAK") from None
         raise Nak(NakCode.REMOTE_OPERATIONAL_ERROR) from None
     if wqe is None:
         qp.count("out_of_buffer")
-        if qp.st is QpType.UC:
+        if qp.st is _UC:
             raise Dropped("UC without a receive WQE")
         raise RnrNak(qp.min_rnr_nak)
     if srqn:
@@ -96,7 +103,7 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
     Only XRC needs this: any other queue pair holds a reference to its queue, so it stays.
     """
     taken = message.taken
-    if qp.st is QpType.XRC and taken is not None and taken.wqe is not None:
+    if qp.st is _XRC and taken is not None and taken.wqe is not None:
         srq = hca.srqs.get(taken.srqn)
         assert srq is not None
         srq.lend(taken)
@@ -104,7 +111,7 @@ def keep(hca: Hca, qp: Qp, message: Message) -> None:
 
 def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
     """The SRQ that a message is for, None for the queue pair's own queue. Raises Nak (XRC)."""
-    if qp.st is not QpType.XRC:
+    if qp.st is not _XRC:
         return qp.srq
     srq = named_queue(hca, qp, message)
     if srq is None:
@@ -214,7 +221,7 @@ def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
 def give_up(hca: Hca, qp: Qp, taken: TakenWqe, error: ReceiveError) -> NoReturn:
     """As :func:`stop_over`, then raise the NAK for the requester (Dropped on UC)."""
     qp_life.stop_over(hca, qp, taken, error.syndrome, str(error))
-    if qp.st is QpType.UC:
+    if qp.st is _UC:
         raise Dropped("UC has no NAK")
     raise Nak(error.code, str(error))
 
@@ -226,16 +233,16 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     wqe, taken.wqe = taken.wqe, None
     assert wqe is not None
     immediate = message.inv_rkey if message.immediate is None else message.immediate
-    received = Received(
+    received = (
         wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
-        message.solicited,
+        message.solicited, 0, None,
     )  # fmt: skip
     cq_engine.complete_receive(hca, taken.cq, qp, _opcode(message), received)
 
 
 def _opcode(message: Message) -> CqeOpcode:
-    if message.op is MsgOp.WRITE:
-        return CqeOpcode.RESP_WR_IMM
+    if message.op is _WRITE:
+        return _RESP_WR_IMM
     if message.inv_rkey is not None:
-        return CqeOpcode.RESP_SEND_INV
-    return CqeOpcode.RESP_SEND if message.immediate is None else CqeOpcode.RESP_SEND_IMM
+        return _RESP_SEND_INV
+    return _RESP_SEND if message.immediate is None else _RESP_SEND_IMM

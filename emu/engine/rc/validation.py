@@ -29,6 +29,7 @@ MSG_OPS = {
 """The operation of a message, by the kind of its packets."""
 
 _WRITE, _READ = MsgOp.WRITE, MsgOp.READ
+_SENDS, _WRITES, _READS = Kind.SEND, Kind.WRITE, Kind.READ
 
 
 class PsnCheck(Enum):
@@ -94,15 +95,15 @@ def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, befo
     ``message`` have come already. Raises Nak, or Dropped on UC.
     """
     op, size = packet.op, len(packet.payload)
-    if op.kind is Kind.READ and not is_possible(qp, packet.length):
+    if op.kind is _READS and not is_possible(qp, packet.length):
         raise invalid_request(hca, qp, f"READ of {packet.length} bytes")
-    if op.kind not in (Kind.SEND, Kind.WRITE):
+    if op.kind not in (_SENDS, _WRITES):
         return
     is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
     if size > qp.mtu_bytes or is_too_short:
         raise invalid_request(hca, qp, f"{packet!r} has {size} bytes")
     total = size if op.is_first else before + size
-    if op.kind is Kind.SEND:
+    if op.kind is _SENDS:
         is_wrong = not is_possible(qp, total)
     else:
         announced = packet.length if op.is_first or not message else message.length

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine.events import cq as cq_engine
-from emu.engine.events.cq import Received
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
 from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
@@ -36,6 +35,13 @@ log = logging.getLogger(__name__)
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 """The QP numbers of the special queue pairs on the wire."""
 
+_UD = QpType.UD
+_QP0 = QpType.QP0
+_QP1 = QpType.QP1
+_RESPONDER = Side.RESPONDER
+_RESP_SEND = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
+
 
 def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
     """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
@@ -50,7 +56,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     if (
         qp.state not in RECEIVING
         or not _keys_match(hca, qp, origin)
-        or qp.page_faults.get(Side.RESPONDER)
+        or qp.page_faults.get(_RESPONDER)
     ):
         return False
     queue = qp.srq.queue if qp.srq is not None else qp.rq
@@ -75,9 +81,9 @@ def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
     """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
     if not partitions.match(hca.link.pkey(qp.pkey_index), origin.pkey):
         return False
-    if qp.st is QpType.UD:
+    if qp.st is _UD:
         return qp.q_key == origin.qkey
-    return qp.st is QpType.QP0 or origin.qkey == GSI_QKEY
+    return qp.st is _QP0 or origin.qkey == GSI_QKEY
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:
@@ -102,19 +108,12 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         return
     header, flags, tag = hca.link.describe(datagram, origin)
     copy(target, (memoryview(header), *datagram.data))
-    immediate = origin.pkey if qp.st is QpType.QP1 else datagram.immediate
-    opcode = CqeOpcode.RESP_SEND if datagram.immediate is None else CqeOpcode.RESP_SEND_IMM
-    received = Received(
-        wqe_counter=wqe.index,
-        byte_cnt=length,
-        srqn=srqn,
-        immediate=immediate or 0,
-        flags_rqpn=flags | origin.qpn,
-        slid=origin.lid,
-        solicited=datagram.solicited,
-        ml_path=datagram.to.path_bits,
-        tag=tag,
-    )
+    immediate = origin.pkey if qp.st is _QP1 else datagram.immediate
+    opcode = _RESP_SEND if datagram.immediate is None else _RESP_SEND_IMM
+    received = (
+        wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
+        datagram.solicited, datagram.to.path_bits, tag,
+    )  # fmt: skip
     cq_engine.complete_receive(hca, cq, qp, opcode, received)
 
 
@@ -139,7 +138,7 @@ def _wait_for_room(
     kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
     what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
     qp.kept = taken
-    page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse).go_on = go_on
+    page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).go_on = go_on
 
 
 def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QP0, QP1 = 0, 1
+_UD, _IB = QpType.UD, PortType.IB
 
 
 def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
@@ -65,7 +66,7 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
     if qpn in (QP0, QP1):
         return hca.special_qps.get(qpn)
     qp = hca.qps.get(qpn)
-    return qp if qp is not None and qp.st is QpType.UD else None
+    return qp if qp is not None and qp.st is _UD else None
 
 
 def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
@@ -75,7 +76,7 @@ def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
     """Let the performance management agent respond; False when the datagram is not for it."""
-    if hca.model.port_type is not PortType.IB:
+    if hca.model.port_type is not _IB:
         return False  # mlx5_ib builds the response by itself (hw/mad.c: process_pma_cmd)
     if packet.length != MAD_BYTES or not may_manage(hca.ib, origin):
         return False

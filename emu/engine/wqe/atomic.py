@@ -16,6 +16,7 @@ from layouts.wqe import ATOMIC, DS, MASKED_ATOMIC
 
 ATOMIC_BYTES = 8
 _WORDS = Struct(">Q"), Struct("<Q")
+_FETCH_ADD, _COMPARE_SWAP = MsgOp.FETCH_ADD, MsgOp.COMPARE_SWAP
 
 
 def atomic_word(hca: Hca) -> Struct:
@@ -32,7 +33,7 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)
     if masks:
         message.swap_add_mask, message.compare_mask = masks
-    if op is MsgOp.FETCH_ADD and not masked:
+    if op is _FETCH_ADD and not masked:
         message.compare = 0
     message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
     if message.length != ATOMIC_BYTES:
@@ -43,10 +44,10 @@ def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
 @wqe_op(Opcode.ATOMIC_CS, RELIABLE)
 def atomic_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Compare and swap."""
-    return _atomic(hca, qp, wqe, MsgOp.COMPARE_SWAP, masked=False)
+    return _atomic(hca, qp, wqe, _COMPARE_SWAP, masked=False)
 
 
 @wqe_op(Opcode.ATOMIC_FA, RELIABLE)
 def atomic_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Fetch and add."""
-    return _atomic(hca, qp, wqe, MsgOp.FETCH_ADD, masked=False)
+    return _atomic(hca, qp, wqe, _FETCH_ADD, masked=False)

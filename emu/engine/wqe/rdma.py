@@ -12,6 +12,8 @@ from emu.objects.send_queue import Wqe
 from layouts.enums import Opcode, QpType
 from layouts.wqe import DS
 
+_SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
+
 
 @wqe_op(Opcode.NOP, CONNECTED | DATAGRAM | {QpType.REG_UMR})
 def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
@@ -22,14 +24,14 @@ def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 @wqe_op(Opcode.SEND, CONNECTED)
 def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], data."""
-    message = Message(MsgOp.SEND, 0)
+    message = Message(_SEND, 0)
     return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
 def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the immediate is in the control segment."""
-    message = Message(MsgOp.SEND, 0)
+    message = Message(_SEND, 0)
     message.immediate = wqe.imm
     return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
@@ -37,7 +39,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
 def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the rkey to invalidate is in the control segment."""
-    message = Message(MsgOp.SEND, 0)
+    message = Message(_SEND, 0)
     message.inv_rkey = wqe.imm
     return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
 
@@ -45,7 +47,7 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
 def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], raddr, data."""
-    message = Message(MsgOp.WRITE, 0)
+    message = Message(_WRITE, 0)
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
     return outgoing(hca, qp, wqe, message, at)
 
@@ -53,7 +55,7 @@ def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 @wqe_op(Opcode.RDMA_WRITE_IMM, CONNECTED)
 def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As RDMA_WRITE; the peer's receive request takes the immediate."""
-    message = Message(MsgOp.WRITE, 0)
+    message = Message(_WRITE, 0)
     message.immediate = wqe.imm
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
     return outgoing(hca, qp, wqe, message, at)
@@ -62,7 +64,7 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """ctrl, [xrc], raddr, data: where the response data go."""
-    message = Message(MsgOp.READ, 0)
+    message = Message(_READ, 0)
     at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message

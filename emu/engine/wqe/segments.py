@@ -15,10 +15,12 @@ from layouts.wqe import DS, RADDR, XRC
 SOLICITED = 1 << 1
 """In the control segment's fm_ce_se: the peer's completion is a solicited one."""
 
+_XRC = QpType.XRC
+
 
 def after_xrc(qp: Qp, wqe: Wqe, message: Message, at: int) -> int:
     """Read the SRQ number of an XRC segment, if any; returns where the next segment begins."""
-    if qp.st is not QpType.XRC:
+    if qp.st is not _XRC:
         return at
     need_segment(wqe, at + DS)
     (message.srqn,) = XRC.unpack_from(wqe.buf, at)

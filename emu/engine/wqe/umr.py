@@ -34,6 +34,11 @@ _LOG_STEP_BYTES = 8
 """How many bytes of translations are taken over in the time that a page takes to translate."""
 
 SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
+_REG_UMR = QpType.REG_UMR
+_MTT = AccessMode.MTT
+_KLMS = AccessMode.KLMS
+_KSM = AccessMode.KSM
+_PA = AccessMode.PA
 
 
 class BindError(Exception):
@@ -120,7 +125,7 @@ def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
         # Such a list holds physical addresses. Kernels set this bit on all their own queue
         # pairs and on no others (hw/qp.c: _create_kernel_qp).
         raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
-    if qp.st is not QpType.REG_UMR and mkey.pd is not qp.pd:
+    if qp.st is not _REG_UMR and mkey.pd is not qp.pd:
         raise BindError(f"{mkey!r} belongs to another domain")
     if flags & _MUST_BE_FREE and not mkey.free:
         raise BindError(f"{mkey!r} is not free")
@@ -137,7 +142,7 @@ def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
     length = given.len if mask & _LEN else mkey.ctx.len
     if start + length > 1 << 64:
         raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
-    is_paged = mkey.mode is AccessMode.MTT and (
+    is_paged = mkey.mode is _MTT and (
         mask & _ANY_PAGE_SIZE or (length and not (given.free if mask & _FREE else mkey.free))
     )
     if is_paged and _new_page_size(mkey, given, mask) < SMALLEST_PAGE:
@@ -153,7 +158,7 @@ def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
 def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
     """Only the driver's own queue pair may move a key to another domain."""
     pd = hca.pds.get(given.pd)
-    if pd is None or (qp.st is not QpType.REG_UMR and pd is not mkey.pd):
+    if pd is None or (qp.st is not _REG_UMR and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
     return pd
 
@@ -175,7 +180,7 @@ def _signature(
         raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
     if wqe.ds * OCTWORD < at + octwords * OCTWORD:
         raise BadWqeError("the BSF leaves the WQE")
-    if mkey.mode not in (AccessMode.KLMS, AccessMode.KSM):
+    if mkey.mode not in (_KLMS, _KSM):
         raise BindError(f"{mkey!r} is {mkey.mode.name}: signatures are for lists of keys")
 
     def psv_of(number: int) -> Psv | None:
@@ -214,7 +219,7 @@ def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
         raise BadWqeError("no data segment for the translations")
     _, lkey, address = DATA.unpack_from(wqe.buf, _DATA_AT)
     pd = qp.pd
-    if qp.st is QpType.REG_UMR:
+    if qp.st is _REG_UMR:
         source = hca.mkeys.get(lkey >> 8)
         pd = source.pd if source is not None else None
     return b"".join(access(hca, pd, qp.handle, lkey, (address, length, LOCAL_READ)))
@@ -223,7 +228,7 @@ def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
 def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     """The entries that the key has room for; beyond it only padding (zeros) is tolerated."""
     room = mkey.xlt_room - start
-    if xlt and (mkey.mode == AccessMode.PA or room < 0):
+    if xlt and (mkey.mode == _PA or room < 0):
         raise BindError(f"{mkey!r} has no translations at {start}")
     if xlt[max(room, 0) :].strip(b"\0"):
         raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")

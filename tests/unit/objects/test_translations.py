@@ -50,7 +50,10 @@ def test_pages(writes, probes):
         if probe >= len(plain):
             with pytest.raises(IndexError):
                 pages.part(probe, 1)
+            with pytest.raises(IndexError):
+                pages.one(probe)
             continue
+        assert pages.one(probe) == plain[probe]
         for most in (1, 50, 10 * CHUNK):
             found = list(pages.part(probe, most))
             assert 0 < len(found) <= most

@@ -27,6 +27,13 @@ from layouts.enums import CqeSyndrome, QpState, QpType
 if TYPE_CHECKING:
     from emu.engine.rc.packets.interfaces import InnerConnection
 
+_UC = QpType.UC
+_RTS = QpState.RTS
+_READ = MsgOp.READ
+_COMPARE_SWAP = MsgOp.COMPARE_SWAP
+_FETCH_ADD = MsgOp.FETCH_ADD
+_PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
+
 
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
@@ -47,7 +54,7 @@ class PacketCompleter:
     def watch(self) -> None:
         """Start the ACK timer if a response is due."""
         qp = self._connection.qp
-        if self.window.una != qp.psn and qp.st is not QpType.UC and qp.state is QpState.RTS:
+        if self.window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
             self.timer.watch(qp.ack_timeout)
 
     # -- responses
@@ -68,7 +75,7 @@ class PacketCompleter:
 
     def nak(self, code: int) -> None:
         """NAK: go back for a PSN sequence error, otherwise fail the request."""
-        if code == NakCode.PSN_SEQUENCE_ERROR:
+        if code == _PSN_SEQUENCE_ERROR:
             self._go_back("packet_seq_err")
         elif code in SYNDROMES:
             found = NakCode(code)
@@ -103,7 +110,7 @@ class PacketCompleter:
         )
         offset = (packet.psn - request.first & PSN_MASK) * mtu
         is_last = (packet.psn + 1) & PSN_MASK == request.end
-        if request.op is not MsgOp.READ:
+        if request.op is not _READ:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
@@ -115,7 +122,7 @@ class PacketCompleter:
         if not self.advance(packet.psn) or not self._is_running:
             return
         request = self.window.requests[0]
-        if request.op in (MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD):
+        if request.op in (_COMPARE_SWAP, _FETCH_ADD):
             old = atomic_word(self._connection.hca).pack(packet.original)
             self._take(request, memoryview(old), 0)
         else:
@@ -166,13 +173,13 @@ class PacketCompleter:
         qp.retries = qp.rnr_retries = 0
         self.timer.restart()
         self.retire()
-        if qp.state is QpState.RTS:
+        if qp.state is _RTS:
             self._schedule()
 
     def retire(self) -> None:
         """Report the oldest requests, as far as they are done or have failed."""
         hca, qp = self._connection.hca, self._connection.qp
-        while qp.state is QpState.RTS and (request := self.window.pop()) is not None:
+        while qp.state is _RTS and (request := self.window.pop()) is not None:
             if request.failure is not None:
                 self._fail(request, request.failure.syndrome, str(request.failure))
             else:
@@ -181,7 +188,7 @@ class PacketCompleter:
     @property
     def _is_running(self) -> bool:
         """False if reporting earlier requests has stopped the queue pair or emptied the window."""
-        return self._connection.qp.state is QpState.RTS and bool(self.window.requests)
+        return self._connection.qp.state is _RTS and bool(self.window.requests)
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
         """Fail the oldest request."""
@@ -201,14 +208,14 @@ class PacketCompleter:
     def _timed_out(self) -> bool:
         """The ACK timer expired: retry. False when no response is due any more."""
         qp = self._connection.qp
-        if qp.state is not QpState.RTS or self.window.una == qp.psn:
+        if qp.state is not _RTS or self.window.una == qp.psn:
             return False
         if self._connection.requester.is_stuck:
             self.timer.restart()
             return True
         qp.count("local_ack_timeout_err")
         self._retry("no response")
-        return qp.state is QpState.RTS
+        return qp.state is _RTS
 
     def _retry(self, why: str) -> None:
         qp = self._connection.qp

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
+_RTS, _UD = QpState.RTS, Service.UD
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
@@ -49,7 +50,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         return
     connection = connection_of(hca, qp)
     if packet.op.kind in RESPONSES:
-        if qp.state is QpState.RTS:
+        if qp.state is _RTS:
             connection.completer.take(packet)
     else:
         connection.responder.request(packet)
@@ -59,7 +60,7 @@ def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
     """Why the queue pair does not take the packet; empty when it does."""
     if qp is None:
         return "no such queue pair"
-    if packet.op.service is Service.UD or SERVICES.get(qp.st) is not packet.op.service:
+    if packet.op.service is _UD or SERVICES.get(qp.st) is not packet.op.service:
         return "not its transport service"
     if qp.state not in RECEIVING:
         return f"in state {qp.state.name}"

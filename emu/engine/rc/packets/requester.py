@@ -48,6 +48,7 @@ _ALL_BITS = (1 << 64) - 1
 # fence orders local requests; here these are complete before the next request is looked at.
 _FENCE_SHIFT = 5
 _FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
+_RTS, _REQUESTER, _FETCH_ADD, _UC = QpState.RTS, Side.REQUESTER, MsgOp.FETCH_ADD, QpType.UC
 
 
 class PacketRequester:
@@ -73,7 +74,7 @@ class PacketRequester:
 
     def _send_share(self) -> bool:
         qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
-        while budget > 0 and qp.state is QpState.RTS and not self._is_held_up:
+        while budget > 0 and qp.state is _RTS and not self._is_held_up:
             if self._connection.hca.steps > STEPS_PER_ROUND:
                 return True
             if window.has_unsent(qp.psn):
@@ -100,12 +101,7 @@ class PacketRequester:
         window, qp = self._window, self._connection.qp
         assert qp.sq is not None
         waiting = qp.sq.waiting() - window.ahead
-        if (
-            waiting <= 0
-            or qp.is_draining
-            or not self._has_room()
-            or Side.REQUESTER in qp.page_faults
-        ):
+        if waiting <= 0 or qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
             return False
         wqe = qp.sq.fetch(waiting, window.ahead)
         if self._is_fenced(wqe):
@@ -146,7 +142,7 @@ class PacketRequester:
             return None
         assert isinstance(work, Message)
         masks = work.swap_add_mask & work.compare_mask
-        if masks != _ALL_BITS or (work.op is MsgOp.FETCH_ADD and work.compare):
+        if masks != _ALL_BITS or (work.op is _FETCH_ADD and work.compare):
             raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "a masked atomic has no packet")
         if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
             raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
@@ -187,14 +183,14 @@ class PacketRequester:
         """
         hca, qp = self._connection.hca, self._connection.qp
         why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
-        if Side.REQUESTER in qp.page_faults:
+        if _REQUESTER in qp.page_faults:
             return
         if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
             self.is_stuck = False
             refuse(why)
             return
         access = page_faults.request_access(hca, qp, request.wqe, done)
-        fault = page_faults.suspend(hca, qp, Side.REQUESTER, access, page, lambda: refuse(why))
+        fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, lambda: refuse(why))
         fault.go_on = self._page_is_there
 
     def _page_is_there(self, _: Exception | None) -> None:
@@ -264,7 +260,7 @@ class PacketRequester:
         packet = self._packet(message, psn, is_first=not offset, is_last=is_last)
         packet.ack_request = is_last or is_final or psn % ACK_EVERY == 0
         self._connection.send(packet, payload, size)
-        if qp.st is QpType.UC:
+        if qp.st is _UC:
             self._completer.advance(following)
 
     def _ask(self, request: Request, message: Message) -> None:

@@ -60,6 +60,12 @@ PATIENCE_NS = 100_000_000
 UC_PATIENCE_NS = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
 
+_RESPONDER = Side.RESPONDER
+_SEND = MsgOp.SEND
+_SENDS = Kind.SEND
+_WRITES = Kind.WRITE
+_READS = Kind.READ
+
 
 class PacketResponder:
     """The receiving side of one queue pair."""
@@ -111,7 +117,7 @@ class PacketResponder:
         """Take a request packet."""
         if self.responses.is_full:
             return
-        if self._held or self._is_waiting:
+        if self._held.packets or self._is_waiting:
             self._hold(packet)
             return
         try:
@@ -140,7 +146,7 @@ class PacketResponder:
         """All held packets are taken: NAK if packets after them were dropped for lack of room."""
         if self._has_missed and not self._held:
             self._has_missed = False
-            if self._connection.qp.st is not QpType.UC:
+            if self._connection.qp.st is not _UC:
                 self._connection.qp.count("out_of_sequence")
                 self._nak_gap()
 
@@ -148,7 +154,7 @@ class PacketResponder:
     def _is_waiting(self) -> bool:
         """Whether the next packet needs an absent page."""
         faults = self._connection.qp.page_faults
-        return bool(faults) and Side.RESPONDER in faults
+        return bool(faults) and _RESPONDER in faults
 
     def drop_held(self) -> None:
         """The queue pair takes no packets any more."""
@@ -185,7 +191,7 @@ class PacketResponder:
                 self._ask_for_time()
             return
         if self._patience is None:
-            patience = UC_PATIENCE_NS if qp.st is QpType.UC else PATIENCE_NS
+            patience = UC_PATIENCE_NS if qp.st is _UC else PATIENCE_NS
             self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: PageFault) -> None:
@@ -202,7 +208,7 @@ class PacketResponder:
     def _ask_for_time(self) -> None:
         """Send an RNR NAK (IBTA 9.7.5.2.8)."""
         qp = self._connection.qp
-        if qp.st is not QpType.UC:
+        if qp.st is not _UC:
             self._has_naked = True
             self.responses.nak(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
 
@@ -277,7 +283,7 @@ class PacketResponder:
             message = _message_of(packet)
             self._begin(message, op.is_last)
             self._offset = 0
-        elif message.op is MsgOp.SEND and not message.has_wqe:
+        elif message.op is _SEND and not message.has_wqe:
             raise invalid_request(hca, qp, "the message's receive queue was destroyed")
         size = len(packet.payload)
         if op.is_last:
@@ -302,11 +308,11 @@ class PacketResponder:
         elif op.is_first:
             keep(hca, qp, message)
         qp.epsn = (packet.psn + 1) & PSN_MASK
-        if packet.ack_request and qp.st is not QpType.UC:
+        if packet.ack_request and qp.st is not _UC:
             self.responses.acknowledge(packet.psn)
 
     def _begin(self, message: Message, is_whole: bool) -> None:
-        if message.op is MsgOp.SEND:
+        if message.op is _SEND:
             self._take_wqe(message)
         elif is_whole:
             message.target = begin_rdma(self._connection.hca, self._connection.qp, message)
@@ -326,7 +332,7 @@ class PacketResponder:
         """Take over the fields that are in a message's last packet."""
         message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
         message.solicited = packet.solicited
-        if message.op is MsgOp.SEND:
+        if message.op is _SEND:
             message.length = length
 
     def read(self, packet: Packet) -> None:
@@ -393,11 +399,11 @@ def _message_of(packet: Packet) -> Message:
     kind = packet.op.kind
     message = Message(MSG_OPS[kind], 0)
     message.srqn = packet.srqn
-    if kind is not Kind.SEND:
+    if kind is not _SENDS:
         message.va, message.rkey = packet.va, packet.rkey
-    if kind in (Kind.WRITE, Kind.READ):
+    if kind in (_WRITES, _READS):
         message.length = packet.length
-    elif kind is not Kind.SEND:
+    elif kind is not _SENDS:
         message.length = ATOMIC_BYTES
         message.swap_add = packet.swap_add
         message.compare = packet.compare if kind is Kind.COMPARE_SWAP else 0

@@ -28,6 +28,10 @@ PACKETS_PER_TURN = 64
 MOST = 256
 """With so many responses queued, further requests of this requester are dropped."""
 _SILENT = (QpState.RST, QpState.INIT)
+_READ = Kind.READ
+_ACKNOWLEDGE = Kind.ACKNOWLEDGE
+_READ_RESPONSE = Kind.READ_RESPONSE
+_ATOMIC_ACKNOWLEDGE = Kind.ATOMIC_ACKNOWLEDGE
 
 
 class Response:
@@ -69,29 +73,29 @@ class ResponseQueue:
     @property
     def reads(self) -> list[Response]:
         """The READs whose data have not all been sent."""
-        return [response for response in self._responses if response.kind is Kind.READ]
+        return [response for response in self._responses if response.kind is _READ]
 
     def acknowledge(self, psn: int) -> None:
         """Acknowledge everything up to and including ``psn``."""
         last = self._responses[-1] if self._responses else None
-        if last is None or last.kind is not Kind.ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
-            self._add(Response(Kind.ACKNOWLEDGE, psn, self.msn))
+        if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
+            self._add(Response(_ACKNOWLEDGE, psn, self.msn))
         elif psn - last.psn & PSN_MASK < PSN_HALF:
             last.psn, last.msn = psn, self.msn
 
     def nak(self, psn: int, syndrome: int) -> None:
         """NAK or RNR NAK for the packet ``psn``."""
-        self._add(Response(Kind.ACKNOWLEDGE, psn, self.msn, syndrome))
+        self._add(Response(_ACKNOWLEDGE, psn, self.msn, syndrome))
 
     def value(self, psn: int, old: int) -> None:
         """Respond with the old value of an atomic."""
-        response = Response(Kind.ATOMIC_ACKNOWLEDGE, psn, self.msn)
+        response = Response(_ATOMIC_ACKNOWLEDGE, psn, self.msn)
         response.value = old
         self._add(response)
 
     def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
         """Respond with the data that a READ asks for."""
-        response = Response(Kind.READ, psn, self.msn)
+        response = Response(_READ, psn, self.msn)
         packets = packets_of(message.length, self._connection.qp.mtu_bytes)
         response.message, response.end = message, (psn + packets) & PSN_MASK
         response.is_replay = is_replay
@@ -153,7 +157,7 @@ class ResponseQueue:
             self._responses.popleft()
         if data is None:
             return
-        packet = self._packet(Kind.READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
+        packet = self._packet(_READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
         packet.syndrome = bth.ACK_UNLIMITED
         response.psn = (response.psn + 1) & PSN_MASK
         self._connection.send(packet, data, size)

@@ -19,7 +19,7 @@ _IPV4_AREA = bytes(20)
 """In front of an IPv4 header, which takes the second half of the area for a GRH."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoceDestination(Destination):
     """An address vector with Ethernet's addresses. ``lid`` and ``path_bits`` are 0."""
 
@@ -38,7 +38,7 @@ class RoceDestination(Destination):
         return Headers(self.mac, NO_MAC, self.gid or NO_GID, NO_GID).size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoceOrigin(Origin):
     """Where a datagram comes from. ``lid`` is 0."""
 
