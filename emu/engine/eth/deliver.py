@@ -17,7 +17,7 @@ from emu.engine.mr.rights import LOCAL_WRITE, AccessError
 from emu.engine.qp.lifecycle import check_srq_limit
 from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
-from emu.objects.views import copy
+from emu.objects.views import Views, copy
 from emu.port.eth.checksum import trusted, verify
 from emu.port.eth.headers import ETHERNET_BYTES, Headers, parse
 from emu.port.eth.vlan import strip_tag
@@ -97,38 +97,33 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         copy(target, (memoryview(data),))
     if rq.rmp is not None:
         check_srq_limit(hca, rq.rmp.handle)
-    sums = trusted(headers) if is_vouched else verify(headers)
+    check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
     checked = _L2_OK
-    if sums.l3_ok:
-        checked = _ALL_OK if sums.l4_ok else _L3_OK
+    if l3_ok:
+        checked = _ALL_OK if l4_ok else _L3_OK
+    version, ecn = headers.version, 0
+    if version:
+        marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
+        if marks & _CONGESTED == _CONGESTED:
+            ecn = _ECN_CE
     now = hca.clock.now_ns()
     entry = _pack(
-        rss_hash_result, rss_hash_type, _ecn(headers), sums.check_sum, 0, checked,
-        header_type | _L3_TYPE[headers.version], tci, rq.uidx or 0, length, now >> 32 & _WORD,
+        rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
+        header_type | _L3_TYPE[version], tci, rq.uidx or 0, length, now >> 32 & _WORD,
         now & _WORD, flow_tag, wqe.index,
     )  # fmt: skip
     cq_engine.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
-def _room(hca: Hca, wqe: RecvWqe, length: int) -> list[memoryview] | None:
+def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:
     """The first ``length`` bytes of the scatter list; None when it is shorter."""
     views: list[memoryview] = []
     for byte_count, lkey, address in wqe.segments:
         room = byte_count & _LENGTH or SEGMENT_2GIB
         size = room if room < length else length
-        views += access(hca, wqe.pd, ANY_QPN, lkey, (address, size, LOCAL_WRITE))
+        found = access(hca, wqe.pd, ANY_QPN, lkey, (address, size, LOCAL_WRITE))
         length -= size
         if not length:
-            return views
+            return [*views, *found] if views else found
+        views += found
     return None
-
-
-def _ecn(headers: Headers) -> int:
-    """The bit of ml_path that says whether a router has marked the packet on its way."""
-    if headers.version == 4:
-        marks = headers.frame[headers.l3 + 1]
-    elif headers.version == 6:
-        marks = headers.frame[headers.l3 + 1] >> 4
-    else:
-        return 0
-    return _ECN_CE if marks & _CONGESTED == _CONGESTED else 0

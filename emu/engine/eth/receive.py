@@ -18,7 +18,8 @@ from emu.port.eth.checksum import insert
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import FrameError, Headers, parse
 from emu.port.eth.plain import header_bytes
-from emu.port.eth.port import FCS_BYTES, EthPort
+from emu.port.eth.port import FCS_BYTES
+from emu.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.port.eth.segment import MAX_SEGMENTS, segment
 
 if TYPE_CHECKING:
@@ -70,24 +71,20 @@ def take(hca: Hca, frame: Frame) -> None:
     try:
         if frame.gso_size > 0:
             large = _Large(frame)
-            if _is_too_long(port, large.longest, large.packets):
+            if large.longest + FCS_BYTES > port.mtu:
+                received.too_long += large.packets
+                received.errors += large.packets
                 return
             received.add(data, large.packets, large.octets)
             _steer_large(hca, large, None)
-        elif not _is_too_long(port, len(data), 1) and not roce.take(hca, data):
+        elif len(data) + FCS_BYTES > port.mtu:
+            received.too_long += 1
+            received.errors += 1
+        elif data.find(ROCE_PORT, *ROCE_PORT_AT) < 0 or not roce.take(hca, data):
             _steer_one(hca, frame, None)
             received.add(data)
     except FrameError:
         received.errors += 1
-
-
-def _is_too_long(port: EthPort, size: int, packets: int) -> bool:
-    """Whether packets of this size are above the MTU; if so, they are counted."""
-    if size + FCS_BYTES <= port.mtu:
-        return False
-    port.received.too_long += packets
-    port.received.errors += packets
-    return True
 
 
 def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:

@@ -7,6 +7,7 @@ number made of all the bytes is already the sum of its 16-bit words. 0 and 0xfff
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 
 from emu.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers
 
@@ -93,18 +94,19 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
     return bytes(frame)
 
 
-class Received:
+class Received(NamedTuple):
     """What a receive completion says of a frame's checksums."""
 
-    __slots__ = ("check_sum", "l3_ok", "l4_ok")
+    check_sum: int
+    """cqe64.check_sum: the sum, not inverted, of all that follows the Ethernet header."""
+    l3_ok: bool
+    """There is an IP header and its checksum, if it has one, is right."""
+    l4_ok: bool
+    """There is a whole TCP segment or UDP datagram with the right checksum (IPv4: or none)."""
 
-    def __init__(self, check_sum: int, l3_ok: bool, l4_ok: bool) -> None:
-        self.check_sum = check_sum
-        """cqe64.check_sum: the sum, not inverted, of all that follows the Ethernet header."""
-        self.l3_ok = l3_ok
-        """There is an IP header and its checksum, if it has one, is right."""
-        self.l4_ok = l4_ok
-        """There is a whole TCP segment or UDP datagram with the right checksum (IPv4: or none)."""
+
+_new = tuple.__new__
+"""Makes a named tuple in a fifth of the time."""
 
 
 def verify(headers: Headers) -> Received:
@@ -116,7 +118,8 @@ def verify(headers: Headers) -> Received:
     frame = headers.frame
     stop = _transport_end(headers)
     if not stop:
-        return Received(_folded(total(frame[ETHERNET_BYTES:])), _header_ok(headers), False)
+        sums = _folded(total(frame[ETHERNET_BYTES:])), _header_ok(headers), False
+        return _new(Received, sums)
     start = headers.l4
     if stop == len(frame):
         number = total(frame[ETHERNET_BYTES:])
@@ -127,10 +130,14 @@ def verify(headers: Headers) -> Received:
         if stop & 1:
             rest <<= 8  # its first byte is the lower one of a word
         number = _from_bytes(frame[ETHERNET_BYTES:start], "big") + transport + rest
-    right = (transport + pseudo_header(headers, stop - start)) % MODULUS == 0
-    if _zero(headers):
-        right = headers.version == 4
-    return Received(_folded(number), _header_ok(headers), right)
+    l3, version, protocol = headers.l3, headers.version, headers.protocol
+    addresses = frame[l3 + 12 : l3 + 20] if version == 4 else frame[l3 + 8 : l3 + 40]
+    transport += _from_bytes(addresses, "big") + protocol + stop - start  # pseudo_header
+    right = not transport % MODULUS
+    if protocol == UDP and _zero(headers):
+        right = version == 4
+    folded = number and (number % MODULUS or MODULUS)
+    return _new(Received, (folded, version == 6 or _header_ok(headers), right))
 
 
 def trusted(headers: Headers) -> Received:
@@ -144,7 +151,7 @@ def trusted(headers: Headers) -> Received:
     if not stop or stop != len(frame) or _zero(headers):
         return verify(headers)
     number = _from_bytes(frame[ETHERNET_BYTES:start], "big") - pseudo_header(headers, stop - start)
-    return Received(_folded(number) or MODULUS, _header_ok(headers), True)
+    return _new(Received, (_folded(number) or MODULUS, _header_ok(headers), True))
 
 
 def _folded(number: int) -> int:
@@ -175,8 +182,8 @@ def _header_bytes(headers: Headers) -> int:
 def _header_ok(headers: Headers) -> bool:
     if headers.version != 4:
         return headers.version == 6
-    header = headers.frame[headers.l3 : headers.l3 + _header_bytes(headers)]
-    return _from_bytes(header, "big") % MODULUS == 0
+    frame, at = headers.frame, headers.l3
+    return not _from_bytes(frame[at : at + (frame[at] & 0xF) * 4], "big") % MODULUS
 
 
 def _zero(headers: Headers) -> bool:

@@ -12,7 +12,7 @@ MAX_BYTES = ETHERNET_BYTES + MAX_TAGS * TAG_BYTES + 0xFFFF
 """Length of the longest one: the longest IP packet behind its VLAN tags."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
     """One frame, or a TCP or UDP super-frame that stands for several.
 

@@ -140,7 +140,9 @@ def _parse_ipv4(frame: bytes, l3: int, size: int, whole: bool) -> Headers:
         return Headers(frame, ETH_IPV4, l3)
     if fragment & _IPV4_FRAGMENT:
         return Headers(frame, ETH_IPV4, l3, 4, protocol, 0, end, True)
-    if not _has_transport(frame, protocol, l4, end):
+    if l4 + _L4_BYTES.get(protocol, 0) > end or (
+        protocol == TCP and not 20 <= (frame[l4 + 12] >> 4) * 4 <= end - l4
+    ):  # as _has_transport
         l4 = 0
     return Headers(frame, ETH_IPV4, l3, 4, protocol, l4, end)
 

@@ -214,7 +214,8 @@ class EthPort:
     @property
     def mtu(self) -> int:
         """Hardware MTU in force: the longest frame with its frame check sequence."""
-        return min(self.admin_mtu, self.vport.mtu or self.max_mtu)
+        mtu = self.vport.mtu or self.max_mtu
+        return mtu if mtu < self.admin_mtu else self.admin_mtu
 
 
 def mac_of(guid: int) -> bytes:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
-from emu.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, ROCE_PORT, UDP
+from emu.port.eth import headers as eth_headers
+from emu.port.eth.headers import ETH_CTAG, ETH_IPV4, ETH_IPV6, ETHERNET_BYTES, UDP
 from emu.port.packet import (
     MAX_BYTES,
     SMALLEST_BYTES,
@@ -57,7 +58,9 @@ _MASKED_WORD = 0x6FFFFFFF
 """IPv6: version, traffic class and flow label."""
 
 _CTAG, _V4, _V6 = (kind.to_bytes(2, "big") for kind in (ETH_CTAG, ETH_IPV4, ETH_IPV6))
-_PORT = ROCE_PORT.to_bytes(2, "big")
+ROCE_PORT = eth_headers.ROCE_PORT.to_bytes(2, "big")
+ROCE_PORT_AT = 36, 62
+"""Between these bytes every RoCE v2 frame has its destination port; few others have these two."""
 
 
 class BadFrameError(BadPacketError):
@@ -142,7 +145,7 @@ class Framer:
         """Everything in front of ``size`` bytes of transport packet, and the CRC up to there."""
         headers = self.headers
         ip = ip_header(headers, UDP_BYTES + size)
-        udp = _UDP.pack(headers.sport, ROCE_PORT, UDP_BYTES + size, 0)
+        udp = _UDP.pack(headers.sport, eth_headers.ROCE_PORT, UDP_BYTES + size, 0)
         ethertype = _V4 if headers.is_ipv4 else _V6
         if headers.tci is not None:
             ethertype = _CTAG + headers.tci.to_bytes(2, "big") + ethertype
@@ -173,13 +176,13 @@ def network_header(frame: bytes | bytearray) -> int:
     A fragment, which has no UDP header, an IPv4 header with options and an IPv6 header with
     extensions are not RoCE's.
     """
-    if frame.find(_PORT, 36, 62) < 0:
+    if frame.find(ROCE_PORT, *ROCE_PORT_AT) < 0:
         return 0
     at = ETHERNET_BYTES + _TAG_BYTES if frame[12:14] == _CTAG else ETHERNET_BYTES
     kind = frame[at - 2 : at]
     if kind == _V4:
         is_roce = (
-            frame[at + 22 : at + 24] == _PORT
+            frame[at + 22 : at + 24] == ROCE_PORT
             and frame[at] == _IPV4_IN_5_WORDS
             and frame[at + 9] == UDP
             and not int.from_bytes(frame[at + 6 : at + 8], "big") & _FRAGMENT
@@ -187,7 +190,7 @@ def network_header(frame: bytes | bytearray) -> int:
     else:
         is_roce = (
             kind == _V6
-            and frame[at + 42 : at + 44] == _PORT
+            and frame[at + 42 : at + 44] == ROCE_PORT
             and frame[at] >> 4 == 6
             and frame[at + 6] == UDP
         )
