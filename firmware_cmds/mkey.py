@@ -11,6 +11,7 @@ from emu.objects import (
     MTT_READ,
     MTT_WRITE,
     OCTWORD,
+    Memic,
     Mkey,
     PageEntries,
     Psv,
@@ -31,9 +32,10 @@ MOST_KSM_ENTRIES = 1 << 26
 MOST_MTT_ENTRIES = 1 << 26
 """256 GiB in pages of 4 KiB."""
 
-_PHYSICAL = (AccessMode.PA, AccessMode.MTT)
-_MODES = frozenset({AccessMode.PA, AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM})
-_MTT, _KSM, _KLMS, _PA = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS, AccessMode.PA
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC)
+_WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC)
+_MODES = frozenset({*_PHYSICAL, AccessMode.KLMS, AccessMode.KSM})
+_MTT, _KSM, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS, AccessMode.MEMIC
 
 
 def access_mode(ctx: Any) -> int:
@@ -78,9 +80,24 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         pages = PageEntries()
         with holding(pd, umem), hca.ledger.at_work(room_bytes(mode, ctx.translations_octword_size)):
             yield from _fill(pages, umem, cmd.mkey_umem_offset, ctx)
-    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages)
+    memic = _memic(hca, ctx) if mode == _MEMIC else None
+    mkey = Mkey(ctx, pd, xlt, pg_access=pg_access, umem=umem, pages=pages, memic=memic)
     bind_to_owner(hca, mkey)
     out.mkey_index = hca.mkeys.add(mkey)
+
+
+def _memic(hca: Hca, ctx: Any) -> Memic:
+    """The device memory that a key covers, all of it allocated; no UMR may move the key.
+
+    Its start_addr is an offset in BAR 0 (hw/mr.c: mlx5_ib_reg_dm_mr).
+    """
+    owner = hca.memic.owner(ctx.start_addr, ctx.len) if hca.memic is not None else None
+    if owner is None or ctx.length64 or ctx.free or ctx.umr_en:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "a MEMIC key covers allocated device memory, for good",
+            f"{ctx.start_addr:#x}+{ctx.len:#x}",
+        )  # fmt: skip
+    return owner
 
 
 def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
@@ -91,9 +108,11 @@ def _has_pages_of_its_own(cmd: Any, mode: int) -> bool:
 def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     """The list that came with the command, which may be shorter than what the key reserves."""
     octwords = ctx.translations_octword_size
-    if mode == _PA:
+    if mode in _WITHOUT_LIST:
         if octwords:
-            raise CmdError(Status.BAD_PARAM_ERR, "a PA key takes no translations", f"{octwords}")
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "a key of this mode takes no translations", f"{octwords}"
+            )
         return b""
     limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == _MTT else octwords

@@ -12,7 +12,7 @@ from typing import Any
 
 from emu.errors import CmdError
 from layouts import caps as layout
-from layouts import eth_caps
+from layouts import eth_caps, memic
 from layouts.enums import CapMode, CapType, Status
 from layouts.prm import Prm
 
@@ -26,6 +26,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
     CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
     CapType.ROCE: eth_caps.roce_cap,
+    CapType.DEV_MEM: memic.device_mem_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -58,10 +59,14 @@ _GATES = {
     CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
     CapType.FLOW_TABLE: "nic_flow_table",
     CapType.ROCE: "roce",
+    CapType.DEV_MEM: "device_memory",
 }
 
-_OF_ETHERNET = frozenset({CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE})
-"""Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks them."""
+_EMPTY_WITHOUT_GATE = frozenset(
+    {CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE, CapType.DEV_MEM}
+)
+"""Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks the first
+three, ConnectX-4 Lx device memory."""
 
 
 class Caps:
@@ -82,6 +87,7 @@ class Caps:
         self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
         self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
         self.roce = self._view(CapType.ROCE, CapMode.CUR)
+        self.device_memory = self._view(CapType.DEV_MEM, CapMode.CUR)
         for group, fields in _OFF_AT_RESET.items():
             self._view(group, CapMode.CUR).assign(fields)
 
@@ -97,12 +103,12 @@ class Caps:
     def page(self, group: int, mode: int) -> bytes:
         """The page that QUERY_HCA_CAP returns.
 
-        All zeros for a group that is not modelled at all, and for a group of Ethernet ports without
-        such a port: rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops).
+        All zeros for a group that is not modelled at all, and for some that the model lacks:
+        rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops).
         Raises BAD_PARAM_ERR for a number that is not a group, and for any other group that was
         turned off.
         """
-        is_empty = group in _OF_ETHERNET and not self.has(group)
+        is_empty = group in _EMPTY_WITHOUT_GATE and not self.has(group)
         if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
             return bytes(PAGE_BYTES)
         return bytes(self._pages[self._known(group), self._mode(mode)])

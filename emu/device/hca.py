@@ -29,6 +29,8 @@ from emu.objects import (
     FlowEntry,
     FlowGroup,
     FlowTable,
+    Memic,
+    MemicArea,
     Mkey,
     Pd,
     Psv,
@@ -219,7 +221,11 @@ class Hca:
         self.tds = Table[TransportDomain](
             "transport domain", 1, 1 << caps.log_max_transport_domain, *on
         )
-        self.uars = Table[Uar]("uar", FIRST_UAR, self.model.bar0_size >> 12, *on)
+        self.memics = Table[Memic]("device memory", 1, 1 << 16, *on)
+        self.memic = MemicArea(self.model.bar0_size) if caps.device_memory else None
+        """Memory at the end of BAR 0, on adapters that have it."""
+        bar_end = self.memic.first if self.memic is not None else self.model.bar0_size
+        self.uars = Table[Uar]("uar", FIRST_UAR, bar_end >> 12, *on)
         self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
         self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
@@ -262,10 +268,10 @@ class Hca:
     def tables(self) -> tuple[Table[Object], ...]:
         """Every table, for summaries and leak checks."""
         return (
-            self.pds, self.xrcds, self.tds, self.uars, self.eqs, self.cqs, self.mkeys, self.qps,
-            self.sqs, self.rqs, self.srqs, self.counters, self.flow_counters, self.psvs,
-            self.uctxs, self.umems, self.tises, self.rqts, self.tirs, self.flow_tables,
-            self.flow_groups, self.flow_entries,
+            self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
+            self.mkeys, self.qps, self.sqs, self.rqs, self.srqs, self.counters,
+            self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
+            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

@@ -1,4 +1,4 @@
-"""BAR 0: the initialization segment, the MSI-X structures and the UAR pages.
+"""BAR 0: the initialization segment, the MSI-X structures, the UAR pages and device memory.
 
 Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
 and include/linux/mlx5/doorbell.h of Linux 6.12. Unused offsets inside the BAR read as zero; a write
@@ -18,6 +18,7 @@ from emu.engine import lifecycle
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
 from emu.objects import Queue
+from emu.objects.memic import AREA_BYTES
 from emu.ports import Buffer
 from layouts.enums import HealthSyndrome, NicInterface
 from layouts.iseg import init_seg
@@ -56,6 +57,7 @@ class Bar0:
     def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
         self._hca = hca
         self._cmdif = cmdif
+        self._memic_first = hca.model.bar0_size - AREA_BYTES
         self._seg = init_seg.new(
             cmdif_rev_fw_sub={
                 "cmd_interface_rev": CMD_INTERFACE_REV,
@@ -86,7 +88,9 @@ class Bar0:
         self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read from the initialization segment; UAR pages have nothing to read."""
+        """Read from the initialization segment or device memory; UAR pages have nothing to read."""
+        if offset >= self._memic_first and self._hca.memic is not None:
+            return self._hca.memic.read(offset, length)
         if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
             self._tick()
         data = bytes(self._seg.buf[offset : offset + length])
@@ -102,8 +106,10 @@ class Bar0:
             self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Take a register or doorbell write."""
-        if offset >= PAGE * 2:
+        """Take a register or doorbell write, or one to device memory."""
+        if offset >= self._memic_first and self._hca.memic is not None:
+            self._hca.memic.write(offset, data)
+        elif offset >= PAGE * 2:
             if self._hca.faults is None:
                 self._uar_write(offset >> 12, offset & PAGE - 1, data)
             else:

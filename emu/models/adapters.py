@@ -9,6 +9,7 @@ from types import MappingProxyType
 from emu.models.capabilities import (
     BASE_ATOMIC,
     BASE_GENERAL,
+    DEVICE_MEMORY,
     MEMORY_ODP,
     TRANSPORT_ODP,
     VF_LIMITS,
@@ -54,7 +55,7 @@ _PRODUCTS = (
         hw_id=0x20B,
         pcie=LinkSpeed.GT_8,
         eth=25_000,
-        limits={"log_max_qp": 17, "log_max_cq": 17},
+        limits={"log_max_qp": 17, "log_max_cq": 17, "device_memory": 0},
     ),
     _Product(
         name="connectx5",
@@ -141,6 +142,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         ethernet=ETHERNET_OFFLOADS if is_eth else {},
         flow_table=NIC_FLOW_TABLES if is_eth else {},
         roce=ROCE if is_eth else {},
+        device_memory=DEVICE_MEMORY if product.limits.get("device_memory", 1) else {},
         fw_major=fw_major,
         fw_minor=fw_minor,
         fw_subminor=fw_subminor,

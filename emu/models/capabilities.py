@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from emu.models.model import Capabilities
+from emu.models.model import BAR0_BYTES, Capabilities
+from emu.objects.memic import MEMIC_BYTES, MemicOperation
 
 ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
 """Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
@@ -90,6 +91,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "force_teardown": 1,
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
+        # Memory on the adapter, from ConnectX-5 on.
+        "device_memory": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
         "max_qp_cnt": 64,
         "max_flow_counter_15_0": 0x8000,
@@ -146,6 +149,23 @@ MEMORY_ODP: Capabilities = MappingProxyType(
     {**TRANSPORT_ODP, "memory_page_fault_scheme_cap": _ODP_SERVICES, "mem_page_fault": 1}
 )
 """With the faults of memory keys beside them: Linux 6.12 and later choose these."""
+
+_ONE_BYTE = 1 << 0
+
+DEVICE_MEMORY: Capabilities = MappingProxyType(
+    {
+        "memic": 1,
+        "memic_bar_start_addr": BAR0_BYTES - MEMIC_BYTES,
+        "memic_bar_size": MEMIC_BYTES,
+        "max_memic_size": MEMIC_BYTES,
+        # In 64 bytes: allocations begin at a page.
+        "log_max_memic_addr_alignment": 6,
+        "memic_operations": sum(1 << operation for operation in MemicOperation),
+        "increment_sizes": _ONE_BYTE,
+        "test_and_set_sizes": _ONE_BYTE,
+    }
+)
+"""Group DEV_MEM: memory at the end of BAR 0 (``emu.objects.memic``)."""
 
 VF_LIMITS: Capabilities = MappingProxyType(
     {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0, "pcam_reg": 0}

@@ -10,6 +10,8 @@ from typing import Any
 from emu.pci import PciIdentity
 from layouts.enums import CapType, PortType
 
+BAR0_BYTES = 32 << 20
+
 BOARD_ID_BYTES = 16
 """Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
 
@@ -44,6 +46,7 @@ class Model:
     ethernet: Capabilities = field(default_factory=dict)
     flow_table: Capabilities = field(default_factory=dict)
     roce: Capabilities = field(default_factory=dict)
+    device_memory: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -59,8 +62,8 @@ class Model:
     """Speed of an Ethernet port, Mb/s."""
     host_bytes: int = 4 << 30
     """Most host memory for one function's guest, in bytes; see :mod:`emu.objects.ledger`."""
-    bar0_size: int = 32 << 20
-    """Bytes; a UAR page of 4 KiB each."""
+    bar0_size: int = BAR0_BYTES
+    """Bytes; a UAR page of 4 KiB each, up to the device memory at the end, if there is any."""
 
     def __post_init__(self) -> None:
         if not self.psid.isascii() or len(self.psid) > BOARD_ID_BYTES:
@@ -77,6 +80,7 @@ class Model:
             CapType.ETHERNET_OFFLOADS: self.ethernet,
             CapType.FLOW_TABLE: self.flow_table,
             CapType.ROCE: self.roce,
+            CapType.DEV_MEM: self.device_memory,
         }
 
     @property

@@ -8,6 +8,7 @@ from emu.objects.cq import Cq, Moderation
 from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
 from emu.objects.eq import Eq
 from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.objects.memic import Memic, MemicArea
 from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
@@ -33,6 +34,8 @@ __all__ = [
     "FlowGroup",
     "FlowTable",
     "KeySignature",
+    "Memic",
+    "MemicArea",
     "Mkey",
     "Moderation",
     "PageEntries",

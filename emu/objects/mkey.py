@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from emu.objects.domains import Pd
+from emu.objects.memic import Memic
 from emu.objects.ranges import Ranges
 from emu.objects.table import Object
 from emu.objects.translations import (
@@ -91,9 +92,9 @@ class Mkey(Object):
     """
 
     __slots__ = (
-        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "log_page_size", "mode",
-        "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature", "start", "umem",
-        "umr_en", "variant", "views", "xlt_room",
+        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "log_page_size", "memic",
+        "mode", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature", "start",
+        "umem", "umr_en", "variant", "views", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
     BASE_BYTES = 1024
@@ -107,6 +108,7 @@ class Mkey(Object):
         pg_access: bool = False,
         umem: Umem | None = None,
         pages: PageEntries | None = None,
+        memic: Memic | None = None,
     ) -> None:
         """``xlt`` holds translation entries in the driver's format: 8 bytes each (MTT) or 16.
 
@@ -114,6 +116,8 @@ class Mkey(Object):
         """
         super().__init__()
         self.umem = umem
+        self.memic = memic
+        """The device memory that a MEMIC key covers."""
         self.ctx = ctx
         self.pd = pd
         self.pg_access = pg_access
@@ -152,7 +156,8 @@ class Mkey(Object):
         self.qpn = int(ctx.qpn)
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size = int(ctx.log_page_size)
-        self.start = int(ctx.start_addr)
+        # Addresses in device memory count from the start of the key, which is always zero-based.
+        self.start = 0 if self.mode is AccessMode.MEMIC else int(ctx.start_addr)
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
         self.end = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
@@ -244,4 +249,5 @@ class Mkey(Object):
         self.decode()
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.pd,) if self.umem is None else (self.pd, self.umem)
+        behind = self.umem or self.memic
+        return (self.pd,) if behind is None else (self.pd, behind)

@@ -74,6 +74,7 @@ KNOWN: tuple[Known, ...] = (
                 "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type",
             ),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
+            *_fields("device_mem_cap", "increment_sizes test_and_set_sizes"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),
             *_fields("sig_err_cqe", "sig_type domain"),

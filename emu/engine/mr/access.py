@@ -2,9 +2,10 @@
 
 Every access is checked in the order of IBTA 10.6.3 and 9.7.4.1.5: the key with its variant byte,
 its state, its domain, its rights, its bounds; then the address is translated. An mkey translates
-directly (PA), by pages (MTT), or by other keys (KLM, KSM), which may nest ``max_indirection`` deep.
-Nothing has been read or written when an access fails. One that is too much for one call, because
-it is long or falls into many pieces, raises InPieces: the caller has to split it.
+directly (PA, MEMIC), by pages (MTT), or by other keys (KLM, KSM), which may nest
+``max_indirection`` deep. Nothing has been read or written when an access fails. One that is too
+much for one call, because it is long or falls into many pieces, raises InPieces: the caller has to
+split it.
 
 A page that is absent, or may not be written, raises AbsentPageError: the driver may bring it in
 (``emu.objects.page_fault``). The null key among the entries of a KSM key means the same; used
@@ -51,6 +52,7 @@ MOST_KEPT_VIEWS = 1 << 18
 """Views in the cached translations of all keys, including those dropped since."""
 
 _PA, _MTT, _KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KSM
+_MEMIC = AccessMode.MEMIC
 
 
 def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int = 0) -> Views:
@@ -143,6 +145,9 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     writable = bool(need & WRITES)
     if mkey.mode == _PA:
         return hca.memory.segments(va, length, writable=writable)
+    if mkey.mode == _MEMIC:
+        assert hca.memic is not None  # or there would be no such key
+        return (hca.memic.view(int(mkey.ctx.start_addr) + va, length),)
     if mkey.mode != _MTT:
         return indirect(hca, mkey, span, depth)
     size = 1 << mkey.log_page_size

@@ -14,6 +14,7 @@ from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.enums import CapType, PortType
 from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps, roce_cap
+from layouts.memic import device_mem_cap
 
 IDS = {
     "connectx4lx": 0x1015,
@@ -35,6 +36,7 @@ LAYOUTS = {
     CapType.ETHERNET_OFFLOADS: per_protocol_networking_offload_caps,
     CapType.FLOW_TABLE: flow_table_nic_cap,
     CapType.ROCE: roce_cap,
+    CapType.DEV_MEM: device_mem_cap,
 }
 GATES = {
     CapType.ATOMIC: "atomic",
@@ -43,6 +45,7 @@ GATES = {
     CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
     CapType.FLOW_TABLE: "nic_flow_table",
     CapType.ROCE: "roce",
+    CapType.DEV_MEM: "device_memory",
 }
 EVERY = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
