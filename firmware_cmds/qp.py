@@ -162,7 +162,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
             _check_modified(hca, cmd)
         qp.encode()
         if modifies:
-            qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask)
+            qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask, _high_mask(cmd))
             _count_into(hca, qp)
         qp.state = row.target
         qp_life.entered(hca, qp, source)
@@ -184,8 +184,15 @@ def _count_into(hca: Hca, qp: Qp) -> None:
         held.refs += 1
 
 
+def _high_mask(cmd: Any) -> int:
+    """opt_param_mask_95_32; only RTS2RTS_QP has a feature there."""
+    return cmd.opt_param_mask_95_32 if cmd.prm is layout.rts2rts_qp_in else 0
+
+
 def _check_modified(hca: Hca, cmd: Any) -> None:
     unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
+    if high := _high_mask(cmd) & ~qp_state.KNOWN_HIGH_OPTIONS:
+        raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{high:#x}")
     if unknown:
         raise CmdError(Status.BAD_PARAM_ERR, "option not supported", f"{unknown:#x}")
     if cmd.qpc.counter_set_id:

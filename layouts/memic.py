@@ -25,7 +25,7 @@ device_mem_cap = Prm(
 
 alloc_memic_in = Prm(
     "alloc_memic_in",
-    *CMD_IN_NO_UID, rsvd(24), "log_memic_addr_alignment" / bits(8), "range_start_addr" / bits(64),
+    *CMD_IN_NO_UID, rsvd(56), "log_memic_addr_alignment" / bits(8), "range_start_addr" / bits(64),
     "range_size" / bits(32), "memic_size" / bits(32),
 )
 

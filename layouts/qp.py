@@ -109,7 +109,7 @@ rtr2rts_qp_out = Prm("rtr2rts_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))
 rts2rts_qp_in = Prm(
     "rts2rts_qp_in",
     *CMD_IN, rsvd(8), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32), "ece" / bits(32),
-    "qpc" / qpc, rsvd(128),
+    "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
 )
 
 rts2rts_qp_out = Prm("rts2rts_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))

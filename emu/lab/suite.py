@@ -36,15 +36,18 @@ _LAST_STDERR = 64 << 10
 
 _PREPARE_SECONDS = 120.0
 
-# rdma_cm's tests connect to an address of the port that they run on. A user's own kernel may lack
-# IPoIB; these tests then skip themselves.
+# rdma_cm's tests connect to an address of the port that they run on: of IPoIB, or of the network
+# interface of an Ethernet port, where an MTU of 4200 makes room for RoCE's path MTU of 4096. A
+# user's own kernel may lack IPoIB; these tests then skip themselves.
 _PREPARE = """
-modprobe ib_ipoib || exit 0
+modprobe ib_ipoib
 number=0
 for net in /sys/class/infiniband/*/device/net/*; do
     [ -e "$net" ] || continue
     number=$((number + 1))
     ip address replace "10.7.$number.1/24" dev "${net##*/}"
+    ip address replace "fd00:7:$number::1/64" dev "${net##*/}" nodad
+    if [ "$(cat $net/type)" = 1 ]; then ip link set "${net##*/}" mtu 4200; fi
     ip link set "${net##*/}" up
 done
 for net in /sys/class/infiniband/*/device/net/*; do
@@ -149,7 +152,7 @@ Watcher = Callable[[str, int, int], None]
 
 
 def prepare(guest: Guest) -> None:
-    """Set up what the tests need besides a port: an address on each IPoIB interface."""
+    """Set up what the tests need besides a port: addresses on each interface, and its MTU."""
     guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
 
 

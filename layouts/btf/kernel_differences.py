@@ -31,13 +31,15 @@ KNOWN: tuple[Known, ...] = (
         _NO_TYPE,
         _names(
             """
-            access_register_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out dealloc_pd_out
+            access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out
+            dealloc_memic_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
             destroy_cq_out destroy_eq_out destroy_mkey_out destroy_psv_out destroy_qp_out
             destroy_rmp_out destroy_srq_out destroy_uctx_out destroy_umem_out destroy_xrc_srq_out
             detach_from_mcg_out
             disable_hca_out enable_hca_out init_hca_out modify_cq_out
-            modify_hca_vport_context_out modify_rmp_out page_fault_resume_out pcap_reg
+            modify_hca_vport_context_out modify_memic_out modify_rmp_out page_fault_resume_out
+            pcap_reg
             qp_2err_out qp_2rst_out query_cq_out query_eq_out query_hca_vport_context_out
             query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
             query_lag_in query_lag_out query_rmp_out query_srq_out query_vport_counter_out
@@ -71,9 +73,11 @@ KNOWN: tuple[Known, ...] = (
         (
             *_fields(
                 "cmd_hca_cap",
-                "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type",
+                "sig_crc64_xp10 sig_crc32c sig_block_4048 sigerr_domain_and_sig_type "
+                "rts2rts_qp_udp_sport",
             ),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
+            "rts2rts_qp_in.opt_param_mask_95_32",
             *_fields("device_mem_cap", "increment_sizes test_and_set_sizes"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),

@@ -4,6 +4,7 @@ import pytest
 from helpers.channels import GRH_BYTES, Channel
 from helpers.roce import (
     HOP_LIMIT,
+    SPORT,
     RoceNode,
     clear_address,
     ipv4,
@@ -15,7 +16,7 @@ from helpers.verbs import connect
 
 from emu.port.eth.roce import framing
 from layouts.bth import reth
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType
+from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
 from layouts.eth_enums import CqeRoceL3
 
 TEXT = bytes(range(256)) * 24
@@ -299,3 +300,33 @@ def test_messages_are_frames_for_who_wants_to_see_them(clock):
     assert len(channel.sent()) == len(channel.received()) == 1
     kinds = [str(framing.parse(frame, 14).op) for frame in seen]
     assert kinds == ["RC SEND ONLY", "RC ACKNOWLEDGE ONLY aeth"]
+
+
+def test_the_udp_source_port_of_a_connection_changes(clock):
+    """rdma-core's mlx5dv_modify_qp_udp_sport; packets sent from now on have the new one."""
+    left, right = on_a_cable(clock)
+    cable = left.hca.eth_wire
+    channel = Channel(QpType.RC, left, right)
+    source, target = region(left, TEXT), region(right)
+    ports = []
+    for path, mask in (({}, 0), ({"udp_sport": 55555}, 1 << 2)):
+        left.driver.must(
+            Op.RTS2RTS_QP, qpn=channel.sender.qpn, qpc={"primary_address_path": path},
+            opt_param_mask_95_32=mask,
+        )  # fmt: skip
+        channel.write((target.key, target.va), source.sge(0, 64))
+        channel.settle()
+        assert len(channel.sent()) == 1
+        ports += [int.from_bytes(frame[34:36], "big") for frame in cable.sent if len(frame) > 100]
+        cable.sent.clear()
+    assert ports == [SPORT, 55555]
+
+
+def test_other_options_above_31_are_refused(clock):
+    left, right = on_a_cable(clock)
+    channel = Channel(QpType.RC, left, right)
+    for bit in (0, 1, 3, 63):
+        answer = left.driver.command(
+            Op.RTS2RTS_QP, qpn=channel.sender.qpn, opt_param_mask_95_32=1 << bit
+        )
+        assert answer.status == Status.BAD_PARAM_ERR

@@ -20,6 +20,7 @@ from emu.host.userfiles import write_outfile
 from emu.lab import Guest
 from emu.lab import suite as tests
 from emu.lab.suite import BROKEN, ModuleRun, Outcome
+from emu.lab.suite_reasons import count_wants
 
 REASONS = 3
 """Reasons for skipping that a module's row shows."""
@@ -58,8 +59,9 @@ def suite(
 ) -> None:
     """Run rdma-core's tests in a guest with an emulated function.
 
-    Prints what each module's tests did and why some did not run. The status is 1 when a test
-    failed. Huge pages are set aside, and IPoIB gets an address, without asking.
+    Prints what each module's tests did, and why some did not run: they want another maker's
+    device, a GPU, another set-up, or what is not built. The status is 1 when a test failed.
+    Huge pages are set aside, and interfaces get addresses and an MTU, without asking.
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
@@ -79,6 +81,9 @@ def suite(
     # What stands in square brackets is text, not markup: tests say what they like.
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(_table(runs))
+    if found := count_wants(reason for run in runs for reason in run.skip_reasons()):
+        listed = ", ".join(f"{count} {lack.value}" for lack, count in found.items())
+        console.print(f"Skipped tests want: {listed}.")
     _print_broken(console, runs)
     sys.exit(1 if any(run.count(*BROKEN) for run in runs) else 0)
 

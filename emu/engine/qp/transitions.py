@@ -96,22 +96,33 @@ _OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
 }
 """Bits that select fields of the primary address path."""
 
+_HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {2: ("udp_sport",)}
+"""Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
+
+KNOWN_HIGH_OPTIONS = sum(1 << bit for bit in _HIGH_OPTIONAL_PATH)
+
 _LAG_TX_AFFINITY = 15
 
 KNOWN_OPTIONS = sum(1 << bit for bit in (*_OPTIONAL, *_OPTIONAL_PATH)) | 1 << _LAG_TX_AFFINITY
 """Every bit of opt_param_mask that is accepted; LAG affinity is ignored with one port."""
 
 
-def apply(transition: Transition, ctx: Any, given: Any, opt_param_mask: int) -> None:
-    """Copy what the transition requires and what the mask selects from ``given`` into ``ctx``."""
+def apply(
+    transition: Transition, ctx: Any, given: Any, opt_param_mask: int, high_mask: int = 0
+) -> None:
+    """Copy what the transition requires and what the masks select from ``given`` into ``ctx``.
+
+    ``high_mask`` is opt_param_mask_95_32.
+    """
     _copy(ctx, given, transition.required)
     _copy(ctx.primary_address_path, given.primary_address_path, transition.path)
     for bit, names in _OPTIONAL.items():
         if opt_param_mask >> bit & 1:
             _copy(ctx, given, names)
-    for bit, names in _OPTIONAL_PATH.items():
-        if opt_param_mask >> bit & 1:
-            _copy(ctx.primary_address_path, given.primary_address_path, names)
+    for table, mask in ((_OPTIONAL_PATH, opt_param_mask), (_HIGH_OPTIONAL_PATH, high_mask)):
+        for bit, names in table.items():
+            if mask >> bit & 1:
+                _copy(ctx.primary_address_path, given.primary_address_path, names)
     ctx.state = transition.target
 
 

@@ -1,0 +1,52 @@
+"""What a test of rdma-core that skipped itself would have needed, told from its reason."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+
+
+class Wants(Enum):
+    """Who would have to change something for the test to run."""
+
+    OTHER_DEVICE = "another maker's device"
+    GPU = "a GPU"
+    SETUP = "another set-up"
+    """The other link layer, another mode of the device, credentials, an encrypted guest."""
+    DRIVER = "what mlx5 drivers lack"
+    NOT_BUILT = "what is not built"
+
+
+_REASONS = (
+    (Wants.OTHER_DEVICE, r"\bEFA\b|is not an? mlx5 device|non-mlx5"),
+    (Wants.GPU, r"renderD\d|cuda|\bGPU\b"),
+    (
+        Wants.SETUP,
+        r"Crypto login details|must be passed by the user|switchdev mode|ROCE must be disabled"
+        r"|Ethernet link layer|InfiniBand link layer|RoCE|All gid indices populated|CC.DMA.bounce"
+        r"|No IPoIB|IP address",
+    ),
+    (
+        Wants.DRIVER,
+        r"SRQ resize|Extended QP is not supported|additional access flags 258|not in root",
+    ),
+)
+"""Reasons as regular expressions, without regard to case; what matches none is not built."""
+
+
+def wants(reason: str) -> Wants:
+    """What the test with this reason for skipping needs."""
+    for lack, pattern in _REASONS:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return lack
+    return Wants.NOT_BUILT
+
+
+def count_wants(reasons: Iterable[tuple[str, int]]) -> dict[Wants, int]:
+    """How many tests want what, in the order of :class:`Wants`; what nobody wants is left out."""
+    found: Counter[Wants] = Counter()
+    for reason, count in reasons:
+        found[wants(reason)] += count
+    return {lack: found[lack] for lack in Wants if found[lack]}
