@@ -56,6 +56,9 @@ def _miss(hca: Hca, cmd: Any, level: int) -> FlowTable | Miss:
         table = _of_type(hca, cmd.table_type, ctx.table_miss_id)
         steering.check_miss(level, table)
         return table
+    is_rdma_rx = cmd.table_type == FlowTableType.RDMA_RX  # table_miss_action_domain
+    if ctx.table_miss_action == TableMissAction.SWITCH_DOMAIN and is_rdma_rx:
+        return Miss.SWITCH_DOMAIN
     raise CmdError(
         Status.BAD_PARAM_ERR, "table_miss_action not supported", f"{ctx.table_miss_action}"
     )

@@ -19,7 +19,7 @@ from firmware_cmds.flow_table import domain_of, table_of
 from firmware_cmds.options import first_set
 from layouts import fte as layout
 from layouts.enums import Op, Status
-from layouts.eth_enums import FlowAction, FlowDestination, SetFte
+from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, SetFte
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -30,9 +30,11 @@ _CREATE, _MODIFY = 0, 1
 _VERDICTS = {
     FlowAction.DROP: Verdict.DROP,
     FlowAction.FWD_DEST: Verdict.FORWARD,
+    FlowAction.ALLOW: Verdict.ALLOW,
 }
-"""ALLOW is for packets that are sent and for RDMA; there are no such tables."""
-_BUILT = FlowAction.DROP | FlowAction.FWD_DEST | FlowAction.COUNT
+_RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
+"""Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
+_BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | FlowAction.COUNT
 _NOT_BUILT = ("extended_destination", "uplink_hairpin_en", "encrypt_decrypt_type")
 """Fields of flow_context whose features have capability bits, none of which is set."""
 _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS
@@ -69,7 +71,7 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
     _check_options(ctx)
     caps = hca.caps.flow_table.flow_table_properties_nic_receive
     verdict = _VERDICTS.get(ctx.action & ~FlowAction.COUNT)
-    if verdict is None:
+    if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _RDMA):
         raise CmdError(
             Status.BAD_PARAM_ERR, "flow table entry forwards or drops", f"{ctx.action:#x}"
         )
@@ -98,7 +100,7 @@ def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     given = layout.dest_format_struct.view(item)
     if given.destination_eswitch_owner_vhca_id_valid or given.packet_reformat:
         raise CmdError(Status.BAD_PARAM_ERR, "destination of this function only, as it is")
-    if given.destination_type == FlowDestination.TIR:
+    if given.destination_type == FlowDestination.TIR and table.table_type not in _RDMA:
         return hca.tirs.need(given.destination_id)
     if given.destination_type == FlowDestination.FLOW_TABLE:
         target = hca.flow_tables.need(given.destination_id)

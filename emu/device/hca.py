@@ -251,18 +251,23 @@ class Hca:
         """Datagram queue pairs by the multicast GID that they are attached to."""
 
     def _make_flow_tables(self) -> None:
-        """Nothing steers packets yet. Only received packets are steered at all."""
-        props, on = (
-            self.caps.flow_table.flow_table_properties_nic_receive,
-            (self.ledger, self.caller),
-        )
+        """Nothing steers packets yet. Received packets can be steered, and RoCE's both ways."""
+        caps, on = self.caps.flow_table, (self.ledger, self.caller)
+        props = caps.flow_table_properties_nic_receive
         self.flow_tables = Table[FlowTable]("flow table", 1, 1 << props.log_max_ft_num, *on)
         self.flow_groups = Table[FlowGroup]("flow group", 1, 1 << props.log_max_flow, *on)
         self.flow_entries = Table[FlowEntry]("flow table entry", 1, 1 << props.log_max_flow, *on)
-        self.flow_domains: dict[int, FlowDomain] = {}
+        self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
+        """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
+        found = (
+            (FlowTableType.NIC_RX, props, FlowDomain()),
+            (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
+            (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
+        )
+        self.flow_domains: dict[int, FlowDomain] = {
+            kind: domain for kind, properties, domain in found if properties.ft_support
+        }
         """By flow_table_type; the types with ``ft_support``."""
-        if props.ft_support:
-            self.flow_domains[FlowTableType.NIC_RX] = FlowDomain()
 
     @property
     def tables(self) -> tuple[Table[Object], ...]:

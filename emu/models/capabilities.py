@@ -91,6 +91,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "force_teardown": 1,
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
+        "pcam_reg": 0,
         # Memory on the adapter, from ConnectX-5 on.
         "device_memory": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".

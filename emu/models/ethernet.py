@@ -81,34 +81,43 @@ _FIELDS: Capabilities = MappingProxyType(
 )  # fmt: skip
 """What a flow group can match (``emu.engine.eth.steering.fields``)."""
 
+_TABLES: Capabilities = MappingProxyType(
+    {
+        "ft_support": 1,
+        "flow_modify_en": 1,
+        "modify_root": 1,
+        "identified_miss_table_mode": 1,
+        "flow_table_modify": 1,
+        "log_max_ft_size": 22,
+        # Linux leaves out every priority that needs more levels, and does not load without
+        # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
+        "max_ft_level": 64,
+        "log_max_ft_num": 10,
+        "log_max_destination": 6,
+        "log_max_flow": 16,
+        "flow_counter": 1,
+        "log_max_flow_counter": 2,
+        "ft_field_support": _FIELDS,
+        "ft_field_bitmask_support": _FIELDS,
+    }
+)
+"""What all types of tables can do."""
+
 NIC_FLOW_TABLES: Capabilities = MappingProxyType(
     {
         # A packet may reach several TIRs, by way of several tables: flows that do not trap want it
         # (core/fs_core.c: fwd_next_prio_supported).
         "nic_rx_multi_path_tirs": 1,
         "nic_rx_multi_path_tirs_fts": 1,
-        "flow_table_properties_nic_receive": {
-            "ft_support": 1,
-            "flow_modify_en": 1,
-            "modify_root": 1,
-            "identified_miss_table_mode": 1,
-            "flow_table_modify": 1,
-            "ignore_flow_level": 1,
-            "log_max_ft_size": 22,
-            # Linux leaves out every priority that needs more levels, and does not load without
-            # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
-            "max_ft_level": 64,
-            "log_max_ft_num": 10,
-            "log_max_destination": 6,
-            "log_max_flow": 16,
-            "flow_counter": 1,
-            "log_max_flow_counter": 2,
-            "ft_field_support": _FIELDS,
-            "ft_field_bitmask_support": _FIELDS,
-        },
+        "flow_table_properties_nic_receive": {**_TABLES, "ignore_flow_level": 1},
+        # RoCE packets; the driver's optional counters (rdma statistic) count them there.
+        "flow_table_properties_nic_receive_rdma": {**_TABLES, "table_miss_action_domain": 1},
+        "flow_table_properties_nic_transmit_rdma": _TABLES,
+        "ft_field_support_2_nic_receive_rdma": {"bth_opcode": 1},
+        "ft_field_support_2_nic_transmit_rdma": {"bth_opcode": 1},
     }
 )
-"""Group FLOW_TABLE: tables for received packets only."""
+"""Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
 
 _ROCE_V2 = 1 << 2
 _IPV4, _IPV6 = 1 << 1, 1 << 2

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from emu.engine.eth import rdma_steering
+from emu.engine.eth.rdma_steering import Passage
 from emu.engine.rc.packets import intake
 from emu.engine.ud.delivery import arrive
 from emu.port.eth.roce.datagram import datagram_of, vlan_of
@@ -40,6 +42,9 @@ def take(hca: Hca, frame: bytes) -> bool:
         hca.eth.received.errors += 1
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
+    passage = rdma_steering.receive(hca, frame)
+    if passage is not Passage.ON:
+        return passage is Passage.DROPPED
     if packet.op.service is Service.UD:
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)))
     elif not frame[0] & _GROUP:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.device.containment import contain
-from emu.engine.eth import roce
+from emu.engine.eth import rdma_steering, roce
+from emu.engine.eth.rdma_steering import Passage
 from emu.engine.ud.delivery import arrive
 from emu.port.datagram import Datagram, Origin
 from emu.port.eth.frame import Frame
@@ -101,7 +102,7 @@ class RoceWire:
     def reaches(self, address: int) -> bool:
         """Whether packets have to be sent.
 
-        To a function here only if rules, links or a capture are about packets.
+        To a function here only if rules, links, flow tables or a capture are about packets.
 
         A datagram queue pair has no address, 0.
         """
@@ -109,6 +110,10 @@ class RoceWire:
             return False
         node = self.node(address)
         if node is None or self._eth.wants_packets or node.eth_wire.wants_packets:
+            return True
+        if node.rdma_rx.root is not None or (
+            self._hca is not None and self._hca.rdma_tx.root is not None
+        ):
             return True
         return node.faults is not None and node.faults.wants_packets
 
@@ -124,6 +129,8 @@ class RoceWire:
             return True
         if len(frame) + FCS_BYTES > source.eth.mtu:
             source.roce.dropped["longer than the MTU"] += 1
+            return True
+        if rdma_steering.send(source, frame) is not Passage.ON:
             return True
         self._look()
         if frame[:MAC_BYTES] not in self._macs:

@@ -1,0 +1,162 @@
+"""RoCE packets in flow tables of their own, as the driver's optional counters use them."""
+
+import pytest
+from helpers.channels import Channel
+from helpers.flows import entry_fields, group_fields, table_fields, to_tir
+from helpers.roce import on_a_cable, on_one_segment
+from helpers.verbs import Node
+
+from emu.models import LINKS
+from layouts.enums import Op, PortType, QpType, Status
+from layouts.eth_enums import FlowAction, FlowTableType, TableMissAction
+from layouts.flow_match import fte_match_param
+from layouts.vport import traffic_counter
+
+RX, TX = FlowTableType.RDMA_RX, FlowTableType.RDMA_TX
+MISC = 2
+TEXT = bytes(range(256)) * 24
+UD_SEND_ONLY, RC_WRITE_LAST = 0x64, 0x08
+
+
+@pytest.fixture
+def ends(roce_ends):
+    return roce_ends
+
+
+def opcode(value):
+    param = fte_match_param.new()
+    param.misc_parameters.bth_opcode = value
+    return bytes(param)
+
+
+class Table:
+    """A root table with one entry, by BTH opcode or for every packet."""
+
+    def __init__(self, node, kind, action, op=None):
+        self.node, self.kind = node, kind
+        must = node.driver.must
+        self.number = must(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1)).table_id
+        criteria = {} if op is None else {"enable": MISC, "match_criteria": opcode(0xFF)}
+        group = must(
+            Op.CREATE_FLOW_GROUP, table_type=kind, **group_fields(self.number, 0, 0, **criteria)
+        ).group_id
+        self.counter = must(Op.ALLOC_FLOW_COUNTER).flow_counter_id
+        fields = entry_fields(
+            self.number, 0, group, action=action, counters=(self.counter,)
+        )  # fmt: skip
+        if op is not None:
+            fields["flow_context"]["match_value"] = opcode(op)
+        must(Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
+        must(Op.SET_FLOW_TABLE_ROOT, table_type=kind, table_id=self.number)
+
+    def unroot(self):
+        self.node.driver.must(Op.SET_FLOW_TABLE_ROOT, op_mod=1, table_type=self.kind)
+
+    @property
+    def counted(self):
+        """(packets, octets)."""
+        answer = self.node.driver.must(
+            Op.QUERY_FLOW_COUNTER, flow_counter_id=self.counter, num_of_counters=1,
+            out_extra=traffic_counter.size,
+        )  # fmt: skip
+        found = traffic_counter.view(bytearray(answer.raw[-traffic_counter.size :]))
+        return found.packets, found.octets
+
+
+def write(channel, length):
+    source, target = channel.left.region(len(TEXT)), channel.right.region(len(TEXT))
+    source.write(TEXT)
+    channel.write((target.key, target.va), source.sge(0, length))
+    channel.settle()
+    return target
+
+
+def test_packets_of_both_directions_are_counted(ends):
+    """Between functions that would exchange a message as well: the last packet of six."""
+    channel = Channel(QpType.RC, *ends)
+    tables = {
+        "sent": Table(channel.left, TX, FlowAction.ALLOW, RC_WRITE_LAST),
+        "received": Table(channel.right, RX, FlowAction.ALLOW, RC_WRITE_LAST),
+    }
+    assert write(channel, len(TEXT)).read(0) == TEXT
+    assert len(channel.sent()) == 1
+    counts = {name: table.counted for name, table in tables.items()}
+    assert counts["sent"] == counts["received"]
+    packets, octets = counts["sent"]
+    assert packets == 1
+    assert octets > 1024
+
+
+def test_without_a_root_a_message_stays_a_message(clock):
+    left, right = on_one_segment(clock)
+    channel = Channel(QpType.RC, left, right)
+    table = Table(right, RX, FlowAction.ALLOW)
+    write(channel, 64)
+    counted = table.counted[0]
+    assert counted
+    table.unroot()
+    write(channel, 64)
+    assert table.counted[0] == counted
+    assert len(channel.sent()) == 2
+
+
+@pytest.mark.parametrize("kind", [RX, TX])
+def test_dropped_packets_are_lost(ends, kind):
+    channel = Channel(QpType.UC, *ends)
+    node = channel.right if kind is RX else channel.left
+    table = Table(node, kind, FlowAction.DROP)
+    assert write(channel, 64).read(0, 64) == bytes(64)
+    assert table.counted[0] == 1
+    assert node.hca.roce.dropped["by a flow table"] == 1
+    table.unroot()
+    assert write(channel, 64).read(0, 64) == TEXT[:64]
+
+
+def test_what_no_entry_matches_goes_on(ends):
+    channel = Channel(QpType.RC, *ends)
+    table = Table(channel.right, RX, FlowAction.DROP, UD_SEND_ONLY)
+    assert write(channel, len(TEXT)).read(0) == TEXT
+    assert table.counted == (0, 0)
+
+
+def test_a_miss_may_lead_to_the_tables_of_the_interface(clock):
+    """Linux' last table of RDMA_RX: nobody there takes the packet."""
+    left, right = on_a_cable(clock)
+    channel = Channel(QpType.UC, left, right)
+    fields = table_fields(1, table_miss_action=TableMissAction.SWITCH_DOMAIN)
+    must = right.driver.must
+    number = must(Op.CREATE_FLOW_TABLE, table_type=RX, **fields).table_id
+    must(Op.SET_FLOW_TABLE_ROOT, table_type=RX, table_id=number)
+    discards = right.hca.eth.vport.steering_discards
+    assert write(channel, 64).read(0, 64) == bytes(64)
+    assert right.hca.eth.vport.steering_discards == discards + 1
+
+
+class TestRefused:
+    @pytest.fixture
+    def model(self):
+        return LINKS["connectx6dx"][PortType.ETH]
+
+    def test_other_miss_actions(self, refused):
+        fields = table_fields(1, table_miss_action=TableMissAction.SWITCH_DOMAIN)
+        for kind in (FlowTableType.NIC_RX, TX):
+            refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=kind, **fields)
+
+    def test_what_entries_cannot_do(self, driver, function, refused):
+        node = Node(function, driver)
+        for kind, action, destinations in (
+            (RX, FlowAction.FWD_DEST, (to_tir(1),)),
+            (TX, FlowAction.FWD_DEST, (to_tir(1),)),
+            (FlowTableType.NIC_RX, FlowAction.ALLOW, ()),
+        ):
+            must = node.driver.must
+            table = must(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1)).table_id
+            group = must(
+                Op.CREATE_FLOW_GROUP, table_type=kind, **group_fields(table, 0, 0)
+            ).group_id
+            fields = entry_fields(table, 0, group, *destinations, action=action)
+            refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
+
+    def test_types_that_are_not_there(self, refused):
+        for kind in (FlowTableType.NIC_TX, FlowTableType.FDB):
+            refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1))
