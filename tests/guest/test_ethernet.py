@@ -240,6 +240,18 @@ class TestPackets:
         if way != "-R":
             assert grown["tx_tso_bytes"] > 1 << 20
 
+    def test_udp(self, guest):
+        """Datagrams longer than the MTU among them: fragments."""
+        server = guest.popen(f"exec {IN_PEER}timeout {SECONDS} iperf3 --server")
+        run(guest, f"until {IN_PEER}ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
+        for length in (64, 1400, 8000):
+            out = run(guest, f"iperf3 -c {THERE} -u -b 2M -l {length} -n 200K -J")
+            said = json.loads(out)["end"]["sum"]
+            assert said["packets"] > 20
+            assert said["lost_percent"] < 10
+        guest.run(f"{IN_PEER}pkill iperf3")
+        guest.wait(server, timeout=SECONDS)
+
     def test_both_ends_count(self, guest):
         """Packets and bytes without frame check sequence; the kernel may say more than we do."""
         before = statistics(guest), statistics(guest, "eth1", IN_PEER)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
@@ -33,6 +36,7 @@ cat > /tmp/lease <<'END'
 [ "$1" = bound ] || exit 0
 ip address add $ip/${mask:-24} dev $interface
 ip route add default via $router
+echo $dns > /tmp/dns
 END
 chmod +x /tmp/lease
 ip link set NAME up
@@ -61,6 +65,24 @@ def quiet(*guests):
             assert server_complaints(guest) == []
 
 
+ASK = """
+import socket, struct, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+question = b"\\x09localhost\\0" + struct.pack(">HH", 1, 1)
+with socket.socket(family, socket.SOCK_DGRAM) as one:
+    one.settimeout(5)
+    for number in range(3):
+        one.sendto(struct.pack(">HHHHHH", number, 0x100, 1, 0, 0, 0) + question, (sys.argv[1], 53))
+        try:
+            answered, flags = struct.unpack(">HH", one.recv(512)[:4])
+        except OSError:
+            continue
+        sys.exit(not (answered == number and flags & 0x8000))
+sys.exit(1)
+"""
+"""Argument: a resolver, which is asked for an address of localhost; any answer will do."""
+
+
 class Answer(BaseHTTPRequestHandler):
     """The data, whatever is asked for."""
 
@@ -83,16 +105,33 @@ def served():
         server.shutdown()
 
 
-@pytest.mark.skipif(shutil.which("passt") is None, reason="passt is not installed")
-def test_the_hosts_network_by_passt(boot, suite):
-    guest = boot(devices=("connectx6dx",), server_options=("--net", "user"))
+@pytest.fixture(scope="module")
+def outward(lab, suite):
+    """A guest with an address of the host's network."""
+    if shutil.which("passt") is None:
+        pytest.skip("passt is not installed")
+    options = GuestOptions(suite=suite, devices=("connectx6dx",), server_options=("--net", "user"))
+    guest = lab.get(options)
     run(guest, LEASE.replace("NAME", name(guest)))
-    (route,) = json.loads(run(guest, "ip -j route show default"))
+    yield guest
+    quiet(guest)
+
+
+def test_the_hosts_network_by_passt(outward):
+    (route,) = json.loads(run(outward, "ip -j route show default"))
     with served() as port:
         fetch = FETCH.format(route["gateway"], port)
-        size, digest = run(guest, ["python3", "-c", fetch]).split()
+        size, digest = run(outward, ["python3", "-c", fetch]).split()
     assert (int(size), digest) == (len(DATA), hashlib.sha256(DATA).hexdigest())
-    quiet(guest)
+
+
+def test_names_by_passt(outward):
+    """The host's resolver, whose address comes by DHCP, answers."""
+    found = re.findall(r"^nameserver (\S+)", Path("/etc/resolv.conf").read_text(), re.M)
+    if not any(subprocess.run(["python3", "-c", ASK, one]).returncode == 0 for one in found):
+        pytest.skip("the host has no resolver that answers")
+    (server, *_) = run(outward, "cat /tmp/dns").split()
+    run(outward, ["python3", "-c", ASK, server])
 
 
 def _fabric(suite, path):
@@ -155,3 +194,14 @@ def test_tcp(guests):
     assert two.wait(job, timeout=SECONDS) == 0
     for way in ("sum_received", "sum_received_bidir_reverse"):
         assert said["end"][way]["bytes"] > 1 << 16
+
+
+def test_udp(guests):
+    """Datagrams of a whole MTU, at a rate that both can do."""
+    one, two = guests
+    job = two.popen("exec iperf3 --server --one-off")
+    run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
+    said = json.loads(run(one, f"iperf3 -c {TWO} -u -b 2M -l 1400 -t 2 -J"))
+    assert two.wait(job, timeout=SECONDS) == 0
+    assert said["end"]["sum"]["packets"] > 50
+    assert said["end"]["sum"]["lost_percent"] < 10
