@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -49,6 +50,12 @@ def pytest_addoption(parser):
         type=int,
         default=20,
         help="How long the stress of tests/guest/test_odp.py runs; 600 for a long run.",
+    )
+    parser.addoption(
+        "--linux",
+        type=Path,
+        help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
+        " runs.",
     )
 
 
