@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from emu.host.printable import one_line
 from emu.lab import frames
-from emu.lab.errors import ChannelClosedError, GuestError, GuestHungError
+from emu.lab.errors import ChannelClosedError, GuestError, GuestHungError, told_failure
 from emu.lab.job import Job, Sink
 
 logger = logging.getLogger(__name__)
@@ -210,6 +210,9 @@ class Channel:
             if frame.kind == frames.CREDIT:
                 consumed = job.consumed + frames.decode_count(frame.payload)
                 job.consumed = min(consumed, job.sent)
+            elif frame.kind == frames.FAILED:
+                job.failure = job.failure or told_failure(frame.payload)
+                self._jobs.pop(job.number, None)
             elif frame.kind == frames.EXIT and frame.payload:
                 job.status = frame.payload[0]
                 self._jobs.pop(job.number, None)

@@ -6,6 +6,9 @@ Ordinary commands do not use the statuses 123 to 125, and 124 means a timeout as
 
 from __future__ import annotations
 
+import json
+
+from emu.host.printable import printable
 from emu.host.user_error import UserError
 
 
@@ -71,3 +74,27 @@ class CommandFailedError(GuestError):
         last = stderr.strip().splitlines()[-1:]
         super().__init__(": ".join([message, *last]))
         self.stderr = stderr
+
+
+_MOST_TOLD = 100_000
+"""Characters of a console in what one process tells another."""
+
+
+def as_told(error: Exception) -> bytes:
+    """An error for another process, which reads it with :func:`told_failure`."""
+    status = error.status if isinstance(error, UserError) else 1
+    console = error.console if isinstance(error, GuestError) else ""
+    text = {"message": str(error) or repr(error), "console": console}
+    short = {name: value[:_MOST_TOLD] for name, value in text.items()}
+    return json.dumps({"status": status, **short}).encode()
+
+
+def told_failure(data: bytes) -> GuestError:
+    """The error of another process; one that says so when ``data`` cannot be read."""
+    try:
+        told = json.loads(data)
+        error = GuestError(printable(str(told["message"])), printable(str(told["console"])))
+        error.status = int(told["status"]) & 0xFF
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return GuestError("it has failed without a reason that can be read")
+    return error

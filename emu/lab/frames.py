@@ -30,6 +30,7 @@ EXIT = 9  # from the guest: one byte, the status as a shell gives it
 CREDIT = 10  # from the guest: that many bytes of STDIN are consumed
 PONG = 11
 BYE = 12  # from the guest: nothing follows before the next HELLO
+FAILED = 13  # from a door (emu.lab.door): JSON, why the command has no exit status
 
 _COUNT = struct.Struct(">I")
 

@@ -3,7 +3,7 @@
 # then hands over to the program that runs the host's commands, or to a shell on the console.
 # systemd is left out: a guest that does one thing is ready several seconds sooner without it.
 
-. /mlx5emu/config  # release probe share hugepages shell; for a shell: term rows columns
+. /mlx5emu/config  # release probe shares network hugepages shell; for a shell: term rows columns
 
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -52,11 +52,29 @@ if [ "$hugepages" -gt 0 ]; then
     echo "$hugepages" > /new/proc/sys/vm/nr_hugepages
 fi
 
-if [ "$share" = 1 ]; then
-    mkdir -p /new/mnt/share
-    chroot /new modprobe -a 9p 9pnet_virtio
-    mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=mmap share /new/mnt/share ||
-        fail "cannot mount the shared directory"
+[ -z "$shares" ] || chroot /new modprobe -a 9p 9pnet_virtio
+for share in $shares; do
+    tag=${share%=*} mode=${share#*=}
+    mkdir -p "/new/mnt/$tag"
+    # What the guest has written is on the host at once, whatever becomes of the guest.
+    cache=none
+    [ "$mode" = rw ] || cache=mmap
+    mount -t 9p -o "$mode,trans=virtio,version=9p2000.L,msize=512000,cache=$cache" \
+        "$tag" "/new/mnt/$tag" ||
+        fail "cannot mount the directory $tag: the kernel needs CONFIG_9P_FS and CONFIG_NET_9P_VIRTIO"
+done
+
+# The card for the host's network is called net0, as eth0 is the adapter's.
+if [ "$network" = 1 ]; then
+    chroot /new modprobe virtio_net
+    for net in /new/sys/class/net/*; do
+        readlink "$net/device/driver" | grep -q '/virtio_net$' || continue
+        ip link set "${net##*/}" name net0
+    done
+    ip link set net0 up || fail "no network card: the kernel needs CONFIG_VIRTIO_NET"
+    ip address add 10.0.2.15/24 dev net0
+    ip route add default via 10.0.2.2
+    echo nameserver 10.0.2.3 > /new/etc/resolv.conf
 fi
 
 if [ "$probe" = 1 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then

@@ -9,7 +9,7 @@ from pathlib import Path
 from emu.lab import accel, custom, image, initramfs, qemu
 from emu.lab.bootstrap import Progress
 from emu.lab.custom import BootKernel
-from emu.lab.machine import Machine
+from emu.lab.machine import Machine, Share
 from emu.lab.options import GuestOptions
 
 LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
@@ -61,7 +61,8 @@ def machine_for(
         kernel_arguments=(f"loglevel={level}", *options.kernel_arguments),
         disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
         functions=functions,
-        share=options.share,
+        shares=_shares(options),
+        network=options.network,
         memory_mib=options.memory_mib,
         cpus=options.cpus,
         console_log=console_log,
@@ -71,12 +72,24 @@ def machine_for(
     )
 
 
+def _shares(options: GuestOptions) -> tuple[Share, ...]:
+    shares = []
+    if options.share is not None:
+        shares.append(Share("share", options.share, options.share_writable))
+    if options.out is not None:
+        shares.append(Share("out", options.out, writable=True))
+    return tuple(shares)
+
+
 def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
     """Shell variables for the init script of the initramfs."""
     config: dict[str, str | int] = {
         "release": release,
         "probe": int(options.probe),
-        "share": int(options.share is not None),
+        "shares": " ".join(
+            f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
+        ),
+        "network": int(options.network),
         "hugepages": options.hugepages,
         "shell": int(terminal is not None),
     }

@@ -30,6 +30,15 @@ KERNEL_ARGUMENTS = (
 )
 
 
+@dataclass(frozen=True)
+class Share:
+    """A directory of the host's that the guest mounts by its tag."""
+
+    tag: str
+    path: Path
+    writable: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """What a guest is made of."""
@@ -41,7 +50,8 @@ class Machine:
     kernel_arguments: tuple[str, ...] = ()
     disks: tuple[Path, ...] = ()  # raw; never written
     functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
-    share: Path | None = None
+    shares: tuple[Share, ...] = ()
+    network: bool = False  # a virtio card, the host's network behind it
     memory_mib: int = 2048
     cpus: int = 2
     console_log: Path | None = None
@@ -58,7 +68,8 @@ def arguments(machine: Machine) -> list[str]:
         *_console(machine),
         *_disks(machine),
         *_channels(machine),
-        *_share(machine),
+        *_shares(machine),
+        *_network(machine),
         *_functions(machine),
         *machine.extra,
     ]
@@ -106,14 +117,22 @@ def _channels(machine: Machine) -> list[str]:
     return words
 
 
-def _share(machine: Machine) -> list[str]:
-    if machine.share is None:
+def _shares(machine: Machine) -> list[str]:
+    words = []
+    for share in machine.shares:
+        mode = "" if share.writable else ",readonly=on"
+        # Files that the guest makes belong to the user who runs QEMU ("none": as it is, without
+        # an error for a chown that this user may not do).
+        where = f"local,id={share.tag},path={_quoted(share.path)},security_model=none{mode}"
+        device = f"virtio-9p-pci,fsdev={share.tag},mount_tag={share.tag}"
+        words += ["-fsdev", where, "-device", device]
+    return words
+
+
+def _network(machine: Machine) -> list[str]:
+    if not machine.network:
         return []
-    path = _quoted(machine.share)
-    return [
-        *("-fsdev", f"local,id=share,path={path},security_model=none,readonly=on"),
-        *("-device", "virtio-9p-pci,fsdev=share,mount_tag=share"),
-    ]
+    return ["-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile="]
 
 
 def _functions(machine: Machine) -> list[str]:

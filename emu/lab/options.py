@@ -24,6 +24,10 @@ class GuestOptions:
 
     ``packages`` are Debian packages to install in addition to the standard ones.
 
+    ``share`` is a directory to see at /mnt/share, read-only unless ``share_writable``; what the
+    guest writes in /mnt/out goes to the directory ``out``. ``network`` adds a virtio network card
+    with the host's network behind it.
+
     ``devices`` are passed to the server unchanged, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree if it has modules.
     ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and ``qemu_arguments`` are
@@ -37,6 +41,9 @@ class GuestOptions:
     modules: Path | None = None
     devices: tuple[str, ...] = (DEFAULT_DEVICE,)
     share: Path | None = None
+    share_writable: bool = False
+    out: Path | None = None
+    network: bool = False
     trace: Path | None = None
     faults: Path | None = None
     record: Path | None = None
@@ -66,6 +73,7 @@ class GuestOptions:
             (self.kernel and not self.kernel.is_file(), f"no kernel {self.kernel}"),
             (self.modules and not self.modules.is_dir(), f"no directory {self.modules}"),
             (self.share and not self.share.is_dir(), f"no directory {self.share} to share"),
+            (self.out and not self.out.is_dir(), f"no directory {self.out} for what comes back"),
             (self.trace and not self.devices, "nothing to trace without a device"),
             (self.faults and not self.devices, "nothing to fail without a device"),
             (len(self.devices) > _MAX_DEVICES, f"at most {_MAX_DEVICES} devices"),

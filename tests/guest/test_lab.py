@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -161,6 +162,32 @@ def test_a_shared_directory_is_read_only(boot, tmp_path):
     assert guest.run(["cat", "/mnt/share/name, with comma"]).check().stdout == "content"
     assert "Read-only" in guest.run("touch /mnt/share/new").stderr
     assert guest.run("cat /proc/sys/vm/nr_hugepages").stdout.strip() == "64"
+
+
+def test_files_come_back_and_the_share_may_be_written(boot, tmp_path):
+    share, out = tmp_path / "share", tmp_path / "out"
+    share.mkdir()
+    out.mkdir()
+    guest = boot(share=share, share_writable=True, out=out)
+    guest.run(
+        "head -c 3000000 /dev/urandom > /mnt/out/random; cp /mnt/out/random /mnt/share"
+    ).check()
+    guest.stop()
+    written = (out / "random").read_bytes()
+    assert len(written) == 3_000_000
+    assert (share / "random").read_bytes() == written
+
+
+@any_suite
+def test_the_hosts_network(boot):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        guest = boot(network=True)
+        command = f"echo hello | busybox nc 10.0.2.2 {server.getsockname()[1]}"
+        guest.run(command, timeout=60).check()
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(16) == b"hello\n"
+        assert "net0" in guest.run("ip -brief address show").stdout
 
 
 def test_reboots_keep_the_same_qemu(boot):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from emu.cli.commands._net_option import net_option
+from emu.cli.commands._progress import display
+from emu.lab import image, qemu
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
 from emu.lab.recipe import DEFAULT_SUITE, SUITES
 from emu.net.eth import passt
@@ -19,7 +22,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+_NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, resolve_path=True)
 _NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path, resolve_path=True)
+
+
+def _shared(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[Path, bool] | None:
+    """``DIR`` or ``DIR:rw``: the directory, and whether the guest may write there."""
+    if value is None:
+        return None
+    # A directory whose own name ends so is still found.
+    writable = value.endswith(":rw") and not Path(value).is_dir()
+    path = _DIRECTORY.convert(value.removesuffix(":rw") if writable else value, param, ctx)
+    return Path(os.fsdecode(path)), writable
+
 
 _OPTIONS = (
     click.option(
@@ -46,7 +63,20 @@ _OPTIONS = (
         help=f"An emulated function; may be repeated.  [default: {DEFAULT_DEVICE}]",
     ),
     click.option("--no-device", is_flag=True, hidden=True, help="Boot without any function."),
-    click.option("--share", type=_DIRECTORY, help="A directory to see, read-only, at /mnt/share."),
+    click.option(
+        "--share",
+        metavar="DIR[:rw]",
+        callback=_shared,
+        help="A directory to see at /mnt/share, read-only; with :rw the guest may write there.",
+    ),
+    click.option(
+        "--out",
+        type=_NEW_DIRECTORY,
+        help="Where the guest's /mnt/out is on the host; made when absent.",
+    ),
+    click.option(
+        "--network", is_flag=True, help="A virtio network card, the host's network behind it."
+    ),
     click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
     click.option(
         "--pcap", type=_NEW_FILE, help="Write what passes the functions' ports in this file."
@@ -117,6 +147,8 @@ def to_options(
     nets: tuple[str, ...],
     pcap: Path | None,
     pcap_messages: bool,
+    share: tuple[Path, bool] | None,
+    out: Path | None,
     **rest: Any,
 ) -> GuestOptions:
     """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
@@ -131,9 +163,25 @@ def to_options(
         read_plan(rest["faults"])
     if any(parse_net(net).kind == "user" for net in nets):
         passt.program()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    rest |= {"out": out, "share": share and share[0], "share_writable": bool(share and share[1])}
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
     chosen = {"--transport": transport, "--fabric": fabric, "--pcap": str(pcap) if pcap else None}
     words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
     words += ["--pcap-messages"] * pcap_messages
     words += [word for net in nets for word in ("--net", net)]
     return dataclasses.replace(options, server_options=tuple(words))
+
+
+def prepare(*options: GuestOptions) -> None:
+    """Build and fetch what the guests need and the cache lacks, and show how far it is."""
+    with display() as (progress, on_wait):
+        qemu.ensure(progress, on_wait)
+        for suite, packages in dict.fromkeys((one.suite, one.packages) for one in options):
+            image.ensure(suite, packages, progress, on_wait)
+
+
+def described(options: GuestOptions) -> dict[str, Any]:
+    """What `mlx5emu ps` tells of a guest."""
+    return {"suite": options.suite, "devices": options.devices}

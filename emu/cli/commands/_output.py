@@ -1,10 +1,12 @@
-"""What a command in a guest says, on our own standard output and error."""
+"""A command in a guest and our own standard input, output and error."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from emu.lab import frames
+from emu.lab.job import Job
 
 
 def pass_on(kind: int, data: bytes) -> None:
@@ -17,3 +19,10 @@ def pass_on(kind: int, data: bytes) -> None:
     stream = sys.stdout if kind == frames.STDOUT else sys.stderr
     stream.buffer.write(data)
     stream.buffer.flush()
+
+
+def feed(job: Job) -> None:
+    """Give a command our standard input, to its end."""
+    while data := os.read(sys.stdin.fileno(), frames.CHUNK):
+        job.write(data)
+    job.close_input()

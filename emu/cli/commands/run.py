@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -14,12 +15,11 @@ from typing import Any
 import click
 
 from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
-from emu.cli.commands._guest_options import guest_options, to_options
-from emu.cli.commands._output import pass_on
+from emu.cli.commands._guest_options import described, guest_options, to_options
+from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
-from emu.lab import Guest, frames
-from emu.lab.job import Job
+from emu.lab import Guest, keeper, running
 from emu.lab.results import of_status
 
 
@@ -28,12 +28,14 @@ from emu.lab.results import of_status
 @coverage_options
 @results_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
+@click.option("--name", help="The guest's name for `exec`, `dmesg`.  [default: run-PID]")
 @click.option("--stdin", is_flag=True, help="Give the command our standard input.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the console and the server's log.")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     words: tuple[str, ...],
     timeout: float | None,
+    name: str | None,
     stdin: bool,
     coverage: tuple[str, ...],
     coverage_file: Path,
@@ -54,14 +56,16 @@ def run(
     options = to_options(**with_coverage(choices, coverage))
     # Leave in order when asked to, so that the guest ends with us.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    with display() as (progress, on_wait):
-        guest = Guest(options, progress=progress, on_wait=on_wait)
-        guest.start()
-    with guest:
+    name = name or f"run-{os.getpid()}"
+    with contextlib.ExitStack() as stack:
+        claim = stack.enter_context(running.Claim(name))
+        with display() as (progress, on_wait):
+            guest = stack.enter_context(Guest(options, progress=progress, on_wait=on_wait))
+        stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
         with covered(guest, coverage, coverage_file):
             job = guest.popen(words, has_input=stdin, sink=pass_on)
             if stdin:
-                threading.Thread(target=_feed, args=(job,), name="stdin", daemon=True).start()
+                threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
             started = time.monotonic()
             status = guest.wait(job, timeout)
             case = of_status(shlex.join(words), status, time.monotonic() - started)
@@ -69,9 +73,3 @@ def run(
         if options.faults is not None:
             click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
     sys.exit(status)
-
-
-def _feed(job: Job) -> None:
-    while data := os.read(sys.stdin.fileno(), frames.CHUNK):
-        job.write(data)
-    job.close_input()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.lab.machine import REPLY_TIMEOUT_MS, Machine, arguments
+from emu.lab.machine import REPLY_TIMEOUT_MS, Machine, Share, arguments
 from emu.lab.qemu import Qemu
 
 QEMU = Qemu(("ld.so", "--library-path", "/l", "/q/qemu-system-x86_64", "-L", "/f"), (11, 1, 3), "x")
@@ -75,9 +75,21 @@ def test_disks_are_never_written(line):
 
 
 def test_a_share_is_read_only_and_may_have_a_comma(line):
-    (option,) = after(line(share=Path("/home/a,b")), "-fsdev")
+    (option,) = after(line(shares=(Share("share", Path("/home/a,b")),)), "-fsdev")
     assert option == "local,id=share,path=/home/a,,b,security_model=none,readonly=on"
     assert after(line(), "-fsdev") == []
+
+
+def test_what_comes_back_is_written_by_the_guest(line):
+    shares = (Share("share", Path("/s")), Share("out", Path("/o"), writable=True))
+    words = line(shares=shares)
+    assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
+    assert after(words, "-device")[-1] == "virtio-9p-pci,fsdev=out,mount_tag=out"
+
+
+def test_a_network_card_is_there_when_asked_for(line):
+    assert "-netdev" not in line()
+    assert after(line(network=True), "-netdev") == ["user,id=network"]
 
 
 def test_kernel_arguments_of_the_user_come_last(line):

@@ -25,6 +25,7 @@ def test_the_default_has_one_function():
         ({"kernel": Path(__file__), "modules": Path("/nowhere")}, "no directory /nowhere"),
         ({"share": Path("/nowhere")}, "no directory /nowhere to share"),
         ({"share": Path(__file__)}, "no directory"),
+        ({"out": Path("/nowhere")}, "no directory /nowhere for what comes back"),
         ({"trace": Path("t"), "devices": ()}, "nothing to trace"),
         ({"devices": ("x",) * 17}, "at most 16 devices"),
         ({"memory_mib": 100}, "at least 512 MiB"),

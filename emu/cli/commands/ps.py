@@ -1,0 +1,37 @@
+"""``mlx5emu ps``: the guests that run."""
+
+from __future__ import annotations
+
+import time
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from emu.cli.commands._control import console
+from emu.host.printable import printable
+from emu.lab import running
+
+
+@click.command()
+def ps() -> None:
+    """List the guests that run, those of `up`, `lab up` and `run`."""
+    found = running.entries()
+    if not found:
+        click.echo("no guests; mlx5emu up NAME starts one")
+        return
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("name", "guests", "suite", "functions", "minutes", "process"):
+        table.add_column(heading, overflow="fold")
+    for entry in found:
+        since = entry.info.get("since")
+        minutes = (time.time() - since) / 60 if isinstance(since, float) else 0.0
+        guests = " ".join(entry.guests) or "starting"
+        words = (entry.name, guests, str(entry.info.get("suite", "")), _devices(entry))
+        table.add_row(*map(printable, words), f"{minutes:.0f}", str(entry.pid))
+    console().print(table)
+
+
+def _devices(entry: running.Entry) -> str:
+    devices = entry.info.get("devices")
+    return " ".join(map(str, devices)) if isinstance(devices, list) else ""

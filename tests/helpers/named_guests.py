@@ -1,0 +1,42 @@
+"""A guest without a machine: the program of a guest's inside as a child process."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+from emu.lab.channel import Channel
+
+INSIDE = """
+import os, sys
+from emu.lab.inside import Runner
+
+port = int(sys.argv[1])
+os.set_inheritable(port, False)  # as the guest opens it: no command keeps it
+Runner(port).run()
+"""
+
+
+class FakeGuest:
+    """What a door needs of a guest."""
+
+    def __enter__(self):
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", INSIDE, str(theirs.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self.channel = Channel(ours, 30.0)
+        self.kernel_release = self.channel.wait_ready(30.0)
+        return self
+
+    def __exit__(self, *_):
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+
+    def popen(self, command, *, has_input=False, environ=None, sink=None):
+        return self.channel.start("it", command, environ or {}, has_input=has_input, sink=sink)
+
+    def wait(self, job, timeout=None):
+        return job.wait(timeout)
