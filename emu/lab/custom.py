@@ -8,9 +8,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from emu.lab import cache, kernel
+from emu.lab import cache, kconfig, kernel, module_tree
 from emu.lab.errors import LabError
 from emu.lab.modules import load_order, module_name
+from emu.lab.options import GuestOptions
 
 _SPARE = 32 << 20  # bytes of free space on a module disk
 
@@ -25,29 +26,49 @@ class BootKernel:
     module_disk: Path | None = None
 
 
-def prepare(bzimage: Path, modules: Path | None, work: Path) -> BootKernel:
+def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
     """Prepare a user's kernel for booting; files go to ``work``.
 
-    Without ``modules`` the kernel is assumed to have everything built in.
+    Without ``options.modules`` the kernel must have everything built in. Raises :class:`LabError`
+    with the names of the options that it lacks, if its configuration is known.
     """
+    modules = options.modules
     release = kernel.release(bzimage)
     vmlinux = kernel.extract_vmlinux(bzimage)
+    config = kconfig.known(bzimage, modules, vmlinux)
+    if config is not None:
+        kconfig.check(config, options, modules)
     path = bzimage
     if vmlinux is not None:
         path = work / "vmlinux"
         path.write_bytes(vmlinux)
     if modules is None:
         return BootKernel(path, release, [])
-    tree = find_tree(modules, release)
+    tree = find_tree(modules, release, work)
     return BootKernel(path, release, _boot_modules(tree), _module_disk(tree, work))
 
 
-def find_tree(modules: Path, release: str) -> Path:
-    """The directory with ``modules.dep``: ``modules``, or where modules_install puts it below."""
-    for below in ("", release, f"lib/modules/{release}", f"usr/lib/modules/{release}"):
-        if (modules / below / "modules.dep").is_file():
-            return modules / below
-    raise LabError(f"no modules.dep for kernel {release} in {modules}: run make modules_install")
+def find_tree(modules: Path, release: str, work: Path) -> Path:
+    """The directory with ``modules.dep``: ``modules``, or where modules_install puts it below.
+
+    Of a build tree it is made; a tree without its tables is copied to ``work``, which has them.
+    """
+    if module_tree.is_build_tree(modules):
+        return module_tree.staged(modules, release)
+    trees = [
+        modules / below
+        for below in ("", release, f"lib/modules/{release}", f"usr/lib/modules/{release}")
+    ]
+    for tree in trees:
+        if (tree / "modules.dep").is_file():
+            return tree
+    for tree in trees:
+        if (tree / "kernel").is_dir():
+            copy = work / "lib" / "modules" / release
+            shutil.copytree(tree, copy, symlinks=True)
+            module_tree.depmod(work, release)
+            return copy
+    raise LabError(f"no modules for kernel {release} in {modules}: no modules.dep is there")
 
 
 def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:

@@ -48,7 +48,7 @@ def machine_for(
     if options.kernel is None:
         kernel = BootKernel(root.kernel, root.release, root.boot_modules())
     else:
-        kernel = custom.prepare(options.kernel, options.modules, work)
+        kernel = custom.prepare(options, options.kernel, work)
     initrd = work / "initrd"
     config = _config(options, kernel.release, terminal)
     initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))

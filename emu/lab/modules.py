@@ -14,6 +14,7 @@ ROOT_DISK = ("virtio_pci", "virtio_blk", "ext4", "virtio_console")
 CHECKSUMS = ("crc32c_generic", "crc32c_cryptoapi")
 """Up to 6.13 ext4 requests ``crc32c`` by its alias, which is not in modules.dep."""
 
+_OPTIONS = {"ext4": "EXT4_FS"}
 _SUFFIX = re.compile(r"\.ko(\.(xz|gz|zst))?$")
 
 
@@ -47,5 +48,8 @@ def load_order(modules_dep: str, builtin: str, wanted: Iterable[str] = ROOT_DISK
         if name in paths:
             add(paths[name])
         elif name not in built_in and name not in CHECKSUMS:
-            raise LabError(f"the kernel has no {name}, neither as a module nor built in")
+            raise LabError(
+                f"the kernel has no {name}, neither as a module nor built in:"
+                f" CONFIG_{_OPTIONS.get(name, name.upper())} is what builds it"
+            )
     return order

@@ -13,6 +13,7 @@ import click
 from emu.cli.commands._net_option import net_option
 from emu.cli.commands._progress import display
 from emu.lab import image, qemu
+from emu.lab.kernels import choose
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
 from emu.lab.recipe import DEFAULT_SUITE, SUITES
 from emu.net.eth import passt
@@ -53,8 +54,19 @@ _OPTIONS = (
         metavar="NAME",
         help="A Debian package that the guest has as well; may be repeated.",
     ),
-    click.option("--kernel", type=_FILE, help="A bzImage to boot instead of the suite's."),
-    click.option("--modules", type=_DIRECTORY, help="Its modules: lib/modules/RELEASE."),
+    click.option(
+        "--kernel",
+        "kernels",
+        multiple=True,
+        metavar="WHAT",
+        help="Instead of the suite's: a bzImage, a build tree, Debian packages (repeat it), or "
+        "debian:rt, debian:cloud, debian:VERSION from the archive.",
+    ),
+    click.option(
+        "--modules",
+        type=_DIRECTORY,
+        help="Modules of a bzImage: a build tree, or lib/modules/RELEASE.",
+    ),
     click.option(
         "--device",
         "devices",
@@ -149,6 +161,8 @@ def to_options(
     pcap_messages: bool,
     share: tuple[Path, bool] | None,
     out: Path | None,
+    kernels: tuple[str, ...],
+    modules: Path | None,
     **rest: Any,
 ) -> GuestOptions:
     """The choices as :class:`GuestOptions`, which checks them; a plan is checked here.
@@ -165,10 +179,15 @@ def to_options(
         passt.program()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    if kernels:
+        with display() as (progress, on_wait):
+            chosen = choose(kernels, rest["suite"], progress, on_wait)
+        rest["kernel"], modules = chosen.kernel, modules or chosen.modules
     rest |= {"out": out, "share": share and share[0], "share_writable": bool(share and share[1])}
+    rest["modules"] = modules
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
-    chosen = {"--transport": transport, "--fabric": fabric, "--pcap": str(pcap) if pcap else None}
-    words = [word for name, value in chosen.items() if value is not None for word in (name, value)]
+    named = {"--transport": transport, "--fabric": fabric, "--pcap": str(pcap) if pcap else None}
+    words = [word for name, value in named.items() if value is not None for word in (name, value)]
     words += ["--pcap-messages"] * pcap_messages
     words += [word for net in nets for word in ("--net", net)]
     return dataclasses.replace(options, server_options=tuple(words))

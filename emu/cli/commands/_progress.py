@@ -46,7 +46,8 @@ class Display:
 
     def close(self) -> None:
         """Take the bar away."""
-        self._bars.stop()
+        if self._bars.live.is_started:  # else it would leave an empty line
+            self._bars.stop()
 
 
 @contextlib.contextmanager

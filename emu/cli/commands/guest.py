@@ -75,7 +75,9 @@ def list_images() -> None:
     help="Only images of this suite; may be repeated.",
 )
 @click.option("--old", is_flag=True, help="Only images of older recipes.")
-@click.option("--all", "everything", is_flag=True, help="Also QEMU and the logs of past runs.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also kernels, QEMU and the logs of past runs."
+)
 def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
     """Remove images from the cache. Guests that run keep theirs until they end."""
     if everything and (suites or old):
@@ -86,7 +88,7 @@ def clean(suites: tuple[str, ...], old: bool, everything: bool) -> None:
             freed += cache.disk_usage(found.path)
             image.remove(found)
     if everything:
-        for name in ("images", "qemu", "runs"):
+        for name in ("images", "kernels", "qemu", "runs"):
             directory = cache.subdir(name)
             freed += cache.disk_usage(directory)
             shutil.rmtree(directory)
