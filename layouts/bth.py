@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 
-from layouts.prm import Prm, bits, octets
+from layouts.prm import Prm, bits, octets, rsvd
 
 # Fields stand in rows, as in the specification's figures.
 # fmt: off
@@ -52,6 +52,8 @@ atomic_ack_eth = Prm("atomic_ack_eth", "original" / bits(64))
 imm_dt = Prm("imm_dt", "immediate" / bits(32))
 ieth = Prm("ieth", "r_key" / bits(32))
 xrceth = Prm("xrceth", "xrc_srq" / bits(32))
+cnp = Prm("cnp", rsvd(128))
+"""What follows the BTH of a congestion notification packet (A17.9.3)."""
 
 # fmt: on
 
@@ -106,6 +108,8 @@ class Service(IntEnum):
     RC = 0
     UC = 1
     UD = 3
+    CNP = 4
+    """No service: congestion notifications of RoCE, between queue pairs of connected services."""
     XRC = 5
 
 
@@ -120,6 +124,7 @@ class Kind(IntEnum):
     READ_RESPONSE = 5
     ACKNOWLEDGE = 6
     ATOMIC_ACKNOWLEDGE = 7
+    CNP = 8
 
 
 class Position(IntFlag):
@@ -209,6 +214,7 @@ def _rows() -> Iterator[PacketOp]:
         yield PacketOp(Service.XRC << 5 | code, Service.XRC, kind, position, (*front, *headers))
     for code, headers in ((0x04, (deth,)), (0x05, (deth, imm_dt))):
         yield PacketOp(Service.UD << 5 | code, Service.UD, _S, _ONLY, headers)
+    yield PacketOp(Service.CNP << 5 | 0x01, Service.CNP, Kind.CNP, _ONLY, (cnp,))
 
 
 PACKET_OPS: Mapping[int, PacketOp] = {op.code: op for op in _rows()}

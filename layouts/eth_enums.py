@@ -376,6 +376,15 @@ class CqeHashType(IntFlag):
     L4_IPSEC = 3 << 6
 
 
+class CongProtocol(IntEnum):
+    """Whose parameters a command is about (hw/cong.c: mlx5_ib_cong_node_type)."""
+
+    R_ROCE_ECN_RP = 1
+    """The reaction point: the sender that obeys notifications."""
+    R_ROCE_ECN_NP = 2
+    """The notification point: the receiver that sends them."""
+
+
 class RoceVersion(IntEnum):
     """roce_addr_layout.roce_version; roce_cap.roce_version has a bit for each."""
 

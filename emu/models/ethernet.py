@@ -24,6 +24,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "roce": 1,
         # The UDP source port of a connected queue pair can be changed.
         "rts2rts_qp_udp_sport": 1,
+        "cc_query_allowed": 1,
+        "cc_modify_allowed": 1,
         # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
         # has twice as many while it changes their parameters (core/en_main.c:
         # mlx5e_safe_switch_params).

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from emu.port.congestion import Congestion
 from emu.port.counts import Counting
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.packet import Packet
@@ -82,6 +83,10 @@ class Link(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether packets can pass."""
+
+    @property
+    def congestion(self) -> Congestion | None:
+        """Congestion control; None on a link layer where nobody switches it on."""
 
     @property
     def lid(self) -> int:

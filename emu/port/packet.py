@@ -18,6 +18,8 @@ from layouts.enums import QpType
 from layouts.prm import Prm
 
 MAX_PAYLOAD = 4096
+_ECN_MASK = _CONGESTION_EXPERIENCED = 3
+"""IP header (RFC 3168)."""
 
 SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
 MAX_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values()) + MAX_PAYLOAD
@@ -91,6 +93,12 @@ class Packet:
     def is_multicast(self) -> bool:
         """Whether a received packet is for a multicast group."""
         return wire.MULTICAST_LID <= self.dlid < wire.PERMISSIVE_LID
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a received packet of RoCE has met congestion on its way."""
+        header = self.grh
+        return header is not None and header.tclass & _ECN_MASK == _CONGESTION_EXPERIENCED
 
     def __repr__(self) -> str:
         return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
@@ -179,6 +187,10 @@ def _get_deth(packet: Packet, frame: memoryview, at: int) -> None:
     packet.src_qpn = word & wire.QPN_MASK
 
 
+def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
+    """All of it is reserved."""
+
+
 _DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
     wire.reth: _get_reth,
     wire.aeth: _get_aeth,
@@ -188,6 +200,7 @@ _DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
     wire.ieth: _get_ieth,
     wire.xrceth: _get_xrceth,
     wire.deth: _get_deth,
+    wire.cnp: _get_cnp,
 }
 
 _ENCODERS: dict[Prm, Callable[[Packet], bytes]] = {
@@ -199,6 +212,7 @@ _ENCODERS: dict[Prm, Callable[[Packet], bytes]] = {
     wire.ieth: lambda p: wire.IETH.pack(p.inv_rkey),
     wire.xrceth: lambda p: wire.XRCETH.pack(p.srqn),
     wire.deth: lambda p: wire.DETH.pack(p.qkey, p.src_qpn),
+    wire.cnp: lambda p: bytes(wire.cnp.size),
 }
 
 

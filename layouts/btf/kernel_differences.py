@@ -53,7 +53,7 @@ KNOWN: tuple[Known, ...] = (
         (),
         What.STRUCTURE,
         "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
-        _names("aeth atomic_ack_eth atomic_eth bth deth ieth imm_dt lrh reth xrceth"),
+        _names("aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh reth xrceth"),
     ),
     Known(
         (),

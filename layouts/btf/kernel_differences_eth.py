@@ -30,9 +30,11 @@ KNOWN_ETH: tuple[Known, ...] = (
             dealloc_packet_reformat_context_out delete_fte_out delete_l2_table_entry_out
             delete_vxlan_udp_dport_out destroy_flow_group_out destroy_flow_table_out destroy_rq_out
             destroy_rqt_out destroy_sq_out destroy_tir_out destroy_tis_out modify_flow_table_out
+            modify_cong_params_out modify_cong_status_in modify_cong_status_out
             modify_nic_vport_context_out modify_rq_out modify_rqt_out modify_sq_out modify_tir_out
             modify_tis_out modify_vport_state_out query_flow_counter_out query_flow_group_out
-            query_fte_out query_packet_reformat_context_out query_rq_out
+            query_cong_params_out query_cong_statistics_out query_cong_status_in
+            query_cong_status_out query_fte_out query_packet_reformat_context_out query_rq_out
             query_rqt_out query_sq_out query_tir_out query_tis_out set_flow_table_root_out
             set_fte_out set_l2_table_entry_out set_roce_address_out set_wol_rol_out
             """

@@ -1,77 +1,16 @@
 """Links between functions' ports and what is behind them, on InfiniBand, RoCE and Ethernet."""
 
-from types import SimpleNamespace
-
 import pytest
 from helpers.channels import Channel
-from helpers.roce import DueTimers, RoceNode, functions_on
-from helpers.two_nodes import brought_up, two_nodes
+from helpers.links import MS, SIZE, TEXT, World, infiniband, roce
 
 from emu.faults import record
-from emu.faults.link import Link
 from emu.faults.text import load
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
 from emu.net.link.direction import ACCOUNT
 from emu.port.eth.frame import Frame
 from emu.service.fault_options import FaultOptions
 from emu.service.fault_session import FaultSession
-from emu.service.links import Cabling
 from layouts.enums import Op, QpType
-
-MS = 1_000_000
-SIZE = 64 << 10
-TEXT = bytes(range(251)) * (SIZE // 251 + 1)
-TEXT = TEXT[:SIZE]
-
-
-class World(SimpleNamespace):
-    """Two nodes, and the session that holds their links."""
-
-    def set(self, **link):
-        self.session.set_link(Link.model_validate(link))
-
-    def counts(self, function=0, direction="tx"):
-        (found,) = (
-            link["counts"]
-            for link in self.session.links()
-            if (link["function"], link["direction"]) == (function, direction)
-        )
-        return found
-
-    def run(self, ms, step=MS // 10):
-        for _ in range(ms * MS // step):
-            self.clock.advance(step)
-            self.nodes[0].settle()
-
-    def until(self, holds, most_ms=60_000, step=MS // 10):
-        """How many milliseconds pass until something holds."""
-        begin = self.clock.ns
-        while not holds():
-            assert self.clock.ns - begin < most_ms * MS, "it never happens"
-            self.clock.advance(step)
-            self.nodes[0].settle()
-        return (self.clock.ns - begin) / MS
-
-    def region(self, node, data=b""):
-        region = node.region(SIZE)
-        region.write(data)
-        return region
-
-    def channel(self, service=QpType.RC):
-        return Channel(service, *self.nodes, ack_timeout=14, mtu=3)
-
-
-def infiniband(model, clock, wire):
-    nodes = two_nodes(model, clock, wire)
-    return nodes, Cabling(clock, wire), None
-
-
-def roce(_model, clock, wire):
-    switch = Switch(clock)
-    ports = [FunctionPort(f"function {number}", switch) for number in range(2)]
-    nodes = brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
-    return nodes, Cabling(clock, wire, ports), ports
 
 
 @pytest.fixture(params=[infiniband, roce], ids=lambda made: made.__name__)

@@ -61,6 +61,7 @@ PASSED_ON = {
     Op.QUERY_NIC_VPORT_CONTEXT,
     *(Op.QUERY_HCA_CAP, Op.QUERY_ADAPTER, Op.QUERY_ISSI, Op.QUERY_HCA_VPORT_CONTEXT),
     *(Op.QUERY_VPORT_STATE, Op.QUERY_VNIC_ENV, Op.QUERY_VPORT_COUNTER, Op.QUERY_LAG),
+    *(Op.QUERY_CONG_PARAMS, Op.QUERY_CONG_STATUS, Op.QUERY_CONG_STATISTICS),
 }  # fmt: skip
 """What the driver sends with the uid of a process (devx.c, and the commands of mlx5_ib's verbs)."""
 

@@ -6,16 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers.kernel_log import KernelLog, server_complaints
+from helpers.roce_guests import (
+    GID_OF_IPV4,
+    NAMESPACES,
+    ONE,
+    TWO,
+    UP,
+    by_address,
+    run,
+)
 from helpers.traffic_tools import converse
 
 from emu.lab import Guest, GuestOptions
 
 pytestmark = pytest.mark.guest
-
-ONE, TWO = "10.0.0.1", "10.0.0.2"
-SECONDS = 240
-GID_OF_IPV4 = 1
-"""The default GID, which the driver makes of the MAC address, is the first one."""
 
 PINGPONGS = ("rc -c", "rc -e -c", "uc -c", "ud -c", "srq -q 4 -c", "xsrq")
 PERFTESTS = (
@@ -31,31 +35,12 @@ BY_ADDRESS = (
     ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
     ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
 )
-CM_LISTENS = "sleep 3"
-UP = """set -e
-ip address add {address}/24 dev {nic}
-ip link set {nic} mtu 4200 up
-until ip link show {nic} | grep -q LOWER_UP; do sleep 0.1; done
-sleep 1
-"""
-NAMESPACES = f"""set -e
-rdma system set netns exclusive
-ip netns add peer
-ip link set eth1 netns peer
-rdma dev set mlx5_1 netns peer
-ip -n peer link set lo up
-ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth1")}'
-"""
 NIC = """
 modprobe virtio_net
 for device in /sys/class/net/*/device/driver; do
     case $(readlink $device) in *mlx5_core|*virtio_net) echo $device | cut -d/ -f5;; esac
 done
 """
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
 
 
 def quiet(*guests):
@@ -65,14 +50,6 @@ def quiet(*guests):
         assert [line for line in said if "firmware level support is missing" not in line] == []
         if guest.options.devices:
             assert server_complaints(guest) == []
-
-
-def by_address(server, client, commands, to, inside=""):
-    """A program of librdmacm on both sides; the server's is given time to listen."""
-    listen, connect = (command.format(to=to) for command in commands)
-    job = server.popen(f"exec {inside} timeout 100 {listen}")
-    run(client, f"{CM_LISTENS}; timeout 100 {connect}")
-    assert server.wait(job, timeout=SECONDS) == 0
 
 
 @pytest.fixture(scope="class")

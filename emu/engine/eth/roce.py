@@ -46,6 +46,8 @@ def take(hca: Hca, frame: bytes) -> bool:
     if passage is not Passage.ON:
         return passage is Passage.DROPPED
     if packet.op.service is Service.UD:
+        # Who sends datagrams has no flow that could be slowed down: the mark is only counted.
+        hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)))
     elif not frame[0] & _GROUP:
         intake.receive(hca, packet, len(frame))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.counts import Traffic
@@ -76,6 +76,8 @@ class IbPort:
     sm_lid: int = SM_LID
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
+    congestion: ClassVar[None] = None
+    """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)

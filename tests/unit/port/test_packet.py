@@ -25,6 +25,7 @@ EXTENSIONS = {
     "atomic_ack_eth": ["original"],
     "imm_dt": ["immediate"],
     "ieth": ["inv_rkey"],
+    "cnp": (),
     "deth": ["qkey", "src_qpn"],
 }
 WIDTHS = {"va": 64, "swap_add": 64, "compare": 64, "original": 64, "syndrome": 8}
@@ -73,7 +74,7 @@ def test_opcodes_of_the_specification(code, service, kind, position, headers):
 
 
 def test_table_as_a_whole():
-    assert len(PACKET_OPS) == 23 + 12 + 23 + 2
+    assert len(PACKET_OPS) == 23 + 12 + 23 + 2 + 1
     assert len(OPS) == len(PACKET_OPS)
     assert all(op.code == code for code, op in PACKET_OPS.items())
     assert all(op.code >> 5 == op.service for op in PACKET_OPS.values())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc.packets.completer import PacketCompleter
+from emu.engine.rc.packets.rate import FlowRate
 from emu.engine.rc.packets.requester import PacketRequester
 from emu.engine.rc.packets.responder import PacketResponder
 from emu.engine.rc.packets.window import SendWindow
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 class PacketConnection:
     """One queue pair's packet connection to its peer in another process."""
 
-    __slots__ = ("_route", "completer", "hca", "is_waiting", "qp", "requester", "responder")
+    __slots__ = (
+        "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate", "requester",
+        "responder",
+    )  # fmt: skip
 
     def __init__(self, hca: Hca, qp: Qp) -> None:
         self.hca = hca
@@ -38,6 +42,10 @@ class PacketConnection:
         self._route: Route | None = None
         self.is_waiting = False
         """The wire has no room: nothing is sent until it schedules the queue pair again."""
+        self.rate: FlowRate | None = None
+        """The rate to keep to after congestion notifications; None for as fast as possible."""
+        self.next_cnp_ns = 0
+        """When the peer may be told of congestion again."""
 
     def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
         """Put a packet on the wire, where it may be lost."""
@@ -49,6 +57,25 @@ class PacketConnection:
         if hca.link.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:
             self.is_waiting = True
             hca.wire.when_room(self._route.address, self._go_on)
+        if self.rate is not None:
+            self._keep_to(self.rate, len(frame))
+
+    def _keep_to(self, rate: FlowRate, octets: int) -> None:
+        """Send nothing more for as long as the rate wants."""
+        clock = self.hca.clock
+        now = clock.now_ns()
+        if rate.is_over(now):
+            self.limit(None)
+        elif (pause := rate.sent(octets, now)) and not self.is_waiting:
+            self.is_waiting = True
+            clock.call_later(pause, self._go_on)
+
+    def limit(self, rate: FlowRate | None) -> None:
+        """Keep to a rate from now on, or to none."""
+        congestion = self.hca.link.congestion
+        if congestion is not None:
+            congestion.flows += (rate is not None) - (self.rate is not None)
+        self.rate = rate
 
     def _go_on(self) -> None:
         self.is_waiting = False
@@ -60,6 +87,7 @@ class PacketConnection:
 
     def dissolve(self) -> None:
         """The queue pair drops its connection: break the reference cycles with its parts."""
+        self.limit(None)
         del self.completer.timer
         del self.completer, self.requester, self.responder
 

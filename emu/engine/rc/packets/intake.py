@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.qp.transitions import RECEIVING
+from emu.engine.rc.packets.congestion import answer_mark, obey
 from emu.engine.rc.packets.connection import connection_of
 from emu.port.ib import partitions
 from emu.port.packet import SERVICES, Packet
-from layouts.bth import RESPONSES, Service
+from layouts.bth import RESPONSES, Kind, Service
 from layouts.enums import QpState
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
-_RTS, _UD = QpState.RTS, Service.UD
+_RTS, _UD, _CNP = QpState.RTS, Service.UD, Kind.CNP
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
@@ -45,9 +46,18 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = _objection(hca, qp, packet)
+    congestion = hca.link.congestion
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
+        if congestion is not None and packet.op.kind is _CNP:
+            congestion.counts["rp_cnp_ignored"] += 1
         return
+    if congestion is not None:
+        if packet.op.kind is _CNP:
+            obey(hca, qp, congestion)
+            return
+        if packet.is_marked:
+            answer_mark(hca, qp, congestion)
     connection = connection_of(hca, qp)
     if packet.op.kind in RESPONSES:
         if qp.state is _RTS:
@@ -60,7 +70,8 @@ def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
     """Why the queue pair does not take the packet; empty when it does."""
     if qp is None:
         return "no such queue pair"
-    if packet.op.service is _UD or SERVICES.get(qp.st) is not packet.op.service:
+    service = packet.op.service
+    if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
         return "not its transport service"
     if qp.state not in RECEIVING:
         return f"in state {qp.state.name}"
@@ -69,3 +80,12 @@ def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
     if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):
         return f"P_Key {packet.pkey:#x}"
     return ""
+
+
+def _is_notice(hca: Hca, qp: Qp, service: Service) -> bool:
+    """Whether it is a congestion notification, for a connected queue pair over RoCE."""
+    return (
+        service is Service.CNP
+        and hca.link.congestion is not None
+        and SERVICES.get(qp.st) not in (None, _UD)
+    )

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from emu.port.congestion import Congestion
 from emu.port.datagram import Datagram, Destination, Origin
+from emu.port.eth.congestion import ECN_MASK, NOT_CAPABLE
 from emu.port.eth.port import EthPort
 from emu.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
 from emu.port.eth.roce.framing import (
@@ -25,13 +28,19 @@ from emu.port.eth.roce.framing import (
     transport_header,
 )
 from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
-from emu.port.packet import BadPacketError, Packet
+from emu.port.packet import OPS, BadPacketError, Packet
+from layouts.bth import BECN, Kind, Service
 from layouts.wqe import av
 
 PKEY = 0xFFFF
 """The only P_Key (IBTA A17.4.6)."""
 DEFAULT_SPORT = 0xC000
 CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
+_ECT0 = 2
+"""IP header: the sender is capable of ECN (RFC 3168)."""
+_DSCP_SHIFT = 2
+_PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
+_CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
 
 _GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
 _GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
@@ -54,13 +63,17 @@ def parts_of(address: int) -> tuple[int, bytes, bytes]:
 
 
 class RoceRoute:
-    """The headers of a connection's packets, made anew when the GID table has changed."""
+    """The headers of a connection's packets, made anew when the GID table has changed.
 
-    __slots__ = ("_changes", "_framer", "_gids", "_path", "address")
+    While the port reacts to congestion, its connections' packets are marked as ECN-capable.
+    """
 
-    def __init__(self, gids: GidTable, path: Any, address: int) -> None:
+    __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
+
+    def __init__(self, gids: GidTable, congestion: Congestion, path: Any, address: int) -> None:
         """``path`` is a view of ads."""
         self._gids = gids
+        self._congestion = congestion
         self._path = path
         self._changes = -1
         self._framer: Framer | None = None
@@ -68,22 +81,32 @@ class RoceRoute:
 
     def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
         """The frame of a packet; empty while the source GID is."""
-        if self._changes != self._gids.changes:
-            self._framer = self._make()
-            self._changes = self._gids.changes
+        changes = self._gids.changes + self._congestion.changes  # neither ever goes back
+        if self._changes != changes:
+            headers = self.headers()
+            self._framer = None if headers is None else Framer(headers, self.pkey)
+            self._changes = changes
         return self._framer.frame(packet, payload, length) if self._framer is not None else b""
 
-    def _make(self) -> Framer | None:
+    @property
+    def pkey(self) -> int:
+        """The P_Key of the packets."""
+        return 0 if self._path.pkey_index else PKEY
+
+    def headers(self) -> Headers | None:
+        """The headers in front of the packets; None while the source GID is empty."""
         path = self._path
         index, mac, gid = parts_of(self.address)
         source = self._gids[index]
         if source.is_empty:
             return None
-        headers = Headers(
-            mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), path.tclass,
+        tclass = int(path.tclass)
+        if tclass & ECN_MASK == NOT_CAPABLE and self._congestion.rp_enabled[path.eth_prio]:
+            tclass |= _ECT0
+        return Headers(
+            mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), tclass,
             path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
         )  # fmt: skip
-        return Framer(headers, PKEY if not path.pkey_index else 0)
 
 
 class RoceLink:
@@ -95,6 +118,7 @@ class RoceLink:
         self._port = port
         self._vport = port.vport
         self.gids = gids
+        self.congestion = Congestion(port.speed)
         self._sent, self._received = port.sent, port.received
         self.dropped: Counter[str] = Counter()
         """Frames for the port's own GIDs that are no packets, by what is wrong with them."""
@@ -126,7 +150,19 @@ class RoceLink:
 
     def route(self, path: Any) -> RoceRoute:
         """The headers of packets along a path (a view of ads)."""
-        return RoceRoute(self.gids, path, self.destination(path))
+        return RoceRoute(self.gids, self.congestion, path, self.destination(path))
+
+    def notification(self, path: Any, qpn: int) -> bytes:
+        """The frame of a CNP to the queue pair at the end of a path; empty without a source GID."""
+        route, np = self.route(path), self.congestion.np
+        headers = route.headers()
+        if headers is None:
+            return b""
+        tci = headers.tci
+        if tci is not None and not np.cnp_prio_mode:
+            tci = tci & _NO_PRIORITY | np.cnp_802p_prio << _PRIORITY_SHIFT
+        headers = replace(headers, tclass=np.cnp_dscp << _DSCP_SHIFT, tci=tci)
+        return Framer(headers, route.pkey).frame(Packet(_CNP, qpn | BECN, 0))
 
     def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
         """The packet in a frame, and where its base transport header begins."""
