@@ -152,7 +152,7 @@ def _put_list(vport: Vport, kind: NvprtListType, entries: list[int]) -> None:
         return
     macs = tuple(entry.to_bytes(MAC_BYTES, "big") for entry in entries)
     if kind is NvprtListType.UC:
-        vport.uc_list = macs
+        vport.uc_list, vport.own = macs, frozenset(macs)
     else:
         vport.mc_list = macs
 

@@ -47,6 +47,7 @@ _INLINE_SIZE_SHIFT = 16
 _VLAN_TCI = 0xFFFF
 _L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
 _BOTH = _L3 | _L4
+_LSO = int(Opcode.LSO)
 
 _eth = ETH.unpack_from
 
@@ -62,7 +63,7 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     header, at = b"", _SEGMENTS_AT
     if trailer and not trailer & INSERT_VLAN:
         header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
-    if wqe.opcode == Opcode.LSO:
+    if wqe.opcode == _LSO:
         most = 1 << hca.caps.ethernet.max_lso_cap
         _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)
         return
@@ -123,7 +124,7 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
     else:
         port.sent.add(frame.data, packets, octets)
         is_multicast = frame.data[0] & _GROUP_BIT
-        if is_multicast or _is_own(port.vport.uc_list, port.permanent_address, frame.data):
+        if is_multicast or _is_own(port.vport.own, port.permanent_address, frame.data):
             assert sq.tis is not None  # only queues with a TIS send frames
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:
@@ -139,7 +140,7 @@ def put_on_wire(hca: Hca, frame: Frame) -> None:
     hca.eth_wire.transmit(hca, frame)
 
 
-def _is_own(addresses: tuple[bytes, ...], permanent: bytes, data: bytes) -> bool:
+def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:
     """Whether the driver receives at the destination; before it says where, at the vPort's own."""
     to = data[:MAC_BYTES]
     return to in addresses or (not addresses and to == permanent)

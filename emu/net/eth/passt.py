@@ -24,7 +24,7 @@ from emu.net.eth.framed import FramedLink
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
 from emu.port.eth.frame import MIN_BYTES, Frame
-from emu.port.eth.headers import TCP, FrameError, parse
+from emu.port.eth.headers import ETHERNET_BYTES, TCP, FrameError, parse
 from emu.port.eth.plain import plain
 from emu.ports import Clock, Timer
 
@@ -46,6 +46,10 @@ MOST_RESTARTS = 5
 """In a row, each within a minute of the one before."""
 _MINUTE_NS = 60_000_000_000
 _PATIENCE_S = 2
+_PLAIN_IPV4 = b"\x08\x00\x45"
+"""Ethertype, version and header length of most packets."""
+_LEAST_IPV4 = ETHERNET_BYTES + 20
+_IPV4_PROTOCOL = ETHERNET_BYTES + 9
 _TAIL = 1000
 
 
@@ -76,7 +80,7 @@ class _Link(FramedLink):
         """TCP super-frames go whole; UDP ones would be taken for one datagram. No padding."""
         data = frame.data
         if len(data) <= MIN_BYTES:
-            return [data[: parse(data).end or len(data)]]
+            return [_unpadded(data)]
         if frame.gso_size and (len(data) > MAX_BYTES or not _is_tcp(data)):
             return plain(frame)
         if len(data) > MAX_BYTES:
@@ -88,7 +92,18 @@ class _Link(FramedLink):
         self._owner.gone(self)
 
 
+def _unpadded(data: bytes) -> bytes:
+    """A short frame without its padding. Most are TCP's acknowledgements over IPv4."""
+    if data[12:15] == _PLAIN_IPV4:
+        end = ETHERNET_BYTES + int.from_bytes(data[16:18], "big")
+        if _LEAST_IPV4 <= end <= len(data):
+            return data[:end]
+    return data[: parse(data).end or len(data)]
+
+
 def _is_tcp(data: bytes) -> bool:
+    if data[12:15] == _PLAIN_IPV4 and len(data) >= _LEAST_IPV4:
+        return data[_IPV4_PROTOCOL] == TCP
     return parse(data, whole=False).protocol == TCP
 
 

@@ -121,6 +121,8 @@ class Vport:
     promisc_all: bool = False
     uc_list: tuple[bytes, ...] = ()
     """Unicast MAC addresses that the driver wants."""
+    own: frozenset[bytes] = frozenset()
+    """The same, to look an address up."""
     mc_list: tuple[bytes, ...] = ()
     vlan_list: tuple[int, ...] = ()
     roce_en: bool = False
