@@ -17,8 +17,9 @@ padding: never read, written as zero.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import construct as c
@@ -120,6 +121,19 @@ class Prm(c.Struct):  # type: ignore[misc]  # construct is untyped
         What lies behind is reserved. The field ``besides`` is left out of account.
         """
         return -(-_named_bits(self, besides) // _WORD_BITS) * _WORD_BITS // 8
+
+    def together(self, *names: str) -> Callable[[Any], int]:
+        """A function that reads neighbouring fields of a view as one number, the first on top.
+
+        Raises TypeError for fields that are not neighbours in this order.
+        """
+        by_name = {field.name: field for field in self.fields}
+        found = [by_name[name] for name in names]
+        for one, other in pairwise(found):
+            if one.offset + one.width != other.offset:
+                raise TypeError(f"{self.prm_name}: {other.name} does not follow {one.name}")
+        first, width = found[0], sum(field.width for field in found)
+        return codec.accessors(c.BitsInteger(width), first.offset, width, self.bit_length)[0]
 
     def packer(self, *names: str, upto: int | None = None) -> struct.Struct:
         """A ``struct.Struct`` over the named fields, in their order; the others are zero.

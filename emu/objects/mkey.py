@@ -22,6 +22,7 @@ from emu.objects.translations import (
 from emu.objects.users import Umem
 from emu.objects.views import Span, Views
 from layouts.enums import AccessMode
+from layouts.mkey import mkc
 from layouts.wqe import KLM
 
 ANY_QPN = 0xFFFFFF
@@ -42,6 +43,7 @@ charged chunk by chunk as it is written: nearly all of its chunks only contain "
 
 SIGNATURE_BYTES = 2048
 _MTT, _KSM, _KLMS = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS
+_MEMIC = AccessMode.MEMIC
 
 
 def room_bytes(mode: int, octwords: int) -> int:
@@ -54,6 +56,8 @@ def room_bytes(mode: int, octwords: int) -> int:
     return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
 
 
+_RIGHTS = mkc.together("a", "rw", "rr", "lw", "lr")
+"""A key's rights as one number (``emu.engine.mr.rights``)."""
 _MODES: dict[int, AccessMode] = {mode.value: mode for mode in AccessMode}
 
 
@@ -150,18 +154,18 @@ class Mkey(Object):
         """Read the values from a changed context and drop everything derived from the old one."""
         ctx = self.ctx
         self.free = bool(ctx.free)
-        self.variant = int(ctx.mkey_7_0)
+        self.variant: int = ctx.mkey_7_0
         self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
-        self.rights = ctx.lr | ctx.lw << 1 | ctx.rr << 2 | ctx.rw << 3 | ctx.a << 4
-        self.qpn = int(ctx.qpn)
+        self.rights: int = _RIGHTS(ctx)
+        self.qpn: int = ctx.qpn
         self.en_rinval = bool(ctx.en_rinval)
-        self.log_page_size = int(ctx.log_page_size)
+        self.log_page_size: int = ctx.log_page_size
         # Addresses in device memory count from the start of the key, which is always zero-based.
-        self.start = 0 if self.mode is AccessMode.MEMIC else int(ctx.start_addr)
+        self.start: int = 0 if self.mode is _MEMIC else ctx.start_addr
         length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
-        self.end = 1 << 64 if ctx.length64 else self.start + length
+        self.end: int = 1 << 64 if ctx.length64 else self.start + length
         self.umr_en = bool(ctx.umr_en)
-        self.xlt_room = self.octwords * OCTWORD
+        self.xlt_room: int = ctx.translations_octword_size * OCTWORD
         self.views.clear()
 
     @property

@@ -143,12 +143,12 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     if length > MOST_BYTES:
         raise InPieces(mkey.key, va, length, MOST_BYTES)
     writable = bool(need & WRITES)
-    if mkey.mode == _PA:
+    if mkey.mode is _PA:
         return hca.memory.segments(va, length, writable=writable)
-    if mkey.mode == _MEMIC:
+    if mkey.mode is _MEMIC:
         assert hca.memic is not None  # or there would be no such key
         return (hca.memic.view(int(mkey.ctx.start_addr) + va, length),)
-    if mkey.mode != _MTT:
+    if mkey.mode is not _MTT:
         return indirect(hca, mkey, span, depth)
     size = 1 << mkey.log_page_size
     views: list[memoryview] = []

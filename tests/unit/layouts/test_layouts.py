@@ -244,3 +244,18 @@ class TestDeclarations:
     def test_items_of_half_bytes(self):
         with pytest.raises(TypeError, match="whole bytes"):
             Prm("nibbles", "a" / array(2, bits(4)))
+
+
+class TestFieldsTogether:
+    entry = Prm("entry", rsvd(3), "a" / bits(1), "b" / bits(2), "c" / bits(5), rsvd(5))
+
+    @given(a=st.integers(0, 1), b=st.integers(0, 3), c=st.integers(0, 31))
+    def test_as_one_number(self, a, b, c):
+        view = self.entry.new(a=a, b=b, c=c)
+        assert self.entry.together("a", "b", "c")(view) == a << 7 | b << 5 | c
+        assert self.entry.together("b")(view) == b
+
+    @pytest.mark.parametrize("names", [("a", "c"), ("b", "a")])
+    def test_only_neighbours(self, names):
+        with pytest.raises(TypeError, match="does not follow"):
+            self.entry.together(*names)
