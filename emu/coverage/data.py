@@ -34,11 +34,19 @@ class Function(_Strict):
     calls: NonNegativeInt
 
 
+class Blocks(_Strict):
+    """Basic blocks of a module's ``.text``: how many there are, and where those begin that ran."""
+
+    total: NonNegativeInt
+    ran: list[NonNegativeInt] = Field(max_length=2_000_000)
+
+
 class Module(_Strict):
-    """A module: where its source lies in the kernel's tree, and its functions."""
+    """A module: its directory in the kernel's source, its functions, its blocks if counted."""
 
     directory: str = Field(max_length=512, pattern=r"^[\w./+-]*$")
     functions: list[Function] = Field(max_length=200_000)
+    blocks: Blocks | None = None
 
     @property
     def ran(self) -> int:
@@ -104,4 +112,11 @@ def _sum(one: Module, other: Module) -> Module:
             calls.items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0])
         )
     ]
-    return Module(directory=one.directory or other.directory, functions=functions)
+    blocks = _blocks(one.blocks, other.blocks)
+    return Module(directory=one.directory or other.directory, functions=functions, blocks=blocks)
+
+
+def _blocks(one: Blocks | None, other: Blocks | None) -> Blocks | None:
+    if one is None or other is None:
+        return one or other
+    return Blocks(total=max(one.total, other.total), ran=sorted({*one.ran, *other.ran}))

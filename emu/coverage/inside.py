@@ -277,6 +277,7 @@ def main(modules: list[str]) -> None:
     found = {
         module: {
             "directory": directory(module),
+            "base": places[module],
             "functions": [
                 (name, address - places[module], next(counts))
                 for address, name in functions[module]

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,6 +17,7 @@ from emu.coverage.data import Coverage, Function, Kernel, Module
 from emu.lab import frames
 from emu.lab.errors import GuestError
 from emu.lab.guest import Guest
+from emu.lab.kernel import unpack_module
 
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0
@@ -32,6 +34,8 @@ class Session:
     """
 
     def __init__(self, guest: Guest, modules: Sequence[str]) -> None:
+        self.bases: dict[str, int] = {}
+        """Where the ``.text`` of each module was, once counting has ended."""
         self._guest = guest
         self._modules = modules
         self._output = bytearray()
@@ -57,6 +61,7 @@ class Session:
         self._guest.wait(self._job, READ_SECONDS)
         told = self._answer(1)
         try:
+            self.bases = {name: int(about["base"]) for name, about in told["modules"].items()}
             return _coverage(told)
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
@@ -82,6 +87,18 @@ class Session:
         if "error" in told:
             raise GuestError(f"coverage: {told['error']}")
         return told
+
+    def files(self, directory: Path) -> dict[str, Path]:
+        """Copies of the modules' files, uncompressed. Raises GuestError."""
+        found = {}
+        for module in self._modules:
+            name = self._guest.run(["modinfo", "-n", module], timeout=READ_SECONDS).check().stdout
+            job = self._guest.popen(["cat", name.strip()])
+            if self._guest.wait(job, READ_SECONDS):
+                raise GuestError(f"coverage: the guest does not show {module}")
+            found[module] = directory / f"{module}.ko"
+            found[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
+        return found
 
 
 def _program() -> str:

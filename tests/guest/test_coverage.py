@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+from emu.coverage import blocks
 from emu.coverage.session import Session
+from emu.lab import qemu
 from emu.lab.options import DEFAULT_DEVICE
+from emu.lab.recipe import DEFAULT_SUITE
 
 pytestmark = pytest.mark.guest
 
@@ -36,3 +41,50 @@ def test_functions_that_ran_are_counted(boot):
     assert core["mlx5_health_try_recover"] == ib["mlx5_ib_rereg_user_mr"] == 0
     assert kernel.modules["mlx5_core"].ran > 200
     assert kernel.modules["mlx5_ib"].ran > 100
+
+
+@pytest.mark.suite(DEFAULT_SUITE)
+def test_blocks_that_ran_are_counted(boot, tmp_path):
+    """A function's first block has run if, and only if, the function was called."""
+    shared = blocks.BlockMap()
+    try:
+        guest = boot(
+            probe=False,
+            devices=(DEFAULT_DEVICE,),
+            accelerator="tcg",
+            qemu_arguments=shared.arguments(),
+        )
+        counting = Session(guest, ["mlx5_core", "mlx5_ib"])
+        counting.start()
+        guest.run("ibv_devinfo").check()
+        (kernel,) = counting.finish().kernels.values()
+        found = blocks.measure(shared, counting.files(tmp_path), counting.bases)
+        assert shared.lost == 0
+    finally:
+        shared.close()
+    for name, module in kernel.modules.items():
+        ran = set(found[name].ran)
+        placed = [one for one in module.functions if one.offset is not None]
+        agreed = sum((one.calls > 0) == (one.offset in ran) for one in placed)
+        assert agreed > 0.97 * len(placed)
+        assert 0.02 * found[name].total < len(ran) < 0.5 * found[name].total
+
+
+def test_the_plugin_in_a_machine_without_a_guest(lab, tmp_path):
+    """The firmware's code runs, and its blocks are seen; another file is refused at once."""
+    program = qemu.ensure()
+    bare = [*program.command, "-nodefaults", "-no-user-config", "-display", "none"]
+    shared = blocks.BlockMap((0, 1 << 40), capacity=4096)
+    try:
+        process = subprocess.Popen([*bare, "-accel", "tcg", *shared.arguments()])
+        try:
+            while len(shared.executed()) < 100:
+                assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        shared.close()
+    (tmp_path / "other").write_bytes(bytes(4096))
+    words = ["-plugin", f"{blocks.plugin()},map={tmp_path}/other"]
+    assert subprocess.run([*bare, *words], check=False, timeout=60).returncode != 0

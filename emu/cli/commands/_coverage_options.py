@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from emu.lab import Guest
+
+if TYPE_CHECKING:
+    from emu.coverage.blocks import BlockMap
+    from emu.coverage.data import Coverage
+    from emu.coverage.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,9 +35,40 @@ def _modules(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return tuple(dict.fromkeys(names))
 
 
+@dataclass
+class Wanted:
+    """What the options say."""
+
+    modules: tuple[str, ...]
+    file: Path
+    by_block: bool
+    blocks: BlockMap | None = None
+
+
 def coverage_options(function: F) -> F:
-    """Add the options; ``coverage`` and ``coverage_file`` are for :func:`covered`."""
+    """Add the options; the command gets them as ``coverage``, a :class:`Wanted`."""
+
+    @functools.wraps(function)
+    def collected(
+        *args: Any,
+        coverage: tuple[str, ...],
+        coverage_file: Path,
+        coverage_blocks: bool,
+        **rest: Any,
+    ) -> Any:
+        wanted = Wanted(coverage, coverage_file, coverage_blocks)
+        try:
+            return function(*args, coverage=wanted, **rest)
+        finally:
+            if wanted.blocks is not None:
+                wanted.blocks.close()
+
     for option in (
+        click.option(
+            "--coverage-blocks",
+            is_flag=True,
+            help="With --coverage, count basic blocks as well; needs a C compiler, and not KVM.",
+        ),
         click.option(
             "--coverage-file",
             type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -45,40 +84,78 @@ def coverage_options(function: F) -> F:
             help="Count the calls of these kernel modules' functions, from their loading on.",
         ),
     ):
-        function = option(function)
-    return function
+        collected = option(collected)
+    return cast("F", collected)
 
 
-def with_coverage(choices: dict[str, Any], modules: tuple[str, ...]) -> dict[str, Any]:
+def with_coverage(choices: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
-    if modules and not choices["probe"]:
+    if wanted.by_block and not wanted.modules:
+        raise click.UsageError("--coverage-blocks is for --coverage")
+    if not wanted.modules:
+        return choices
+    if not choices["probe"]:
         raise click.UsageError("--coverage loads the driver, which --no-probe forbids")
-    return choices | {"probe": choices["probe"] and not modules}
+    choices = choices | {"probe": False}
+    if wanted.by_block:
+        if choices["accelerator"] == "kvm":
+            raise click.UsageError("--coverage-blocks sees what QEMU translates: not with KVM")
+        from emu.coverage.blocks import BlockMap
+
+        wanted.blocks = BlockMap()
+        arguments = wanted.blocks.arguments()
+        choices |= {"accelerator": "tcg", "qemu_arguments": arguments}
+    return choices
 
 
 @contextlib.contextmanager
-def covered(guest: Guest, modules: tuple[str, ...], file: Path) -> Iterator[None]:
+def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
     """Count calls in the guest while the body runs; nothing without modules.
 
     A body that raises leaves no file: a guest that has gone cannot tell.
     """
-    if not modules:
+    if not wanted.modules:
         yield
         return
     from emu.coverage import data
     from emu.coverage.session import Session
 
-    session = Session(guest, modules)
+    session = Session(guest, wanted.modules)
     session.start()
     yield
     coverage = session.finish()
-    data.save(file, coverage)
+    if wanted.blocks is not None:
+        coverage = _with_blocks(coverage, session, wanted.blocks)
+    data.save(wanted.file, coverage)
     for kernel in coverage.kernels.values():
         for name, module in kernel.modules.items():
-            click.echo(
-                f"mlx5emu: {name}: {module.ran} of {len(module.functions)} functions ran", err=True
-            )
+            _say(f"{name}: {module.ran} of {len(module.functions)} functions ran")
+            if module.blocks is not None:
+                _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
         if kernel.missed:
-            click.echo(
-                f"mlx5emu: {kernel.missed} calls were not seen, and are not counted", err=True
-            )
+            _say(f"{kernel.missed} calls were not seen, and are not counted")
+
+
+def _with_blocks(coverage: Coverage, session: Session, shared: BlockMap) -> Coverage:
+    from emu.coverage.blocks import measure
+
+    with tempfile.TemporaryDirectory(prefix="mlx5emu-") as work:
+        found = measure(shared, session.files(Path(work)), session.bases)
+    if shared.lost:
+        _say(f"{shared.lost} blocks found no room, and are not counted")
+    kernels = {
+        release: kernel.model_copy(
+            update={
+                "modules": {
+                    name: module.model_copy(update={"blocks": found[name]})
+                    for name, module in kernel.modules.items()
+                }
+            }
+        )
+        for release, kernel in coverage.kernels.items()
+    }
+    return coverage.model_copy(update={"kernels": kernels})
+
+
+def _say(text: str) -> None:
+    click.echo(f"mlx5emu: {text}", err=True)

@@ -12,7 +12,7 @@ from rich.text import Text
 from emu.cli.commands._control import console
 from emu.coverage import data
 from emu.coverage.page import page
-from emu.coverage.report import ALL_KERNELS, lcov, rows, summary
+from emu.coverage.report import ALL_KERNELS, Share, lcov, rows, summary
 from emu.coverage.source import Tree
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -68,6 +68,10 @@ def show(
         click.echo(json.dumps(summary(found, tree), indent=1))
         return
     console().print(_table(found, tree))
+    if any(
+        module.blocks for kernel in found.kernels.values() for module in kernel.modules.values()
+    ):
+        console().print(_blocks(found))
 
 
 @coverage.command()
@@ -88,4 +92,18 @@ def _table(found: data.Coverage, tree: Tree | None) -> Table:
     for row in rows(found, tree):
         shares = [str(row.shares.get(release, "-")) for release in kernels]
         table.add_row(one_line(row.module), one_line(row.directory), *shares)
+    return table
+
+
+def _blocks(found: data.Coverage) -> Table:
+    """Basic blocks of the modules whose blocks have been counted."""
+    table = Table(box=None, header_style="bold")
+    for name in ("kernel", "module"):
+        table.add_column(name)
+    table.add_column("basic blocks", justify="right")
+    for release, kernel in sorted(found.kernels.items()):
+        for name, module in sorted(kernel.modules.items()):
+            if module.blocks is not None:
+                share = Share(len(module.blocks.ran), module.blocks.total)
+                table.add_row(one_line(release), one_line(name), str(share))
     return table

@@ -14,7 +14,12 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
+from emu.cli.commands._coverage_options import (
+    Wanted,
+    coverage_options,
+    covered,
+    with_coverage,
+)
 from emu.cli.commands._guest_options import described, guest_options, to_options
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._progress import display
@@ -37,8 +42,7 @@ def run(
     timeout: float | None,
     name: str | None,
     stdin: bool,
-    coverage: tuple[str, ...],
-    coverage_file: Path,
+    coverage: Wanted,
     junit_file: Path | None,
     tap_file: Path | None,
     **choices: Any,
@@ -62,7 +66,7 @@ def run(
         with display() as (progress, on_wait):
             guest = stack.enter_context(Guest(options, progress=progress, on_wait=on_wait))
         stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
-        with covered(guest, coverage, coverage_file):
+        with covered(guest, coverage):
             job = guest.popen(words, has_input=stdin, sink=pass_on)
             if stdin:
                 threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()

@@ -11,7 +11,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from emu.cli.commands._coverage_options import coverage_options, covered, with_coverage
+from emu.cli.commands._coverage_options import (
+    Wanted,
+    coverage_options,
+    covered,
+    with_coverage,
+)
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
@@ -51,8 +56,7 @@ def suite(
     names: tuple[str, ...],
     timeout: float,
     json_file: Path | None,
-    coverage: tuple[str, ...],
-    coverage_file: Path,
+    coverage: Wanted,
     junit_file: Path | None,
     tap_file: Path | None,
     **choices: Any,
@@ -69,7 +73,7 @@ def suite(
     with (
         display() as (progress, on_wait),
         Guest(options, progress=progress, on_wait=on_wait) as guest,
-        covered(guest, coverage, coverage_file),
+        covered(guest, coverage),
     ):
         tests.prepare(guest)
         for module in tests.choose(tests.list_modules(guest), names):

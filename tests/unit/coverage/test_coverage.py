@@ -172,7 +172,9 @@ class FakeGuest:
 READY = b'{"ready":true}\n'
 ANSWER = {
     "release": "6.12", "missed": 3, "loading": [["init", "core"], ["early", "core"]],
-    "modules": {"core": {"directory": CORE, "functions": [["a", 0, 2], ["early", 16, 0]]}},
+    "modules": {
+        "core": {"directory": CORE, "base": 4096, "functions": [["a", 0, 2], ["early", 16, 0]]}
+    },
 }  # fmt: skip
 
 
