@@ -103,7 +103,8 @@ function draw() {
   }
   paint.fillStyle = "#fff"; paint.fillRect(0, 0, wide, 20);
   paint.fillStyle = "#68737e";
-  const step = 10 ** Math.ceil(Math.log10((to - from) / 8));
+  const rough = (to - from) / 6, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((one) => one * power >= rough);
   for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
     const x = LABEL + (t - from) * per;
     paint.fillRect(x, 0, 1, 20);
