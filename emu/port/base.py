@@ -9,6 +9,7 @@ link.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -84,6 +85,9 @@ class Link(Protocol):
     def is_up(self) -> bool:
         """Whether packets can pass."""
 
+    dropped: Counter[str]
+    """Packets that were dropped, by what is wrong with them, in fixed words."""
+
     @property
     def congestion(self) -> Congestion | None:
         """Congestion control; None on a link layer where nobody switches it on."""
@@ -117,7 +121,7 @@ class Link(Protocol):
         """An address for people."""
 
     def objection(self, packet: Packet, peer: int) -> str:
-        """Why a packet is not one from the address ``peer``; empty when it is."""
+        """Why a packet is not one from the address ``peer``, in fixed words; empty when it is."""
 
     def vector(self, raw: bytes) -> Destination:
         """An address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""

@@ -52,6 +52,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
         "held": faults.held if faults is not None else 0,
         "in_force": faults.in_force if faults is not None else 0,
         "page_faults": len(hca.page_faults),
+        "dropped": dict(sorted(hca.link.dropped.items())),
         "counts": {
             "commands": function.cmdif.executed,
             "refused": function.cmdif.refused,
@@ -76,7 +77,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
 
 
 def _roce(hca: Hca) -> dict[str, Any]:
-    """GIDs by index, and frames that were dropped, by reason."""
+    """GIDs by index."""
     used = {index: entry for index, entry in enumerate(hca.gids) if not entry.is_empty}
     return {
         "enabled": hca.eth.vport.roce_en,
@@ -84,7 +85,6 @@ def _roce(hca: Hca) -> dict[str, Any]:
             str(index): {"gid": str(entry), "mac": entry.mac.hex(":"), "vlan": entry.vlan}
             for index, entry in used.items()
         },
-        "dropped": dict(sorted(hca.roce.dropped.items())),
     }
 
 

@@ -106,9 +106,10 @@ def test_status_tells_where_a_queue_pair_leads(ends):
 def test_status_tells_gids_and_what_was_dropped(ends):
     left, _ = ends
     left.hca.roce.dropped["bad ICRC"] += 1
-    told = views.status(left.function, 0)["roce"]
+    status = views.status(left.function, 0)
+    told = status["roce"]
     mac, last = left.mac.hex(":"), left.gids[1][-1]
     assert told["enabled"]
     assert told["gids"]["1"] == {"gid": f"::ffff:10.0.0.{last}", "mac": mac, "vlan": None}
     assert told["gids"]["2"]["vlan"] == left.VLAN
-    assert told["dropped"] == {"bad ICRC": 1}
+    assert status["dropped"] == {"bad ICRC": 1}

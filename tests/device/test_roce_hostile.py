@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 
 from emu.engine.eth.receive import arrive
 from emu.port.eth.frame import Frame
-from emu.port.eth.roce.framing import Framer, Headers
+from emu.port.eth.roce.framing import (
+    MAPPED_PREFIX as MAPPED,
+)
+from emu.port.eth.roce.framing import (
+    Framer,
+    Headers,
+    network_header,
+    seal,
+    transport_header,
+)
 from emu.port.packet import OPS, Packet
-from layouts.bth import Kind, Service
-from layouts.enums import QpType
+from layouts.bth import AETH, BTH, RETH, Kind, Service
+from layouts.enums import QpState, QpType
 
 pytestmark = pytest.mark.hostile
 
@@ -109,6 +118,110 @@ def test_no_flipped_bit_is_an_effect(patient, place, bit, cut):
     is_same = target.region.read(0, 4) == b"evil"
     assert not is_same or place in (15, 22, 40, 41, 46, *range(6, 12)), "only masked fields"
     assert not target.node.hca.has_failed
+
+
+@pytest.fixture(scope="module")
+def victim():
+    return Target()
+
+
+class TestWholePackets:
+    """Packets with a right invariant CRC, as anybody on the network can make them."""
+
+    def send(self, target, code, body, **headers):
+        """A packet with any opcode, and ``body`` behind its base transport header."""
+        whole = Packet(OPS[Service.RC, Kind.SEND, True, True, None], 0, 0)
+        fields = {
+            "dmac": target.node.mac, "smac": target.peer.mac, "sgid": target.peer.gids[1],
+            "dgid": target.node.gids[1],
+        }  # fmt: skip
+        bth = {"qpn": target.qp.qpn, "psn": 0x10, "flags": 0x40, "pkey": 0xFFFF}
+        bth |= {name: headers.pop(name) for name in list(headers) if name in bth}
+        frame = bytearray(
+            Framer(Headers(**fields | headers), 0xFFFF).frame(whole, [body], len(body))
+        )
+        at = network_header(frame)
+        words = code, bth["flags"], bth["pkey"], bth["qpn"], 1 << 31 | bth["psn"]
+        BTH.pack_into(frame, transport_header(frame, at), *words)
+        seal(frame, at)
+        target.take(bytes(frame))
+
+    def is_served(self, target):
+        """An honest request is, afterwards."""
+        hca_qp = target.node.hca.qps.get(target.qp.qpn)
+        packet = Packet(OPS[Service.RC, Kind.WRITE, True, True, None], target.qp.qpn, hca_qp.epsn)
+        packet.va, packet.rkey, packet.length = target.region.va, target.region.key, 4
+        fields = target.node.mac, target.peer.mac, target.peer.gids[1], target.node.gids[1]
+        target.take(Framer(Headers(*fields), 0xFFFF).frame(packet, [b"good"], 4))
+        return target.region.read(0, 4) == b"good"
+
+    @given(
+        code=st.integers(0, 255),
+        body=st.binary(max_size=200).map(lambda some: some + bytes(-len(some) % 4)),
+        wrong=st.one_of(
+            st.fixed_dictionaries({"psn": st.integers(0x11, 0xFFFFFF)}),
+            st.fixed_dictionaries({"qpn": st.integers(0, 0xFFFFFF)}),
+            st.fixed_dictionaries({"sgid": st.binary(min_size=16, max_size=16)}),
+            st.fixed_dictionaries({"dgid": st.binary(min_size=16, max_size=16)}),
+            st.fixed_dictionaries({"flags": st.integers(0, 255).map(lambda some: some | 1)}),
+            st.fixed_dictionaries({"pkey": st.integers(0, 0x7FFE)}),
+        ),
+    )
+    def test_one_wrong_header_is_enough(self, victim, code, body, wrong):
+        hca = victim.node.hca
+        qp = hca.qps.get(victim.qp.qpn)
+        if "psn" in wrong:
+            wrong = {"psn": qp.epsn + wrong["psn"] & 0xFFFFFF}
+        if wrong == {"psn": qp.epsn} or wrong.get("qpn") == victim.qp.qpn:
+            return
+        if wrong.get("sgid", b"x")[:12] != wrong.get("dgid", b"y")[:12]:
+            # The addresses of a packet are both of version 4 or both of 6.
+            wrong = {
+                name: MAPPED + gid[12:] if "gid" in name else gid for name, gid in wrong.items()
+            }
+        victim.region.write(bytes(4))
+        before = qp.epsn, qp.state, qp.rq.posted()
+        self.send(victim, code, body, **wrong)
+        assert (qp.epsn, qp.state, qp.rq.posted()) == before
+        assert victim.is_untouched()
+        assert not hca.has_failed
+        assert self.is_served(victim)
+
+    @pytest.mark.parametrize(
+        ("wrong", "why"),
+        [
+            ({"qpn": 0xABCDE}, "no such queue pair"),
+            ({"sgid": ipv4(77)}, "not from its peer's GID"),
+            ({"pkey": 0x1234}, "wrong P_Key"),
+            ({"flags": 0x4F}, "bad transport header"),
+            ({"code": 0x24}, "not its transport service"),
+            ({"code": 0xFF}, "bad transport header"),
+        ],
+        ids=str,
+    )
+    def test_it_is_counted_by_what_is_wrong(self, victim, wrong, why):
+        dropped = victim.node.hca.roce.dropped
+        before = dropped[why]
+        self.send(victim, wrong.pop("code", 0x04), b"evil", **wrong)
+        assert dropped[why] == before + 1
+
+    @pytest.mark.parametrize(
+        ("key", "offset", "length"), [(1, 0, 4), (0, -1, 4), (0, 4093, 4), (0, 0, 1 << 31)]
+    )
+    def test_a_wrong_key_or_range_writes_nothing(self, key, offset, length):
+        target = Target()
+        va, rkey = target.region.va + offset, target.region.key ^ key << 8
+        self.send(target, 0x0A, RETH.pack(va, rkey, length) + b"evil")
+        assert target.region.read(0, 4096) == bytes(4096)
+        assert target.node.hca.qps.get(target.qp.qpn).state is QpState.ERR
+
+    def test_acknowledgements_of_nothing_complete_nothing(self, victim):
+        for psn in (0, 0xF, 0x10, 0x11, 0xFFFFFF):
+            for syndrome in (0x1F, 0x20, 0x60, 0x61, 0x7F, 0xFF):
+                self.send(victim, 0x11, AETH.pack(syndrome << 24), psn=psn)
+        assert not victim.qp.cq.drain()
+        assert victim.node.hca.qps.get(victim.qp.qpn).state is QpState.RTS
+        assert self.is_served(victim)
 
 
 def test_roce_that_is_off_leaves_frames_to_the_flow_tables(target):

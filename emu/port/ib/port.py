@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -78,6 +79,8 @@ class IbPort:
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     congestion: ClassVar[None] = None
     """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Packets that no queue pair has taken, by what is wrong with them."""
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
@@ -178,7 +181,7 @@ class IbPort:
 
     def objection(self, packet: Packet, peer: int) -> str:
         """A connection's packets come from its peer's LID (IBTA 9.6.1.5)."""
-        return "" if packet.slid == peer else f"from LID {packet.slid:#x}, which is not its peer's"
+        return "" if packet.slid == peer else "not from its peer's LID"
 
     def vector(self, raw: bytes) -> Destination:
         """An address vector, which has a GID when its GRH bit is set."""

@@ -1,7 +1,7 @@
 """Received packets: check the headers and pass each packet to its requester or responder.
 
-The checks are those of IBTA 9.6.1, in the same order; a packet that fails one is silently dropped.
-Nothing raises here, whatever the wire carries.
+The checks are those of IBTA 9.6.1, in the same order; a packet that fails one is dropped, and
+counted by the check. Nothing raises here, whatever the wire carries.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     congestion = hca.link.congestion
     if why or qp is None:
         log.debug("%r dropped: %s", packet, why)
+        hca.link.dropped[why] += 1
         if congestion is not None and packet.op.kind is _CNP:
             congestion.counts["rp_cnp_ignored"] += 1
         return
@@ -67,18 +68,18 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
 
 
 def _objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
-    """Why the queue pair does not take the packet; empty when it does."""
+    """Why the queue pair does not take the packet, in fixed words; empty when it does."""
     if qp is None:
         return "no such queue pair"
     service = packet.op.service
     if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
         return "not its transport service"
     if qp.state not in RECEIVING:
-        return f"in state {qp.state.name}"
+        return "not in a state that receives"
     if objection := hca.link.objection(packet, qp.destination):
         return objection
     if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):
-        return f"P_Key {packet.pkey:#x}"
+        return "wrong P_Key"
     return ""
 
 

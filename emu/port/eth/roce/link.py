@@ -121,7 +121,8 @@ class RoceLink:
         self.congestion = Congestion(port.speed)
         self._sent, self._received = port.sent, port.received
         self.dropped: Counter[str] = Counter()
-        """Frames for the port's own GIDs that are no packets, by what is wrong with them."""
+        """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by
+        what is wrong with them."""
 
     @property
     def is_up(self) -> bool:
