@@ -55,6 +55,7 @@ KNOWN_ETH: tuple[Known, ...] = (
             "dest_format_struct.destination_table_type",
             "flow_context.uplink_hairpin_en",
             "flow_table_context.rtc_valid",
+            "mfrl_reg.pci_reset_req_method",
             *_fields(
                 "flow_table_fields_supported_2",
                 """
