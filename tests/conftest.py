@@ -52,6 +52,13 @@ def pytest_addoption(parser):
         help="How long the stress of tests/guest/test_odp.py runs; 600 for a long run.",
     )
     parser.addoption(
+        "--ethernet-seconds",
+        type=int,
+        default=20,
+        help="How long the stress of Ethernet ports runs (tests/guest/test_ethernet_examples.py);"
+        " 600 for a long run.",
+    )
+    parser.addoption(
         "--linux",
         type=Path,
         help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
