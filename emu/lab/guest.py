@@ -18,7 +18,7 @@ from emu.lab.errors import ChannelClosedError, CommandFailedError, GuestError, G
 from emu.lab.job import Job, Sink
 from emu.lab.options import GuestOptions
 from emu.lab.server import RECORD_NAME
-from emu.lab.vm import Vm
+from emu.lab.vm import Served, Vm
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +57,17 @@ class Guest:
         *,
         progress: Progress | None = None,
         on_wait: Callable[[], None] | None = None,
+        served: Served | None = None,
     ) -> None:
         self.options = options or GuestOptions()
+        self._served = served
         self.kernel_release = ""
         self._progress = progress
         self._on_wait = on_wait
         self._vm: Vm | None = None
         self._channel: Channel | None = None
         self._server_failure: GuestError | None = None
+        self._begun = 0.0
 
     def __enter__(self) -> Guest:
         if self._vm is None:
@@ -76,23 +79,37 @@ class Guest:
 
     def start(self) -> None:
         """Boot until the guest accepts commands; its driver has then probed the functions."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        """Start to boot, without waiting; :meth:`wait_ready` is to follow."""
         if self._vm is not None:
             raise GuestError("the guest is running already")
-        started = time.monotonic()
+        self._begun = time.monotonic()
         self._server_failure = None
-        self._vm = Vm(self.options, self._lose_server)
+        self._vm = Vm(self.options, self.lose_server, self._served)
         atexit.register(self.stop)
         try:
             connection = self._vm.start(self._progress, self._on_wait)
             with self._diagnosed():
                 self._channel = Channel(connection, self.options.hang_timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self) -> None:
+        """Wait until the guest accepts commands; it is stopped if it does not come up."""
+        try:
+            with self._diagnosed():
                 if self._server_failure is not None:
                     raise self._server_failure
                 self._wait_ready()
         except BaseException:
             self.stop()
             raise
-        logger.info("guest %s ready in %.1f s", self.kernel_release, time.monotonic() - started)
+        took = time.monotonic() - self._begun
+        logger.info("guest %s ready in %.1f s", self.kernel_release, took)
 
     def stop(self) -> None:
         """Stop the guest and its server at once; disk changes are lost. May be called twice."""
@@ -215,7 +232,8 @@ class Guest:
             raise GuestError("the guest is not running")
         return self._channel
 
-    def _lose_server(self, error: GuestError) -> None:
+    def lose_server(self, error: GuestError) -> None:
+        """The server has ended: whoever waits for the guest gets ``error``."""
         self._server_failure = error
         if self._channel is not None:
             self._channel.fail(error)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from emu.lab import cache, console
@@ -30,6 +31,14 @@ CONNECT_TIMEOUT = 60.0
 EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
 
+@dataclass(frozen=True)
+class Served:
+    """Functions of a server that somebody else runs: their sockets, and its control socket."""
+
+    sockets: tuple[Path, ...]
+    control: Path | None
+
+
 class Vm:
     """The processes of one guest and their files.
 
@@ -37,8 +46,14 @@ class Vm:
     ``on_server_end`` is called, from another thread, when the server ends by itself.
     """
 
-    def __init__(self, options: GuestOptions, on_server_end: Callable[[ServerError], None]) -> None:
+    def __init__(
+        self,
+        options: GuestOptions,
+        on_server_end: Callable[[ServerError], None],
+        served: Served | None = None,
+    ) -> None:
         self.logs = cache.new_run_dir()
+        self._served = served
         self._options = options
         self._on_server_end = on_server_end
         self._open = contextlib.ExitStack()
@@ -92,6 +107,8 @@ class Vm:
     @property
     def control_socket(self) -> Path:
         """The server's control socket."""
+        if self._served is not None and self._served.control is not None:
+            return self._served.control
         if self._server is None:
             raise GuestError("the guest has no functions")
         return self._server.control
@@ -126,6 +143,8 @@ class Vm:
         return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
 
     def _start_server(self, work: Path) -> tuple[Path, ...]:
+        if self._served is not None:
+            return self._served.sockets
         if not self._options.devices:
             return ()
         log = None if self._options.verbose else self.logs / "server.log"

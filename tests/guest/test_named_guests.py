@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import emu
 from emu.lab.recipe import DEFAULT_SUITE
+
+EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
 
 pytestmark = [pytest.mark.guest, pytest.mark.suite(DEFAULT_SUITE)]
 
@@ -54,3 +58,30 @@ def test_a_start_that_fails_says_why(mlx5emu):
     assert up.returncode == 123
     assert b"nosuch" in up.stderr
     assert b"no guests" in mlx5emu("ps").stdout
+
+
+def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
+    """Bandwidth and latency between them, held against the same inside one guest."""
+    up = mlx5emu("lab", "up", str(EXAMPLES / "pair.toml"))
+    assert (up.returncode, up.stderr) == (0, b"")
+    bandwidth = "ib_write_bw -F -d mlx5_0 -s 1048576 -n 500"
+    latency = "ib_write_lat -F -d mlx5_0 -s 2 -n 2000"
+    for command, column, fits in (
+        (bandwidth, 3, lambda apart, together: apart >= 0.8 * together),
+        (latency, 4, lambda apart, together: apart <= 1.5 * together),
+    ):
+        apart, together = (figure(mlx5emu, to, command, column) for to in ("h1", "h2"))
+        assert fits(apart, together), (command, apart, together)
+    assert b"h2" in mlx5emu("lab", "status").stdout
+    assert mlx5emu("lab", "down").returncode == 0
+
+
+def figure(mlx5emu, to, command, column):
+    """What perftest's client in h2 measures against a server in ``to``."""
+    server = f"nohup {command} > /tmp/server 2>&1 & until ss -tln | grep -q 18515; do :; done"
+    mlx5emu("lab", "exec", to, "--", "sh", "-c", server)
+    peer = "10.0.0.1" if to == "h1" else "127.0.0.1"
+    result = mlx5emu("lab", "exec", "h2", "--", "sh", "-c", f"{command} {peer}")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stdout.decode().splitlines()]
+    return float(next(words for words in lines if words and words[0].isdigit())[column])

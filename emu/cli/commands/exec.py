@@ -2,64 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import signal
-import sys
-import termios
-import threading
-import tty
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from emu.cli.commands._output import feed, pass_on
-from emu.lab.attach import attached
+from emu.cli.commands._execute import command_options, execute
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("-t", "--tty", "terminal", is_flag=True, help="Give it a terminal: a second console.")
-@click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
-@click.argument("name")
-@click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
-def command(name: str, words: tuple[str, ...], terminal: bool, timeout: float | None) -> None:
-    """Run COMMAND as root in the guest NAME (in a lab, LAB/GUEST); a shell with -t.
+@command_options
+def command(**choices: Any) -> None:
+    """Run COMMAND as root in the guest NAME (in a lab, LAB/GUEST).
 
     It has our standard input; output, errors and status are its own. What it has started ends when
     `exec` does.
     """
-    if timeout is not None and timeout <= 0:
-        raise click.BadParameter("more than 0 s", param_hint="--timeout")
-    if not words and not terminal:
-        raise click.UsageError("name a command, or say -t for a shell")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
-    with attached(name) as channel, _raw_terminal(terminal):
-        argv = _with_terminal(words or ("bash", "-i")) if terminal else list(words)
-        job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=pass_on)
-        threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
-        status = job.wait(timeout)
-    sys.exit(status)
-
-
-def _with_terminal(words: tuple[str, ...]) -> list[str]:
-    """The command on a pseudo terminal of the guest's, of this terminal's size."""
-    columns, lines = shutil.get_terminal_size()
-    inner = f"stty rows {lines} cols {columns}; exec {shlex.join(words)}"
-    return ["script", "--quiet", "--return", "--command", inner, "/dev/null"]
-
-
-@contextmanager
-def _raw_terminal(wanted: bool) -> Iterator[None]:
-    """Leave every key to the guest, Ctrl-C as well."""
-    if not wanted or not sys.stdin.isatty():
-        yield
-        return
-    settings = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setraw(sys.stdin)
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
+    execute(**choices)

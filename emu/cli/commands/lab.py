@@ -1,0 +1,94 @@
+"""``mlx5emu lab``: guests of a topology."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from emu.cli.commands._control import console
+from emu.cli.commands._execute import command_options, execute
+from emu.cli.commands._guest_options import prepare
+from emu.host.printable import printable
+from emu.lab import attach, hosts, keeper, running, topology
+from emu.lab.errors import LabError
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
+_LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")
+
+
+@click.group()
+def lab() -> None:
+    """Many guests from one file: `up`, `exec`, `status`, `down`."""
+
+
+@lab.command()
+@click.argument("file", type=_FILE)
+def up(file: Path) -> None:
+    """Start the guests of a topology (TOML) and run their commands.
+
+    One server has the functions of all guests. examples/lab has files to begin with.
+    """
+    wanted = topology.read(file)
+    prepare(*(node.options for node in wanted.nodes))
+    info = {"lab": True, "file": str(file), "devices": wanted.devices}
+    keeper.launch(wanted.name, info, lambda stack: hosts.start(wanted, stack))
+    click.echo(f"{wanted.name} is up: {', '.join(node.name for node in wanted.nodes)}")
+
+
+@lab.command("exec", context_settings={"allow_interspersed_args": False})
+@_LAB
+@command_options
+def execute_in(lab: str | None, name: str, **choices: Any) -> None:
+    """Run COMMAND as root in the lab's guest NAME; see `mlx5emu exec`."""
+    execute(name if "/" in name else f"{_lab(lab).name}/{name}", **choices)
+
+
+@lab.command()
+@_LAB
+def status(lab: str | None) -> None:
+    """Show the lab's guests, and whether each takes commands."""
+    entry = _lab(lab)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("guest", "state", "kernel", "memory used"):
+        table.add_column(heading, overflow="fold")
+    for name in entry.guests:
+        table.add_row(*map(printable, (name, *_state(f"{entry.name}/{name}"))))
+    console().print(table)
+
+
+@lab.command()
+@click.argument("name", required=False)
+def down(name: str | None) -> None:
+    """End all guests of a lab at once."""
+    entry = _lab(name)
+    keeper.end(entry)
+    click.echo(f"{entry.name} is down")
+
+
+def _state(name: str) -> tuple[str, str, str]:
+    words = ["sh", "-c", 'uname -r; free -m | awk \'/^Mem/ {print $3, "of", $2, "MiB"}\'']
+    with contextlib.suppress(ValueError):
+        try:
+            release, memory = attach.output_of(name, words).decode(errors="replace").splitlines()
+        except LabError as error:
+            return f"down: {error}", "", ""
+        return "up", release, memory
+    return "up", "", ""
+
+
+def _lab(name: str | None) -> running.Entry:
+    """The lab of that name, or the only one that runs."""
+    if name is not None:
+        return running.find(name)
+    labs = [entry for entry in running.entries() if entry.info.get("lab")]
+    if len(labs) != 1:
+        names = ", ".join(entry.name for entry in labs)
+        raise LabError(
+            f"choose a lab: {names}" if labs else "no lab runs: mlx5emu lab up starts one"
+        )
+    return labs[0]
