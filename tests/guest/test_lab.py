@@ -182,11 +182,12 @@ def test_files_come_back_and_the_share_may_be_written(boot, tmp_path):
 def test_the_hosts_network(boot):
     with socket.create_server(("127.0.0.1", 0)) as server:
         guest = boot(network=True)
-        command = f"echo hello | busybox nc 10.0.2.2 {server.getsockname()[1]}"
-        guest.run(command, timeout=60).check()
+        server.settimeout(60)
+        job = guest.popen(f"echo hello | busybox nc 10.0.2.2 {server.getsockname()[1]}")
         connection, _ = server.accept()
         with connection:
             assert connection.recv(16) == b"hello\n"
+        assert guest.wait(job, 60) == 0
         assert "net0" in guest.run("ip -brief address show").stdout
 
 
