@@ -1,0 +1,24 @@
+"""``mlx5emu decode``: stack traces with source lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from emu.host.printable import printable
+from emu.lab.stack_trace import Decoder
+
+_MOST_BYTES = 64 << 20
+
+
+@click.command()
+@click.argument("tree", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def decode(tree: Path) -> None:
+    """Add source lines to the stack traces on standard input.
+
+    TREE is the build tree of the kernel that printed them, with CONFIG_DEBUG_INFO.
+    """
+    text = sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
+    click.echo(printable(Decoder(tree).decode(text)))
