@@ -84,12 +84,8 @@ class Claim:
     def __init__(self, name: str) -> None:
         check_name(name)
         self.path = directory() / name
-        self._lock = _lock_file(name)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise LabError(f"{name} runs already: mlx5emu down {name} ends it") from None
+        self._name = name
+        self._lock = self._locked()
         self._clear()
         self.path.mkdir(mode=0o700)
 
@@ -98,11 +94,28 @@ class Claim:
 
     def __exit__(self, *_: object) -> None:
         self._clear()
+        _lock_path(self._name).unlink(missing_ok=True)
         self.hand_over()
 
     def hand_over(self) -> None:
         """Leave name and directory to the processes that have been forked."""
         self._lock.close()
+
+    def _locked(self) -> IO[bytes]:
+        """The lock's file, locked; whoever had it before may have removed the file meanwhile."""
+        while True:
+            lock = _lock_file(self._name, os.O_CREAT)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(_lock_path(self._name))):
+                    return lock
+            except BlockingIOError:
+                lock.close()
+                taken = f"{self._name} runs already: mlx5emu down {self._name} ends it"
+                raise LabError(taken) from None
+            except FileNotFoundError:
+                pass
+            lock.close()
 
     def _clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -146,15 +159,20 @@ def find_guest(name: str) -> Path:
 
 def is_held(name: str) -> bool:
     """Whether a process keeps that name."""
-    with _lock_file(name) as lock:
-        try:
+    try:
+        with _lock_file(name) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
     return False
 
 
-def _lock_file(name: str) -> IO[bytes]:
-    path = directory() / f"{name}{_LOCK_SUFFIX}"
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "r+b")
+def _lock_path(name: str) -> Path:
+    return directory() / f"{name}{_LOCK_SUFFIX}"
+
+
+def _lock_file(name: str, flags: int = 0) -> IO[bytes]:
+    flags |= os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(_lock_path(name), flags, 0o600), "r+b")

@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_name(runtime, guest):
     with running.Claim("one") as claim, keeper.open_doors(claim, {}, {"one": guest}):
         pass
     assert not running.entries()
-    assert [path.name for path in runtime.iterdir()] == ["one.lock"]
+    assert not list(runtime.iterdir())
 
 
 def test_a_runtime_directory_of_others_is_refused(runtime):
@@ -210,8 +210,9 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, runtime, number):
         with gate.open("w"):  # it has begun to start
             process.send_signal(number)
             process.wait()
-        with (runtime / "slow.lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)  # the process in the background has ended
+        # The process in the background ends, and its lock's file with it.
+        with contextlib.suppress(FileNotFoundError), (runtime / "slow.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
     assert log.read_text() == "stopped"
     assert not running.entries()
     assert not (runtime / "slow").exists()
