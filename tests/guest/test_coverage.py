@@ -39,7 +39,7 @@ def test_functions_that_ran_are_counted(boot):
     assert ib["mlx5_ib_create_qp"] >= 2
     assert ib["mlx5_ib_dealloc_pd"] >= 1
     assert core["mlx5_health_try_recover"] == ib["mlx5_ib_rereg_user_mr"] == 0
-    assert kernel.modules["mlx5_core"].ran > 200
+    assert kernel.modules["mlx5_core"].ran > 150
     assert kernel.modules["mlx5_ib"].ran > 100
 
 
