@@ -202,8 +202,17 @@ def mailboxes(watch: Watch) -> Iterator[None]:
 
 
 def _keys(guest: Guest) -> None:
+    """Create KEYS keys, by the same command again and again: only its ownership bit is renewed."""
+    context = {"pd": guest.node.pdn, "length64": 1, "lr": 1, "lw": 1, "qpn": 0xFFFFFF}
+    sent = guest.submit(Op.CREATE_MKEY, memory_key_mkey_entry=context)
+    entry = guest.memory.read(guest.driver.queue, cmd_layout.size)
+    before = len(guest.function.hca.mkeys)
     for _ in range(KEYS):
-        guest.driver.create_mkey(guest.node.pdn)
+        guest.memory.write(guest.driver.queue, entry)
+        guest.ring()
+    guest.collect(sent)
+    if len(guest.function.hca.mkeys) != before + KEYS:
+        raise RuntimeError("keys have been refused")
 
 
 @pattern("TEARDOWN_HCA with a hundred thousand keys left behind")
