@@ -230,6 +230,8 @@ class FlowDomain:
         self.decisions: dict[Hashable, Decision] = {}
         self.kept = 0
         """What the decisions take: deliveries and counters in all of them."""
+        self.steps = 0
+        """What packets have cost so far, in steps of a round."""
 
     def flush(self) -> None:
         """Forget all decisions."""

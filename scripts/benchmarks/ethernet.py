@@ -159,6 +159,7 @@ def receiving(netdev: Netdev, frames: Sequence[Frame], packets: int) -> Sampler:
         for frame in frames:
             arrive(netdev.hca, frame)
         elapsed = time.perf_counter_ns() - start
+        netdev.node.settle()  # the round ends
         found = sum(channel.clean() for channel in netdev.rqs)
         if found != packets:
             raise RuntimeError(f"{found} packets received, not {packets}")

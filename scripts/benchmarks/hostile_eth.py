@@ -17,7 +17,7 @@ from emu.net.eth.switch import Switch
 from emu.net.ib.local import LocalFabric
 from emu.port.eth.segment import MAX_SEGMENTS
 from firmware_cmds import TABLE
-from layouts.enums import Opcode, PortType
+from layouts.enums import AccessMode, Opcode, PortType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -26,6 +26,7 @@ from helpers.eth_queues import ReceiveQueue, SendQueue
 from helpers.flows import Flows, to_tir
 from helpers.frames import Packet
 from helpers.interfaces import alloc_td, create_direct_tir, create_tis
+from helpers.keys import indirect_key
 from helpers.verbs import Node
 from helpers.world import HandClock, IrqList
 
@@ -34,12 +35,22 @@ QUEUES = 64
 REQUESTS = 1024
 GROUP = bytes.fromhex("01005e000001 020000000001 88b5") + bytes(46)
 LARGE_BYTES = 60000
+GROUPS = 4096
+"""Flow groups that a packet is compared with, each by the fields in MASKS."""
+MASKS = {
+    "ip_version": 0xF, "ip_protocol": 0xFF, "src_ipv4_src_ipv6": (1 << 128) - 1,
+    "dst_ipv4_dst_ipv6": (1 << 128) - 1, "smac_47_16": 0xFFFFFFFF, "smac_15_0": 0xFFFF,
+    "dmac_47_16": 0xFFFFFFFF, "dmac_15_0": 0xFFFF, "ethertype": 0xFFFF, "ip_dscp": 0x3F,
+    "ip_ecn": 3, "frag": 1, "cvlan_tag": 1, "svlan_tag": 1, "first_vid": 0xFFF, "first_prio": 7,
+    "first_cfi": 1, "tcp_sport": 0xFFFF, "tcp_dport": 0xFFFF, "tcp_flags": 0x1FF,
+}  # fmt: skip
 
 
 class Segment:
     """Two functions on a switch; the second one leads every frame to many queues."""
 
-    def __init__(self, watch: Watch, queues: int) -> None:
+    def __init__(self, watch: Watch, queues: int, *, is_scattered: bool = False) -> None:
+        """``is_scattered``: the receive requests are over keys of single bytes, four deep."""
         clock = HandClock()
         switch = Switch(clock)
         functions, ports = [], [FunctionPort(f"port {number}", switch) for number in range(2)]
@@ -58,11 +69,13 @@ class Segment:
         self.left, self.right = nodes
         driver = self.left.driver
         self.sq = SendQueue(self.left, log_size=12, tisn=create_tis(driver, alloc_td(driver)))
-        self._receive(queues)
+        region = self.right.region(2048)
+        target = region.key, region.va
+        self._receive(queues, (scattered(self.right), 0) if is_scattered else target)
 
-    def _receive(self, queues: int) -> None:
+    def _receive(self, queues: int, target: tuple[int, int]) -> None:
         node, driver = self.right, self.right.driver
-        region, td = node.region(2048), alloc_td(self.right.driver)
+        td = alloc_td(driver)
         rqs = [ReceiveQueue(node, log_size=10) for _ in range(queues)]
         flows = Flows(driver)
         table = flows.table(0, log_size=0)
@@ -71,7 +84,7 @@ class Segment:
         flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
         for rq in rqs:
             for _ in range(rq.size):
-                rq.post((2048, region.key, region.va), tell=False)
+                rq.post((2048, *target), tell=False)
             rq.tell()
 
     def check(self, least: int) -> None:
@@ -79,6 +92,16 @@ class Segment:
         found = self.right.hca.eth.received.packets
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
+
+
+def scattered(node: Node) -> int:
+    """A key of 2048 ranges of one byte, four deep."""
+    region = node.region(2048)
+    key, va = region.key, region.va
+    for _ in range(4):
+        ranges = [(1, key, va + at) for at in range(2048)]
+        key, va = indirect_key(node, AccessMode.KLMS, ranges, 2048), 0
+    return int(key)
 
 
 @pattern(f"{REQUESTS} frames by one doorbell, each of them to {QUEUES} queues")
@@ -119,3 +142,53 @@ def many_of_both(watch: Watch) -> Iterator[None]:
     yield
     segment.sq.ring_doorbell()
     segment.left.settle()
+
+
+@pattern(f"large sends into single bytes, four keys deep, to {QUEUES} queues")
+def scattered_receives(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, QUEUES, is_scattered=True)
+    payload = segment.left.region(LARGE_BYTES)
+    header = Packet(payload=b"").frame()
+    for _ in range(4):
+        segment.sq.send(
+            payload.sge(), opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
+        )
+    yield
+    segment.sq.ring_doorbell()
+    segment.left.settle()
+    segment.check(LARGE_BYTES // 1400)
+
+
+@pattern("large sends from single bytes, four keys deep")
+def scattered_sends(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 1)
+    key = scattered(segment.left)
+    header = Packet(payload=b"").frame()
+    for _ in range(64):
+        segment.sq.send(
+            *[(2048, key, 0)] * 15, opcode=Opcode.LSO, mss=1400, headers=header, ring=False, flags=0
+        )
+    yield
+    segment.sq.ring_doorbell()
+    segment.left.settle()
+
+
+@pattern(f"frames of new flows, compared with {GROUPS} groups of {len(MASKS)} fields")
+def many_groups(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 1)
+    driver = segment.right.driver
+    flows = Flows(driver)
+    rq = ReceiveQueue(segment.right)
+    tir = to_tir(create_direct_tir(driver, alloc_td(driver), rq.rqn))
+    table = flows.table(1, log_size=12)
+    for index in range(GROUPS):
+        group = flows.group(table, index, index, **MASKS)
+        flows.entry(table, index, group, tir, ip_version=4, tcp_sport=index + 1)
+    flows.set_root(table)
+    for index in range(REQUESTS):
+        frame = Packet(source=index.to_bytes(4, "big")).frame()
+        segment.sq.send(frame, ring=False, flags=0)
+    yield
+    segment.sq.ring_doorbell()
+    segment.left.settle()
+    segment.check(REQUESTS // 4)

@@ -13,7 +13,13 @@ from emu.engine.eth import queues
 from emu.engine.eth.steering.route import Delivery
 from emu.engine.events import cq as cq_engine
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.engine.mr.rights import (
+    LOCAL_WRITE,
+    MOST_STEPS,
+    MOST_STEPS_RECEIVED,
+    AccessError,
+    InPieces,
+)
 from emu.engine.qp.lifecycle import check_srq_limit
 from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
@@ -35,6 +41,8 @@ RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
 
 STEPS_PER_DELIVERY = 4
 """What a packet counts among the steps of a round."""
+_STEPS_IN_VAIN = 64
+"""What one counts in addition whose request falls into too many pieces."""
 
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
@@ -58,11 +66,16 @@ _ECN_CE = 1 << 7
 def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     """Fill the queue's next request with a packet, or count why it cannot be.
 
-    ``is_vouched``: its transport checksum is right, so nobody needs to compute it.
+    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. Packets are
+    discarded when those before it have cost too much of the round, or when the request falls into
+    too many pieces for the rest of it.
     """
     hca.steps += STEPS_PER_DELIVERY
     rq, rss_hash_result, rss_hash_type, flow_tag = to
     if rq.state is not _RDY:
+        return
+    if hca.steps > MOST_STEPS_RECEIVED:
+        hca.eth.received.discards += 1
         return
     try:
         wqe = rq.queue.take()
@@ -82,6 +95,11 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     length = len(data)
     try:
         target = _room(hca, wqe, length)
+    except InPieces:
+        hca.steps += _STEPS_IN_VAIN
+        rq.queue.give_back(wqe)
+        hca.eth.received.discards += 1
+        return
     except AccessError as error:
         queues.fail_receive(hca, rq, wqe.index, str(error))
         return
@@ -116,12 +134,16 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
 
 
 def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:
-    """The first ``length`` bytes of the scatter list; None when it is shorter."""
+    """The first ``length`` bytes of the scatter list; None when it is shorter.
+
+    Raises InPieces when it takes more steps than the round has left for scattered requests.
+    """
     views: list[memoryview] = []
     for byte_count, lkey, address in wqe.segments:
         room = byte_count & _LENGTH or SEGMENT_2GIB
         size = room if room < length else length
-        found = access(hca, wqe.pd, ANY_QPN, lkey, (address, size, LOCAL_WRITE))
+        span = (address, size, LOCAL_WRITE)
+        found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, MOST_STEPS)
         length -= size
         if not length:
             return [*views, *found] if views else found

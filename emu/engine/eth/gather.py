@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_READ
+from emu.engine.mr.rights import LOCAL_READ, MOST_STEPS
 from emu.objects.send_queue import BadWqeError
 from layouts.wqe import DATA, DS, INLINE, INLINE_LENGTH
 
@@ -29,9 +29,10 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
     """``first`` and the bytes that the data segments from byte ``at`` of the WQE on name.
 
     Raises TooLongError for more than ``most`` bytes of data, BadWqeError for a segment that leaves
-    the WQE, and AccessError for a key that does not allow it.
+    the WQE, and AccessError for a key that does not allow it, or when the segments fall into more
+    than MOST_STEPS pieces: a frame is put together in one turn.
     """
-    buf, end = wqe.buf, wqe.ds * DS
+    buf, end, limit = wqe.buf, wqe.ds * DS, hca.steps + MOST_STEPS
     parts: list[bytes | memoryview] = [first]
     while at < end:
         byte_count, lkey, address = _data(buf, at)
@@ -45,7 +46,7 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
             length = byte_count
             if not 0 < length <= most:  # 0 means 2 GiB
                 raise TooLongError(f"segment of {length or 1 << 31} bytes")
-            parts += access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ))
+            parts += access(hca, sq.pd, sq.handle, lkey, (address, length, LOCAL_READ), 0, limit)
             at += DS
         most -= length
         if most < 0:

@@ -14,6 +14,7 @@ from emu.device.points import FaultPoint
 from emu.engine.eth import roce
 from emu.engine.eth.deliver import deliver
 from emu.engine.eth.steering.route import route
+from emu.engine.mr.rights import MOST_STEPS_RECEIVED
 from emu.port.eth.checksum import insert
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import FrameError, Headers, parse
@@ -68,6 +69,9 @@ def take(hca: Hca, frame: Frame) -> None:
     if not port.is_up:
         return
     received, data = port.received, frame.data
+    if hca.steps > MOST_STEPS_RECEIVED:  # frames do not wait: this one is lost
+        received.discards += 1
+        return
     try:
         if frame.gso_size > 0:
             large = _Large(frame)

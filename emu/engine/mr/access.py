@@ -55,11 +55,21 @@ _PA, _MTT, _KSM = AccessMode.PA, AccessMode.MTT, AccessMode.KSM
 _MEMIC = AccessMode.MEMIC
 
 
-def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int = 0) -> Views:
+def access(
+    hca: Hca,
+    pd: Pd | None,
+    qpn: int,
+    key: int,
+    span: Span,
+    depth: int = 0,
+    most: int | None = None,
+) -> Views:
     """The guest's bytes behind a span of ``key``, as views in order.
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
+    ``most`` is the value of ``hca.steps`` above which InPieces is raised; without it the access may
+    take MOST_STEPS, and any number of steps up to PACKET_BYTES.
     """
     if not span[1]:
         return ()
@@ -81,8 +91,8 @@ def access(hca: Hca, pd: Pd | None, qpn: int, key: int, span: Span, depth: int =
         return cached[1]
     try:
         if mkey.signature is not None:
-            return mkey.signature.views(hca, mkey, qpn, span, depth)
-        return _translate(hca, mkey, span, depth)
+            return mkey.signature.views(hca, mkey, qpn, span, depth, most)
+        return _translate(hca, mkey, span, depth, most)
     except (DmaError, IndexError):
         raise AccessError(Violation.TRANSLATION, key, *span[:2]) from None
 
@@ -138,7 +148,7 @@ def bind_to_owner(hca: Hca, mkey: Mkey) -> None:
     mkey.qp_serial = owner.serial if owner is not None else 0
 
 
-def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
+def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -> Views:
     va, length, need = span
     if length > MOST_BYTES:
         raise InPieces(mkey.key, va, length, MOST_BYTES)
@@ -149,7 +159,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
         assert hca.memic is not None  # or there would be no such key
         return (hca.memic.view(int(mkey.ctx.start_addr) + va, length),)
     if mkey.mode is not _MTT:
-        return indirect(hca, mkey, span, depth)
+        return indirect(hca, mkey, span, depth, most)
     size = 1 << mkey.log_page_size
     views: list[memoryview] = []
     if (va & size - 1) + length <= size:
@@ -216,7 +226,7 @@ def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int
     yield start, end - start
 
 
-def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
+def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = None) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
     va, length, need = span
     if depth and depth >= hca.caps.general.max_indirection:
@@ -226,12 +236,15 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
     pieces = _ksm_pieces if is_ksm else _klm_pieces
     views: list[memoryview] = []
-    most = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
+    if most is None:
+        limit = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
+    else:
+        limit = most
     for key, at, size in pieces(mkey, va, length):
         if key == NULL_MKEY and is_implicit:
             raise AbsentPageError(mkey.key, *_rest(va, length, views))
         try:
-            found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1)
+            found = access(hca, mkey.pd, ANY_QPN, key, (at, size, below), depth + 1, most)
         except AbsentPageError as page:
             if not is_implicit:
                 raise
@@ -242,7 +255,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int) -> Views:
             hca.steps += 1
             return found
         views += found
-        if len(views) + hca.steps > most:
+        if len(views) + hca.steps > limit:
             hca.steps += len(views)
             raise InPieces(mkey.key, va, length, PIECE_BYTES)
     hca.steps += len(views)

@@ -46,6 +46,12 @@ MOST_STEPS = 4096
 """How many steps one access may take; up to PACKET_BYTES an access may take more."""
 
 
+MOST_STEPS_RECEIVED = 2 * STEPS_PER_ROUND
+"""Steps of a round from which on datagrams and Ethernet frames that arrive are dropped.
+
+Nobody waits for room for them, so each one has to be done with in the round in which it comes."""
+
+
 class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it
     """Key and range are valid as far as they were checked, but it is too much for one call.
 

@@ -69,10 +69,13 @@ class Signature:
         """Bytes on the wire for ``length`` bytes of the memory domain."""
         return _to_stream(self.blocks.wire, _to_data(self.blocks.mem, length))
 
-    def views(self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int) -> Views:
+    def views(
+        self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+    ) -> Views:
         """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
-        Raises AccessError as the key's ranges do, and for atomics; InPieces if it is too long.
+        Raises AccessError as the key's ranges do, and for atomics; InPieces if it is too long, or
+        takes more steps than ``access`` would.
         """
         va, length, need = span
         if need & REMOTE_ATOMIC:
@@ -81,7 +84,10 @@ class Signature:
             raise InPieces(mkey.key, va, length, MOST_BYTES)
         hca.steps += length >> _LOG_STEP_BYTES
         stream = _Stream(hca, mkey, self, qpn, need, depth)
-        stream.most = hca.steps + MOST_STEPS if length > PACKET_BYTES else _NO_LIMIT
+        if most is not None:
+            stream.most = most
+        elif length > PACKET_BYTES:
+            stream.most = hca.steps + MOST_STEPS
         at = va - mkey.start
         if not need & WRITES:
             return [memoryview(stream.outgoing(at, length))]

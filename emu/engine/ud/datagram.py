@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from emu.engine.events import cq as cq_engine
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
+from emu.engine.mr.rights import (
+    LOCAL_WRITE,
+    MOST_STEPS_RECEIVED,
+    PACKET_BYTES,
+    AbsentPageError,
+    AccessError,
+)
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.lifecycle import stop_over
 from emu.engine.qp.transitions import RECEIVING
@@ -52,9 +58,13 @@ def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    """Take a datagram into the queue pair's next receive request; False when it is dropped.
+
+    It is dropped, too, when those before it have cost too much of the round.
+    """
     if (
         qp.state not in RECEIVING
+        or hca.steps > MOST_STEPS_RECEIVED
         or not _keys_match(hca, qp, origin)
         or qp.page_faults.get(_RESPONDER)
     ):
@@ -142,11 +152,15 @@ def _wait_for_room(
 
 
 def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
-    """The first ``length`` bytes of the scatter list; None when it is shorter."""
+    """The first ``length`` bytes of the scatter list; None when it is shorter.
+
+    Raises AccessError also when it falls into more pieces than a datagram has bytes.
+    """
     views: list[memoryview] = []
+    most = hca.steps + PACKET_BYTES
     for byte_count, lkey, address in wqe.segments:
         size = min(byte_count or 1 << 31, length)
-        views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE))
+        views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE), 0, most)
         length -= size
         if not length:
             return views

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emu.device.hca import Hca
-from emu.engine.mr.rights import LOCAL_READ, InPieces
+from emu.engine.mr.rights import LOCAL_READ, PACKET_BYTES, InPieces
 from emu.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
 from emu.engine.wqe.segments import SOLICITED
 from emu.objects import Qp
@@ -49,6 +49,9 @@ def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
     try:
         data = gather(hca, qp, wqe, at, LOCAL_READ)
         length = length_of(data)
-    except InPieces:  # longer than any datagram
+    except InPieces:
         length = listed_length(hca, wqe, at, LOCAL_READ)
+        if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR
+            raise
+        # Longer than any datagram: the length alone fails it.
     return Datagram(destination, data, length, immediate, bool(wqe.fm_ce_se & SOLICITED))

@@ -82,7 +82,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
         length = byte_count or SEGMENT_2GIB
         if hca.has_signatures:
             address, length = on_wire(hca, lkey, address, length)
-        views += access(hca, qp.pd, qp.handle, lkey, (address, length, need))
+        views += access(hca, qp.pd, qp.handle, lkey, (address, length, need), 0, most)
         room -= length
         if room < 0 or hca.steps > most:
             raise InPieces(lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES)

@@ -32,19 +32,26 @@ MAX_TABLES = 256
 those that ignore levels may lead in a circle."""
 MAX_GROUPS = 4096
 """Groups that one packet is compared with, in all of these tables."""
+MAX_FIELDS = 1 << 15
+"""Fields that are read of one packet, in all of these groups."""
 MAX_DELIVERIES = 256
 """Destinations that get one packet."""
 CACHED = 4096
 """Decisions that are kept."""
 CACHED_ITEMS = 1 << 16
 """Deliveries and counters in all decisions that are kept."""
+_LOG_STEP = 3
+"""Fields, groups, tables or counters that are one step of a round."""
 
 
 # -- packets
 
 
 def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) -> Decision:
-    """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all."""
+    """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
+
+    What that has cost is added to ``domain.steps``.
+    """
     key: Hashable = base(headers)
     if domain.users:
         key = (key, *[part(headers) for part in domain.users])
@@ -55,6 +62,7 @@ def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) 
     for counter in decision.counters:
         counter.packets += packets
         counter.octets += octets
+    domain.steps += len(decision.counters) >> _LOG_STEP
     return decision
 
 
@@ -72,15 +80,16 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
     allowed = switched = False
     missed = domain.root is None
     ways = [domain.root] if domain.root else []
-    tables = groups = 0
-    while ways and tables < MAX_TABLES and groups < MAX_GROUPS:
+    tables = groups = fields = 0
+    while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
         table = ways.pop()
         tables += 1
         entry = None
         for group in table.groups:
             groups += 1
+            fields += len(group.criteria.masks)
             entry = group.find(headers)
-            if entry is not None or groups >= MAX_GROUPS:
+            if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
         if entry is None:
             if isinstance(table.miss, FlowTable):
@@ -97,6 +106,7 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
             else:
                 deliveries.append((target, action.tag))
     missed |= bool(ways)
+    domain.steps += tables + groups + fields >> _LOG_STEP
     return Decision(tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed)
 
 

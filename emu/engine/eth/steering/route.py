@@ -59,8 +59,11 @@ def route(
         return []
     if not headers.version and headers.ethertype in _IP:
         headers = parse(headers.frame, whole=False)
+    before = domain.steps
+    decision = decide(domain, headers, octets, packets)
+    hca.steps += domain.steps - before
     found: list[Delivery] = []
-    for target, tag in decide(domain, headers, octets, packets).deliveries:
+    for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
         if (
             source is not None
