@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.engine.eth.receive import arrive
+from emu.engine.eth.roce_wire import MOST_HELD
 from emu.port.eth.frame import Frame
 from emu.port.eth.roce.framing import (
     MAPPED_PREFIX as MAPPED,
@@ -271,3 +272,23 @@ def test_a_datagram_queue_pair_with_a_path_sends_no_packets(packet_pair, path):
     qp.datagram(left.vector_to(right) | {"dqp_dct": 5, "key": 1 << 32}, b"data")
     left.settle()
     assert len(qp.cq.drain()) == 1
+
+
+def test_datagrams_to_a_gid_that_nobody_has():
+    """They do not wait for room, so what the queue of frames has no room for is dropped."""
+    (node,) = on_one_segment(HandClock(), 1)
+    channels = [Channel(QpType.UD, node, node) for _ in range(48)]
+    nowhere = {"rgid": ipv4(77)}
+    for channel in channels:
+        for _ in range(30):
+            channel.send(b"flood", to=nowhere, flags=0, ring=False)
+        channel.sender.ring()
+    while node.function.run():  # no timer runs meanwhile
+        pass
+    assert len(node.hca.wire._frames) == MOST_HELD
+    assert node.hca.roce.dropped["queue full"] == 48 * 30 - MOST_HELD
+    node.settle()
+    channels[0].post_recv(node.region(256).sge())
+    channels[0].send(b"honest")
+    channels[0].settle()
+    assert channels[0].received()

@@ -30,7 +30,8 @@ ROOM = 256
 """Frames that may wait for functions of this process before the sender has to."""
 FRAMES_PER_TURN = 64
 MOST_HELD = 1024
-"""Frames to other processes that are kept while the way there is full."""
+"""Frames that are kept for functions of this process, and as many to other processes while the way
+there is full. Not everybody waits: datagrams never do."""
 KNOWN_ADDRESSES = 4096
 """Addresses whose function is remembered; a guest may send to any number of them."""
 
@@ -135,6 +136,9 @@ class RoceWire:
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
             return self._send(source, frame)
+        if len(self._frames) >= MOST_HELD:
+            source.roce.dropped["queue full"] += 1
+            return False
         self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM and not self._held

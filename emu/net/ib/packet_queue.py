@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 ROOM = 256
 PACKETS_PER_TURN = 64
+MOST_PACKETS = 4096
+"""How many wait at most: each requester sends at least one before it learns that it should wait."""
 
 
 class PacketQueue:
@@ -29,8 +31,9 @@ class PacketQueue:
         self._is_running = False
 
     def add(self, frame: bytes) -> bool:
-        """Take a frame; False when the next one should wait."""
-        self._frames.append(frame)
+        """Take a frame; False when the next one should wait. Beyond MOST_PACKETS it is lost."""
+        if len(self._frames) < MOST_PACKETS:
+            self._frames.append(frame)
         self._start()
         return len(self._frames) < ROOM
 

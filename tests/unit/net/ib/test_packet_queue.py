@@ -1,0 +1,22 @@
+"""Packets that wait for functions of this process: the sender is told, and the queue is bounded."""
+
+import pytest
+from helpers.world import HandClock
+
+from emu.net.ib.packet_queue import MOST_PACKETS, PACKETS_PER_TURN, ROOM, PacketQueue
+
+pytestmark = pytest.mark.hostile
+
+
+def test_senders_that_do_not_wait_lose_packets(caplog):
+    clock = HandClock()
+    queue = PacketQueue(clock, lambda _lid: None)
+    room = [queue.add(b"not a packet") for _ in range(MOST_PACKETS + 100)]
+    assert room == [True] * (ROOM - 1) + [False] * (MOST_PACKETS + 100 - ROOM + 1)
+    woken = []
+    queue.when_room(lambda: woken.append(len(caplog.records)))
+    clock.advance(0)
+    (first,) = woken
+    assert MOST_PACKETS - ROOM < first <= MOST_PACKETS - ROOM + PACKETS_PER_TURN
+    assert len(caplog.records) == MOST_PACKETS
+    assert queue.add(b"not a packet")
