@@ -10,6 +10,7 @@ from emu.objects import Tis
 from firmware_cmds.options import first_set
 from layouts import tis as layout
 from layouts.enums import Op, Status
+from layouts.eth_enums import UctxCap
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -20,7 +21,18 @@ _NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
 def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """Priority and transport domain for send queues."""
+    """Priority and transport domain for send queues.
+
+    Frames leave by a TIS only. So a process may have one if its user context has the right to send
+    raw packets, which the driver gives to those with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
+    """
+    uctx = hca.uctxs.get(hca.caller.uid)
+    if uctx is not None and not uctx.cap & UctxCap.RAW_TX:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "user context may not send raw packets",
+            f"uid {hca.caller.uid:#x}",
+        )
     ctx = layout.tisc.view(bytearray(bytes(cmd.ctx)))
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "TIS option not supported", name)

@@ -45,7 +45,7 @@ def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
     """A user context; none has capabilities that the device does not advertise."""
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
-    out.uid = hca.uctxs.add(Uctx())
+    out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
 
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)

@@ -218,8 +218,9 @@ cmd_hca_cap_2 = Prm(
     "format_select_dw_gtpu_dw_0" / bits(8), "format_select_dw_gtpu_dw_1" / bits(8),
     "format_select_dw_gtpu_dw_2" / bits(8), "format_select_dw_gtpu_first_ext_dw_0" / bits(8),
     "generate_wqe_type" / bits(32), rsvd(203), "min_mkey_log_entity_size_fixed_buffer" / bits(5),
-    "ec_vf_vport_base" / bits(16), rsvd(10), "max_mkey_log_entity_size_mtt" / bits(6),
-    "max_rqt_vhca_id" / bits(16), rsvd(48), "pcc_ifa2" / bits(1), rsvd(16),
-    "min_mkey_log_entity_size_fixed_buffer_valid" / bits(1), rsvd(14), "return_reg_id" / bits(16),
-    rsvd(28), "flow_table_hash_type" / bits(4), rsvd(8), "max_num_eqs_24b" / bits(24), rsvd(928),
+    "ec_vf_vport_base" / bits(16), rsvd(2), "max_mkey_log_entity_size_fixed_buffer" / bits(6),
+    rsvd(2), "max_mkey_log_entity_size_mtt" / bits(6), "max_rqt_vhca_id" / bits(16), rsvd(48),
+    "pcc_ifa2" / bits(1), rsvd(16), "min_mkey_log_entity_size_fixed_buffer_valid" / bits(1),
+    rsvd(14), "return_reg_id" / bits(16), rsvd(28),
+    "flow_table_hash_type" / bits(4), rsvd(8), "max_num_eqs_24b" / bits(24), rsvd(928),
 )

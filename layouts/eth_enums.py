@@ -88,6 +88,12 @@ class HashField(IntFlag):
     IPSEC_SPI = 1 << 4
 
 
+class UctxCap(IntFlag):
+    """What a user context may do besides: uctx.cap, cmd_hca_cap.uctx_cap (MLX5_UCTX_CAP_*)."""
+
+    RAW_TX = 1 << 0
+
+
 class SelfLbBlock(IntFlag):
     """tirc.self_lb_block (MLX5_TIRC_SELF_LB_BLOCK_*), whose names say the opposite of its use.
 

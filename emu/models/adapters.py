@@ -9,6 +9,7 @@ from types import MappingProxyType
 from emu.models.capabilities import (
     BASE_ATOMIC,
     BASE_GENERAL,
+    BASE_GENERAL_2,
     DEVICE_MEMORY,
     MEMORY_ODP,
     TRANSPORT_ODP,
@@ -139,6 +140,7 @@ def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
         general=MappingProxyType({**(ETHERNET_GENERAL if is_eth else BASE_GENERAL), **limits}),
         atomic=BASE_ATOMIC,
         odp=product.odp,
+        general_2=BASE_GENERAL_2,
         ethernet=ETHERNET_OFFLOADS if is_eth else {},
         flow_table=NIC_FLOW_TABLES if is_eth else {},
         roce=ROCE if is_eth else {},

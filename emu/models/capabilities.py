@@ -113,12 +113,24 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Not supported.
         "roce": 0,
         "dct": 0,
-        # A second group of general capabilities exists, but nothing in it is supported: libraries
-        # read it without asking whether it is there (UCX: uct_ib_mlx5_devx_query_cap_2).
+        # Libraries read the second group without asking whether it is there (UCX:
+        # uct_ib_mlx5_devx_query_cap_2).
         "hca_cap_2": 1,
     }
 )
 """General capabilities of an InfiniBand function, before a model's own limits."""
+
+BASE_GENERAL_2: Capabilities = MappingProxyType(
+    {
+        "umr_log_entity_size_5": 1,
+        "max_mkey_log_entity_size_fixed_buffer": 0x3F,
+    }
+)
+"""The second group of general capabilities: all six bits of a key's log_page_size.
+
+With five-level page tables, implicit on-demand paging has entries of 2**34 bytes since Linux 7.2
+(hw/mlx5/odp.c: mlx5_ib_internal_fill_odp_caps).
+"""
 
 BASE_ATOMIC: Capabilities = MappingProxyType(
     {

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from emu.models.capabilities import BASE_GENERAL
 from emu.models.model import Capabilities
-from layouts.eth_enums import InlineModeCap
+from layouts.eth_enums import InlineModeCap, UctxCap
 
 ETHERNET_GENERAL: Capabilities = MappingProxyType(
     {
@@ -26,6 +26,7 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "rts2rts_qp_udp_sport": 1,
         "cc_query_allowed": 1,
         "cc_modify_allowed": 1,
+        "uctx_cap": UctxCap.RAW_TX,
         # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
         # has twice as many while it changes their parameters (core/en_main.c:
         # mlx5e_safe_switch_params).

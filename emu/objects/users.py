@@ -9,8 +9,13 @@ from emu.objects.table import Object
 class Uctx(Object):
     """A user context: a process that sends its own commands. The handle is its uid."""
 
-    __slots__ = ()
+    __slots__ = ("cap",)
     kind = "user context"
+
+    def __init__(self, cap: int = 0) -> None:
+        """``cap``: what the process may do besides, bits of uctx_cap."""
+        super().__init__()
+        self.cap = cap
 
 
 class Umem(Object):

@@ -114,8 +114,9 @@ KNOWN: tuple[Known, ...] = (
                 flow_table_type_2_type format_select_dw_8_6_ext format_select_dw_gtpu_dw_0
                 format_select_dw_gtpu_dw_1 format_select_dw_gtpu_dw_2
                 format_select_dw_gtpu_first_ext_dw_0 generate_wqe_type
-                min_mkey_log_entity_size_fixed_buffer ec_vf_vport_base max_mkey_log_entity_size_mtt
-                max_rqt_vhca_id pcc_ifa2 min_mkey_log_entity_size_fixed_buffer_valid return_reg_id
+                min_mkey_log_entity_size_fixed_buffer ec_vf_vport_base
+                max_mkey_log_entity_size_fixed_buffer max_mkey_log_entity_size_mtt max_rqt_vhca_id
+                pcc_ifa2 min_mkey_log_entity_size_fixed_buffer_valid return_reg_id
                 flow_table_hash_type max_num_eqs_24b
                 """,
             ),
@@ -213,6 +214,12 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(("6.1",), What.SIZE, _BEFORE_UNION, ("eqe_page_fault_wqe", "eqe_page_fault_rdma")),
+    Known(
+        ("6.12",),
+        What.FIELD,
+        "later kernels name these bits, which 6.12 leaves reserved",
+        ("cmd_hca_cap_2.max_mkey_log_entity_size_fixed_buffer",),
+    ),
     Known(
         ("7.2",),
         What.FIELD,

@@ -4,7 +4,17 @@ import random
 
 import pytest
 from helpers.driver import pack64
-from helpers.keys import MTT_ALL, OFFSET, FastRegKey, dma_key, indirect_key, umr
+from helpers.keys import (
+    LEN,
+    MTT_ALL,
+    OFFSET,
+    PAGE_SIZE,
+    PAGE_SIZE_5,
+    FastRegKey,
+    dma_key,
+    indirect_key,
+    umr,
+)
 from helpers.outcomes import failure, good, settle
 
 from emu.engine.mr.special_keys import NULL_MKEY
@@ -71,6 +81,23 @@ class TestEntriesOfEqualLength:
         assert region.read(2 * PAGE, PAGE) == bytes(PAGE)
         assert region.read(PAGE, PAGE) == bytes(5) + TEXT[PAGE + 5 : 2 * PAGE]
         assert region.read(0, PAGE) == TEXT[:PAGE]
+
+    @pytest.mark.parametrize("by", ["command", "UMR"])
+    def test_entries_of_16_gib(self, node, qps, region, room, by):
+        """Linux 7.2's implicit key with five-level page tables (umr_log_entity_size_5)."""
+        entries = [(0, room.key, room.va), (0, region.key, VA)]
+        if by == "command":
+            key = indirect_key(node, AccessMode.KSM, entries, 1 << 35, log_page_size=34)
+        else:
+            key = indirect_key(node, AccessMode.KSM, entries, 2 * PAGE, log_page_size=12, umr_en=1)
+            mask = PAGE_SIZE | PAGE_SIZE_5 | LEN
+            umr(qps[1], key, flags=0, mask=mask, log_page_size=34, len=1 << 35)
+            settle(node)
+            good(qps[1])
+        qps[0].read((key, (1 << 34) + 0x123), room.sge(0, 100))
+        settle(node)
+        good(qps[0])
+        assert room.read(0, 100) == TEXT[0x123 : 0x123 + 100]
 
     def test_list_ends_before_the_range(self, node, qps, region, room):
         """One entry more would be needed, as the key begins inside a page: there is none."""

@@ -5,11 +5,12 @@ from helpers import interfaces
 from helpers.interfaces import alloc_td, create_tis
 
 from layouts.enums import Op, Status
+from layouts.eth_enums import UctxCap
 
 
 @pytest.fixture
 def limits():
-    return interfaces.LIMITS
+    return interfaces.LIMITS | {"uctx_cap": UctxCap.RAW_TX}
 
 
 def query(driver, tisn):
@@ -61,12 +62,24 @@ def test_as_many_as_advertised(driver, refused):
 
 
 def test_domain_of_another_user(driver, refused):
-    mine, other = (driver.must(Op.CREATE_UCTX).uid for _ in range(2))
+    raw = {"cap": UctxCap.RAW_TX}
+    mine, other = (driver.must(Op.CREATE_UCTX, uctx=raw).uid for _ in range(2))
     td = driver.must(Op.ALLOC_TRANSPORT_DOMAIN, uid=mine).transport_domain
     refused(Status.BAD_RES_ERR, Op.CREATE_TIS, uid=other, ctx={"transport_domain": td})
     tisn = driver.must(Op.CREATE_TIS, uid=mine, ctx={"transport_domain": td}).tisn
     refused(Status.BAD_RES_ERR, Op.DESTROY_TIS, uid=other, tisn=tisn)
     driver.must(Op.DESTROY_TIS, uid=mine, tisn=tisn)
+
+
+@pytest.mark.hostile
+def test_a_process_without_the_right_to_send_raw_packets(driver, refused):
+    """The driver gives RAW_TX to those with CAP_NET_RAW, if the device has it (devx.c)."""
+    assert driver.caps.uctx_cap == UctxCap.RAW_TX
+    user = driver.must(Op.CREATE_UCTX).uid
+    td = driver.must(Op.ALLOC_TRANSPORT_DOMAIN, uid=user).transport_domain
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, uid=user, ctx={"transport_domain": td})
+    create_tis(driver, alloc_td(driver))
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_UCTX, uctx={"cap": 2})
 
 
 class TestOnInfiniBand:

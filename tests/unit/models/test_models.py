@@ -108,10 +108,9 @@ def _named(found, values):
 
 
 def test_a_group_is_filled_exactly_when_its_gate_is_open(model):
-    """The second group of general capabilities may be open and have nothing in it."""
     for group, gate in GATES.items():
         filled, is_open = bool(model.capabilities[group]), bool(model.general.get(gate))
-        assert filled == is_open or (group is CapType.GENERAL_2 and is_open)
+        assert filled == is_open
 
 
 def test_what_the_drivers_insist_on(model):
