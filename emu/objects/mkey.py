@@ -77,8 +77,10 @@ class KeySignature(Protocol):
     def rearm(self) -> None:
         """Report the next error, even if one has been reported already."""
 
-    def views(self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int) -> Views:
-        """A span of the wire domain's data."""
+    def views(
+        self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+    ) -> Views:
+        """A span of the wire domain's data; ``most`` bounds its steps as in ``access``."""
 
 
 _LONG_LIST = 1024
