@@ -18,6 +18,7 @@ from emu.device.caps import Caps
 from emu.device.containment import ContainedClock
 from emu.device.fwpages import FirmwarePages
 from emu.device.held import HeldRoom
+from emu.device.looks import SeldomLooks
 from emu.device.points import FaultPoints
 from emu.device.unhandled import Unhandled
 from emu.errors import CmdError
@@ -175,6 +176,8 @@ class Hca:
         """Indices of keys with cached views; may include keys that no longer exist."""
         self.unhandled = unhandled if unhandled is not None else Unhandled()
         self._event_eqs: dict[EventType, Eq] = {}
+        self.seldom_looks = SeldomLooks(self.clock)
+        """At queues in ERR that have had no new requests for a while."""
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.broken_cqs: list[Cq] = []

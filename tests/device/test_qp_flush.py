@@ -5,6 +5,8 @@ from helpers.channels import Channel
 from helpers.verbs import SIGNALED, connect
 
 from emu.cmdif.registry import COMMANDS
+from emu.device import looks
+from emu.engine import lifecycle
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.lifecycle import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
@@ -54,6 +56,7 @@ def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatc
         most, before = max(most, cq.pi - before), cq.pi
     assert 0 < most <= 16
     clock.advance(10 * FIRST_FLUSH_LOOK_NS)
+    node.settle()
     found = flushed(left.cq)
     assert [index for opcode, index in found if opcode == CqeOpcode.REQ_ERR] == [*range(40)]
     assert [index for opcode, index in found if opcode == CqeOpcode.RESP_ERR] == [*range(40)]
@@ -87,6 +90,7 @@ def test_drain_posts_its_last_request_after_the_transition(node, qps, clock, tar
     assert flushed(left.cq) == [(CqeOpcode.REQ_ERR, last_send)]
     left.post_recv()
     clock.advance(2 * FIRST_FLUSH_LOOK_NS)
+    node.settle()
     assert flushed(left.cq) == [(CqeOpcode.RESP_ERR, 1)]
 
 
@@ -96,8 +100,10 @@ def test_late_receive_request_is_found(node, qps, clock, target, late):
     left, _ = qps
     left.to_error()
     clock.advance(late * FIRST_FLUSH_LOOK_NS)
+    node.settle()
     left.post_recv(target.sge())
     clock.advance(min((late + 2) * FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS))
+    node.settle()
     assert flushed(left.cq) == [(CqeOpcode.RESP_ERR, 0)]
 
 
@@ -111,6 +117,7 @@ def test_receive_events_of_a_drain(node, clock, target):
     left.post_recv()
     assert rcq.events() == 0
     clock.advance(2 * FIRST_FLUSH_LOOK_NS)
+    node.settle()
     assert rcq.events() == 1
 
 
@@ -258,3 +265,59 @@ def test_two_queues_of_completions(node, target):
     qp.to_error()
     assert flushed(qp.cq) == [(CqeOpcode.REQ_ERR, 0)]
     assert flushed(rcq) == [(CqeOpcode.RESP_ERR, 0)]
+
+
+@pytest.mark.hostile
+class TestManyInError:
+    """Queues that a driver leaves in ERR cost the same however many there are."""
+
+    COUNT, AT_ONCE = 60, 8
+
+    @pytest.fixture
+    def looked(self, monkeypatch):
+        """The numbers of the queue pairs that have been looked at."""
+        found, posted = [], qp_life._has_receives
+        monkeypatch.setattr(looks, "LOOKS_AT_ONCE", self.AT_ONCE)
+        monkeypatch.setattr(
+            qp_life, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
+        )
+        return found
+
+    @pytest.fixture
+    def many(self, node, clock, looked):
+        cq = node.completion_queue()
+        found = [node.queue_pair(cq=cq).init() for _ in range(self.COUNT)]
+        for qp in found:
+            qp.to_error()
+        clock.advance(3 * LAST_FLUSH_LOOK_NS)
+        looked.clear()
+        return found
+
+    def test_each_has_its_turn(self, many, clock, looked):
+        assert clock.waiting() == 1
+        for seconds in range(1, 20):
+            clock.advance(LAST_FLUSH_LOOK_NS)
+            assert len(looked) == seconds * self.AT_ONCE
+        assert set(looked) == {qp.qpn for qp in many}
+
+    def test_late_request_of_one_of_them(self, node, many, clock, target):
+        many[-1].post_recv(target.sge())
+        clock.advance(-(-self.COUNT // self.AT_ONCE) * LAST_FLUSH_LOOK_NS)
+        node.settle()
+        assert [done.qpn for done in many[-1].cq.drain()] == [many[-1].qpn]
+
+    def test_what_they_flush_is_done_in_turns(self, node, many, clock, target, function):
+        """A look only schedules; a round of the loop gives some queues a turn."""
+        for qp in many:
+            qp.post_recv(target.sge())
+        clock.advance(LAST_FLUSH_LOOK_NS)
+        assert not many[0].cq.drain()
+        function.run()
+        assert len(many[0].cq.drain()) <= lifecycle.QUEUES_PER_ROUND
+
+    def test_none_is_kept_that_is_gone(self, node, many, clock, looked):
+        for qp in many:
+            qp.destroy()
+        assert clock.waiting() == 0
+        clock.advance(5 * LAST_FLUSH_LOOK_NS)
+        assert looked == []

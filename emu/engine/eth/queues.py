@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.device.looks import INTERVAL_NS
 from emu.device.turns import turn_of
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
@@ -35,7 +37,7 @@ FLUSHED_AT_ONCE = 256
 """Requests of a queue that complete with WR_FLUSH_ERR in one turn."""
 
 FIRST_LOOK_NS = 1_000_000
-LAST_LOOK_NS = 1_000_000_000
+LAST_LOOK_NS = INTERVAL_NS
 """How long after the last look a receive queue in ERR looks for requests that were posted since."""
 
 _RQ_EVENT, _SQ_EVENT = 1, 2
@@ -181,7 +183,11 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
         return True
     rq.look_ns = FIRST_LOOK_NS if found else min(rq.look_ns * 2, LAST_LOOK_NS)
     rq.stop_waiting()
-    rq.timer = hca.clock.call_later(rq.look_ns, lambda: hca.schedule(rq))
+    again = partial(hca.schedule, rq)
+    if rq.look_ns < LAST_LOOK_NS:
+        rq.timer = hca.clock.call_later(rq.look_ns, again)
+    else:
+        rq.timer = hca.seldom_looks.add(again)
     return False
 
 

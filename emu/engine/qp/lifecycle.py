@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from functools import partial
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.device.looks import INTERVAL_NS
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
 from emu.engine.events.counters import count_event
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_FLUSH_LOOK_NS = 1_000_000
-LAST_FLUSH_LOOK_NS = 1_000_000_000
+LAST_FLUSH_LOOK_NS = INTERVAL_NS
 FLUSHED_AT_ONCE = 256
 """Requests of a queue that complete with WR_FLUSH_ERR in one turn; a ring may have 32,768."""
 
@@ -173,7 +175,8 @@ def _begin_flush(hca: Hca, qp: Qp) -> None:
     _flush_sends(hca, qp)
     _flush_kept(hca, qp)
     if qp.rq is not None:
-        _look_for_receives(hca, qp, FIRST_FLUSH_LOOK_NS)
+        _flush_receives(hca, qp)
+        _look_again(hca, qp, FIRST_FLUSH_LOOK_NS)
     elif qp.srq is not None and qp.st is not QpType.XRC:
         raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
 
@@ -207,27 +210,42 @@ def _flush_kept(hca: Hca, qp: Qp) -> None:
 def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
     if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
         return
-    found = _flush_receives(hca, qp)
-    interval_ns = FIRST_FLUSH_LOOK_NS if found else min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
-    qp.timer = hca.clock.call_later(interval_ns, lambda: _look_for_receives(hca, qp, interval_ns))
+    if _has_receives(qp):
+        hca.schedule(qp)  # many looks may find something in one round: each flushes in its turn
+        interval_ns = FIRST_FLUSH_LOOK_NS
+    else:
+        interval_ns = min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
+    _look_again(hca, qp, interval_ns)
 
 
-def _flush_receives(hca: Hca, qp: Qp) -> bool:
-    """Flush some of the requests now in the receive ring; True when there was one."""
+def _has_receives(qp: Qp) -> bool:
+    try:
+        return qp.rq is not None and qp.rq.posted() > 0
+    except DmaError:
+        return False
+
+
+def _look_again(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    again = partial(_look_for_receives, hca, qp, interval_ns)
+    if interval_ns < LAST_FLUSH_LOOK_NS:
+        qp.timer = hca.clock.call_later(interval_ns, again)
+    else:
+        qp.timer = hca.seldom_looks.add(again)
+
+
+def _flush_receives(hca: Hca, qp: Qp) -> None:
+    """Flush some of the requests now in the receive ring."""
     ring, cq = qp.rq, qp.rcq
     if ring is None or cq is None:
-        return False
-    found = False
+        return
     try:
         for _ in range(min(ring.posted(), FLUSHED_AT_ONCE)):
             wqe = ring.take()
             if wqe is None:
                 break
-            found = True
             cq_engine.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except DmaError as error:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
-    return found
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
