@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -181,7 +181,10 @@ class Hca:
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
         self.broken_cqs: list[Cq] = []
-        """CQs that have just failed, whose queue pairs must be stopped."""
+        """CQs that have just failed, whose queues must be stopped."""
+        self.stopping: Iterator[bool] | None = None
+        """The queues that are being stopped for such CQs, as far as they are still to be looked at:
+        for each one, whether it has been stopped."""
         self.held_room = HeldRoom(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""

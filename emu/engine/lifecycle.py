@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 
 from emu.device.hca import Hca, HcaState
 from emu.device.turns import TURNS
@@ -24,16 +25,18 @@ from layouts.eqe import eqe_port_state
 log = logging.getLogger(__name__)
 
 QUEUES_PER_ROUND = 8
+_STEPS_PER_STOP = 16
+"""What it costs to stop a queue, in those that are only looked at."""
 
 
 def run(hca: Hca) -> bool:
     """Give some of the ready queues a turn; True when more are ready."""
-    if hca.broken_cqs:
+    if hca.broken_cqs or hca.stopping is not None:
         _stop_users_of_broken_cqs(hca)
     ready = hca.ready
     hca.steps = 0
     if not ready:
-        return bool(hca.broken_cqs)
+        return bool(hca.broken_cqs) or hca.stopping is not None
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
         queue = ready.popleft()
         queue.is_ready = False
@@ -41,13 +44,20 @@ def run(hca: Hca) -> bool:
             hca.schedule(queue)
         if hca.steps > STEPS_PER_ROUND:
             break
-    return bool(ready) or bool(hca.broken_cqs)
+    return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
 
 
 def _stop_users_of_broken_cqs(hca: Hca) -> None:
-    broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
-    qp_life.stop_users(hca, broken)
-    eth_queues.stop_users(hca, broken)
+    """Stop some of the queues that report to CQs which take no more; others in later rounds."""
+    if hca.stopping is None:
+        broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
+        hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
+    left = STEPS_PER_ROUND
+    for is_stopped in hca.stopping:
+        left -= _STEPS_PER_STOP if is_stopped else 1
+        if left < 0:
+            return
+    hca.stopping = None
 
 
 def teardown(hca: Hca) -> None:
@@ -88,6 +98,7 @@ def quiesce(hca: Hca) -> None:
             cq.stop_waiting()
     hca.ready.clear()
     hca.broken_cqs.clear()
+    hca.stopping = None
 
 
 def unsubscribe(hca: Hca, eq: Eq) -> None:

@@ -4,6 +4,7 @@ import pytest
 from helpers.driver import pack64
 from helpers.verbs import SOLICITED, connect
 
+from emu.engine import lifecycle
 from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
 from layouts.eqe import eqe_cq_err
 from layouts.wqe import DATA
@@ -536,3 +537,20 @@ def test_data_segment_cannot_reach_the_ring(pair, queue, node):
     pair.left.post(0x0A, DATA.pack(64, pair.region.key, pair.region.va + 4096))
     node.settle()
     assert queue.poll() is None
+
+
+@pytest.mark.hostile
+def test_many_queue_pairs_of_a_queue_that_breaks(node, function, monkeypatch):
+    """A share of them stops in each round, and one that is destroyed meanwhile is left out."""
+    monkeypatch.setattr(lifecycle, "STEPS_PER_ROUND", 100)
+    cq = node.completion_queue()
+    users = [node.queue_pair(cq=cq).init() for _ in range(40)]
+    node.hca.broken_cqs.append(node.hca.cqs.need(cq.cqn))
+    inside, stopped = list(node.hca.qps), []
+    for _ in range(2):
+        assert function.run()
+        stopped.append(sum(qp.state is QpState.ERR for qp in inside))
+    assert stopped == [7, 14]
+    users.pop().destroy()  # it runs the function to its end
+    assert all(qp.state is QpState.ERR for qp in users)
+    assert not function.run()

@@ -11,7 +11,7 @@ Source: PRM "Send queue", "Receive queue"; mlx5_ifc.h: sqc.state, rqc.state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from struct import Struct
@@ -200,18 +200,25 @@ def raise_event(hca: Hca, queue: Sq | Rq, event: EventType) -> None:
     eq_engine.raise_event(hca, event, _EVENT_DATA.pack(kind, queue.handle))
 
 
-def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
-    """These CQs take no more completions: stop the queues that report to them."""
-    for sq in hca.sqs:
-        if sq.cq in broken and sq.state is SqState.RDY:
+def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
+    """These CQs take no more completions: stop the queues that report to them.
+
+    Yields for each queue looked at whether it has been stopped.
+    """
+    for sq in list(hca.sqs):
+        is_stopped = sq.cq in broken and sq.state is SqState.RDY and hca.sqs.get(sq.handle) is sq
+        if is_stopped:
             log.warning("%r: to ERR: %r takes no completions", sq, sq.cq)
             raise_event(hca, sq, EventType.WQ_CATAS_ERROR)
             stop_sq(hca, sq)
-    for rq in hca.rqs:
-        if rq.cq in broken and rq.state is RqState.RDY:
+        yield is_stopped
+    for rq in list(hca.rqs):
+        is_stopped = rq.cq in broken and rq.state is RqState.RDY and hca.rqs.get(rq.handle) is rq
+        if is_stopped:
             log.warning("%r: to ERR: %r takes no completions", rq, rq.cq)
             raise_event(hca, rq, EventType.WQ_CATAS_ERROR)
             stop_rq(hca, rq)
+        yield is_stopped
 
 
 def quiesce(hca: Hca) -> None:

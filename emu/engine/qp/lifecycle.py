@@ -9,7 +9,7 @@ its last receive after the transition (hw/qp.c: mlx5_ib_drain_rq).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
 from struct import Struct
@@ -248,25 +248,32 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
 
 
-def stop_users(hca: Hca, broken: Collection[Cq]) -> None:
+def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
     """These CQs take no more completions: move the queue pairs that report to them to ERR.
 
+    There may be 2**18 of them: yields for each queue looked at whether it has been stopped.
     A shared receive queue with a CQ of its own reports there as well. It goes to its error state,
     and a queue pair that receives from it stops with its next message, or if it has begun one.
     """
-    for srq in hca.srqs:
-        if srq.cq in broken:
+    for srq in list(hca.srqs):
+        is_stopped = srq.cq in broken and hca.srqs.get(srq.handle) is srq
+        if is_stopped:
             break_srq(hca, srq)
-    for qp in hca.qps:
-        if qp.state in (QpState.RST, QpState.ERR):
-            continue
-        if qp.scq in broken or qp.rcq in broken or _has_begun_for(qp, broken):
+        yield is_stopped
+    for qp in list(hca.qps):
+        is_stopped = (
+            qp.state not in (QpState.RST, QpState.ERR)
+            and (qp.scq in broken or qp.rcq in broken or _has_begun_for(qp, broken))
+            and hca.qps.get(qp.handle) is qp
+        )
+        if is_stopped:
             log.warning("%r: to ERR: its CQ takes no completions", qp)
             qp.state = QpState.ERR
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
             raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
             hca.schedule(qp)
+        yield is_stopped
 
 
 def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
