@@ -1,7 +1,8 @@
 """Ethernet send queues: what CREATE_SQ takes and refuses, states, NOPs, flush (core/en_main.c)."""
 
 import pytest
-from helpers.eth_queues import LIMITS, SIGNALED, SendQueue, sq_fields
+from helpers.driver import pack64
+from helpers.eth_queues import LIMITS, SIGNALED, SendQueue, rq_fields, sq_fields
 from helpers.interfaces import alloc_td, create_tis
 
 from emu.engine.eth import queues, send
@@ -67,6 +68,30 @@ def test_queue_holds_its_tis(node, driver, refused):
     refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_TIS, tisn=tisn)
     driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
     driver.must(Op.DESTROY_TIS, tisn=tisn)
+
+
+def test_ring_and_record_in_user_memory_that_may_only_be_read(node, driver, refused):
+    """The device writes to neither, so a umem without the right is enough (UCX, DPDK)."""
+    pages = node.memory.pages(2 * 4096)
+    umem = driver.must(
+        Op.CREATE_UMEM, umem={"num_of_mtt": 2}, extra=pack64([page | 1 for page in pages])
+    ).umem_id
+    cq = node.completion_queue()
+    wq = {
+        "wq_umem_valid": 1, "wq_umem_id": umem, "dbr_umem_valid": 1, "dbr_umem_id": umem,
+        "dbr_addr": 4096 + 64,
+    }  # fmt: skip
+    fields, _ = sq_fields(driver, node.pdn, cq.cqn, wq=wq)
+    fields.pop("extra")
+    sqn = driver.must(Op.CREATE_SQ, **fields).sqn
+    assert node.hca.sqs.need(sqn).buffer.address(0) == pages[0]
+    refused(Status.RES_BUSY, Op.DESTROY_UMEM, umem_id=umem)
+    fields, _ = rq_fields(driver, node.pdn, cq.cqn, wq=wq)
+    fields.pop("extra")
+    rqn = driver.must(Op.CREATE_RQ, **fields).rqn
+    driver.must(Op.DESTROY_RQ, rqn=rqn)
+    driver.must(Op.DESTROY_SQ, sqn=sqn)
+    driver.must(Op.DESTROY_UMEM, umem_id=umem)
 
 
 @pytest.mark.parametrize(
