@@ -5,6 +5,7 @@ from helpers.channels import Channel
 from helpers.paging import PagedRegion, Pager
 
 from emu.device.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
+from emu.device.turns import TURNS
 from emu.engine import lifecycle
 from emu.engine.rc import direct
 from emu.engine.rc.packets import intake
@@ -13,6 +14,7 @@ from emu.faults.injector import Injector
 from emu.faults.text import load
 from emu.function.bar0 import HEALTH_SYNDROME
 from emu.function.function import MSIX_PBA
+from emu.objects import Qp
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
 
 SECOND = 1_000_000_000
@@ -24,17 +26,18 @@ class Mistake(Exception):  # noqa: N818  # what it is
 
 @pytest.fixture
 def blunder(monkeypatch):
-    """Replaces a function of a module by one that raises, once, for one function of the bus."""
+    """Replaces a function of a module, or in a table, by one that raises for one PCI function."""
 
     def arrange(module, name, victim):
-        original = getattr(module, name)
+        is_table = isinstance(module, dict)
+        original = module[name] if is_table else getattr(module, name)
 
         def mistaken(hca, *args, **options):
             if hca is victim.hca and not hca.has_failed:
                 raise Mistake(name)
             return original(hca, *args, **options)
 
-        monkeypatch.setattr(module, name, mistaken)
+        (monkeypatch.setitem if is_table else monkeypatch.setattr)(module, name, mistaken)
 
     return arrange
 
@@ -87,7 +90,7 @@ def traffic(left, right):
 def test_turn(pair, blunder, told, clock):
     left, right = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(lifecycle, "turn", left.function)
+    blunder(TURNS, Qp, left.function)
     qp.post(0)
     left.settle()
     told()
@@ -143,8 +146,8 @@ def test_device_reset(pair, told, clock, monkeypatch):
 
 def test_timer(pair, blunder, told, clock):
     left, right = pair
-    left.hca.clock.call_later(SECOND, lambda: lifecycle.turn(left.hca, None))
-    blunder(lifecycle, "turn", left.function)
+    left.hca.clock.call_later(SECOND, lambda: TURNS[Qp](left.hca, None))
+    blunder(TURNS, Qp, left.function)
     clock.advance(SECOND)
     told()
     assert_down(left)
@@ -196,8 +199,8 @@ def test_held_up_by_a_peer_that_fails(pair, blunder, told, clock):
     target = PagedRegion(Pager(right), 4096)
     channel.write((target.key, target.va), left.region(64).sge())
     channel.settle()
-    right.hca.clock.call_later(0, lambda: lifecycle.turn(right.hca, None))
-    blunder(lifecycle, "turn", right.function)
+    right.hca.clock.call_later(0, lambda: TURNS[Qp](right.hca, None))
+    blunder(TURNS, Qp, right.function)
     clock.advance(0)
     told()
     for _ in range(4):
@@ -211,7 +214,7 @@ def failed(pair, blunder, told):
     """A function that has failed, and has a peer."""
     left, _ = pair
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
-    blunder(lifecycle, "turn", left.function)
+    blunder(TURNS, Qp, left.function)
     qp.post(0)
     left.settle()
     told()
@@ -261,7 +264,7 @@ def test_second_mistake_on_the_way_down_is_the_same_failure(pair, monkeypatch, c
         raise Mistake
 
     monkeypatch.setattr(lifecycle, "quiesce", mistaken)
-    monkeypatch.setattr(lifecycle, "turn", mistaken)
+    monkeypatch.setitem(TURNS, Qp, mistaken)
     qp = left.queue_pair().init().to_rtr(left.lid, 0).to_rts()
     qp.post(0)
     left.settle()
@@ -285,9 +288,9 @@ def test_faults_strike_a_function_that_has_started_anew(failed, clock):
 def test_timers_of_a_function_that_has_failed(pair, blunder, told, clock):
     left, _ = pair
     calls = []
-    left.hca.clock.call_later(1, lambda: lifecycle.turn(left.hca, None))
+    left.hca.clock.call_later(1, lambda: TURNS[Qp](left.hca, None))
     left.hca.clock.call_later(1, lambda: calls.append(1))
-    blunder(lifecycle, "turn", left.function)
+    blunder(TURNS, Qp, left.function)
     clock.advance(1)
     told()
     assert calls == []
