@@ -107,7 +107,8 @@ def test_marks_notifications_and_counters(roce):
         control.set_link()
     marked, sent = (after - one for after, one in zip(received(), before))
     assert marked >= sent > 0
-    assert counters("mlx5_0", "rp_cnp_handled")[0] - obeyed[0] == sent
+    # The last ones may find a queue pair that is closed already.
+    assert 0 < counters("mlx5_0", "rp_cnp_handled")[0] - obeyed[0] <= sent
     parameters = "/sys/kernel/debug/mlx5/*/cc_params"
     run(roce, "mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug")
     run(roce, f"for one in {parameters}/rp_ai_rate; do echo 17 > $one; done")
