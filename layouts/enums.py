@@ -389,6 +389,12 @@ class RqType(IntEnum):
     ZERO_LEN_RQ = 3
 
 
+class GeneralObject(IntEnum):
+    """Types of general objects (rdma-core's mlx5_ifc.h: MLX5_OBJ_TYPE_*)."""
+
+    RESERVED_QPN = 0x2C
+
+
 class AccessMode(IntEnum):
     """How an mkey translates (MLX5_MKC_ACCESS_MODE_*), five bits split over two fields of mkc."""
 

@@ -38,6 +38,7 @@ from emu.objects import (
     QCounter,
     Qp,
     Queue,
+    ReservedQpn,
     Rq,
     Rqt,
     Sq,
@@ -239,6 +240,9 @@ class Hca:
         """Everything that a send doorbell can name; queue pairs share their numbers with others."""
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
         self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
+        self.reserved_qpns = Table[ReservedQpn](
+            "reserved qpn", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues
+        )
         self.rqs = Table[Rq]("rq", 1, 1 << caps.log_max_rq, *on)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
@@ -282,7 +286,7 @@ class Hca:
             self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
             self.mkeys, self.qps, self.sqs, self.rqs, self.srqs, self.counters,
             self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
-            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries,
+            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.reserved_qpns,
         )  # type: ignore[return-value]  # fmt: skip
 
     def initialize(self) -> None:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from emu.models.model import BAR0_BYTES, Capabilities
 from emu.objects.memic import MEMIC_BYTES, MemicOperation
+from layouts.enums import GeneralObject
 
 ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
 """Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
@@ -81,6 +82,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Multicast.
         "log_max_mcg": 8,
         "max_qp_mcg": 64,
+        # Queue pair numbers for rdma_cm alone, one at a time (log_reserved_qpn_granularity 0).
+        "general_obj_types": 1 << GeneralObject.RESERVED_QPN,
         # Doorbells. log_bf_reg_size spaces the doorbell registers, with or without BlueFlame.
         "bf": 0,
         "log_bf_reg_size": 9,

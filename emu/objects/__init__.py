@@ -5,7 +5,16 @@ next to it the few values that the engine needs on every access.
 """
 
 from emu.objects.cq import Cq, Moderation
-from emu.objects.domains import FlowCounter, Pd, Psv, QCounter, TransportDomain, Uar, Xrcd
+from emu.objects.domains import (
+    FlowCounter,
+    Pd,
+    Psv,
+    QCounter,
+    ReservedQpn,
+    TransportDomain,
+    Uar,
+    Xrcd,
+)
 from emu.objects.eq import Eq
 from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.objects.memic import Memic, MemicArea
@@ -45,6 +54,7 @@ __all__ = [
     "Qp",
     "QpParts",
     "Queue",
+    "ReservedQpn",
     "Rq",
     "RqGeometry",
     "Rqt",

@@ -38,6 +38,13 @@ class Uar(Object):
     kind = "uar"
 
 
+class ReservedQpn(Object):
+    """A queue pair number that no queue pair gets; it is the handle."""
+
+    __slots__ = ()
+    kind = "reserved qpn"
+
+
 class QCounter(Object):
     """A counter set that queue pairs add to; counter names are those of query_q_counter_out."""
 

@@ -52,6 +52,17 @@ KNOWN: tuple[Known, ...] = (
     Known(
         (),
         What.STRUCTURE,
+        "rdma-core's own: the driver passes commands about such objects on",
+        _names(
+            """
+            create_general_object_out create_general_object_in destroy_general_object_in
+            destroy_general_object_out
+            """
+        ),
+    ),
+    Known(
+        (),
+        What.STRUCTURE,
         "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
         _names("aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh reth xrceth"),
     ),

@@ -1,0 +1,31 @@
+"""General objects: those that mlx5_ifc.h has no commands of their own for.
+
+Where other commands have op_mod, these have the object's type (general_obj_in_cmd_hdr.obj_type).
+
+Names and widths: rdma-core's mlx5_ifc.h (there it is create_reserved_qpn_in).
+"""
+
+from __future__ import annotations
+
+from layouts.cmd import CMD_IN, CMD_OUT
+from layouts.prm import Prm, bits, rsvd
+
+# Fields stand in rows, as in the PRM's figures.
+# fmt: off
+
+create_general_object_in = Prm(
+    "create_general_object_in",
+    *CMD_IN, rsvd(35), "log_obj_range" / bits(5), rsvd(24),
+)
+
+create_general_object_out = Prm(
+    "create_general_object_out",
+    *CMD_OUT, "obj_id" / bits(32), rsvd(32),
+)
+
+destroy_general_object_in = Prm(
+    "destroy_general_object_in",
+    *CMD_IN, "obj_id" / bits(32), rsvd(32),
+)
+
+destroy_general_object_out = Prm("destroy_general_object_out", *CMD_OUT, rsvd(64))

@@ -1,0 +1,44 @@
+"""General objects: reserved queue pair numbers."""
+
+import pytest
+
+from layouts.enums import GeneralObject, Op, Status
+
+QPN = GeneralObject.RESERVED_QPN
+
+
+def reserve(driver):
+    return driver.must(Op.CREATE_GENERAL_OBJECT, op_mod=QPN).obj_id
+
+
+def test_a_reserved_number_is_no_queue_pairs(driver, node):
+    taken = {reserve(driver) for _ in range(3)}
+    assert len(taken) == 3
+    assert node.queue_pair().qpn not in taken
+    for number in taken:
+        driver.must(Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=number)
+        answer = driver.command(Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=number)
+        assert answer.status == Status.BAD_RES_ERR
+
+
+def test_a_doorbell_of_a_reserved_number_is_ignored(driver, caplog):
+    number = reserve(driver)
+    driver.bar.write(driver.uar * 4096 + 0x800, bytes(4) + number.to_bytes(3, "big") + b"\0")
+    assert "no queue has this number" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"op_mod": QPN, "log_obj_range": 1}, Status.LIM_ERR),
+        ({"op_mod": 0}, Status.BAD_PARAM_ERR),
+        ({"op_mod": QPN + 1}, Status.BAD_PARAM_ERR),
+    ],
+)
+def test_what_is_refused(refused, fields, status):
+    refused(status, Op.CREATE_GENERAL_OBJECT, **fields)
+
+
+def test_a_queue_pair_is_no_general_object(node, refused):
+    qpn = node.queue_pair().qpn
+    refused(Status.BAD_RES_ERR, Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=qpn)
