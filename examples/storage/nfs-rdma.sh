@@ -1,9 +1,9 @@
 #!/bin/sh
 # NFS over RDMA inside one guest: the kernel's server and client, connected through the adapter.
-#   mlx5emu run --share examples/storage -- sh /mnt/share/nfs-rdma.sh
+#   mlx5emu run [--device connectx6dx] --share examples/storage -- sh /mnt/share/nfs-rdma.sh
 # Its lists of pages start and end anywhere, so memory is registered by KLM (SG_GAPS).
 set -eu
-. "$(dirname "$0")/ipoib.sh"
+. "$(dirname "$0")/address.sh"
 exported=/srv/exported
 
 ip link set lo up

@@ -1,9 +1,9 @@
 #!/bin/sh
 # NVMe over RDMA inside one guest: the kernel's target and host, connected through the adapter.
-#   mlx5emu run --share examples/storage -- sh /mnt/share/nvme-rdma.sh
+#   mlx5emu run [--device connectx6dx] --share examples/storage -- sh /mnt/share/nvme-rdma.sh
 # Uses fast registration, local invalidation and SEND with invalidate; each write is verified.
 set -eu
-. "$(dirname "$0")/ipoib.sh"
+. "$(dirname "$0")/address.sh"
 configfs=/sys/kernel/config/nvmet
 name=mlx5emu
 

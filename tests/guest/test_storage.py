@@ -11,10 +11,10 @@ pytestmark = pytest.mark.guest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "storage"
 
 
-@pytest.fixture(scope="module")
-def storage_guest(lab, suite):
+@pytest.fixture(scope="module", params=["connectx6-vf", "connectx6dx"], ids=["InfiniBand", "RoCE"])
+def storage_guest(lab, suite, request):
     """A guest that sees the examples; ``lab`` skips where there can be none."""
-    options = GuestOptions(suite=suite, devices=("connectx6-vf",), share=EXAMPLES)
+    options = GuestOptions(suite=suite, devices=(request.param,), share=EXAMPLES)
     with Guest(options) as guest:
         yield guest
 
