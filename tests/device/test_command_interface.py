@@ -99,12 +99,12 @@ def test_unknown_opcode(driver, caplog):
 def test_summary_counts_what_is_not_modelled(driver, function):
     for _ in range(3):
         driver.execute(int(Op.CREATE_DCT).to_bytes(2, "big") + bytes(14), 16)
-    driver.command(Op.ACCESS_REG, op_mod=1, register_id=0x9028, extra=bytes(16), out_extra=16)
+    driver.command(Op.ACCESS_REG, op_mod=1, register_id=0xC00E, extra=bytes(16), out_extra=16)
     driver.command(Op.QUERY_HCA_CAP, op_mod=0x0C << 1)
     function.reset()
     assert list(function.unhandled.lines()) == [
         "command CREATE_DCT (0x710), 3 times",
-        "register MFRL (0x9028), 1 times",
+        "register DTOR (0xc00e), 1 times",
         "capability group QOS (0xc), 1 times",
     ]
 
