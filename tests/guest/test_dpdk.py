@@ -1,0 +1,105 @@
+"""DPDK's mlx5 driver, which makes its queues by DEVX: testpmd forwards between two functions.
+
+Each of its ports is on a segment of its own, with one more function whose kernel interface is in a
+network namespace: what these two send each other passes testpmd.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from emu.lab import GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
+
+DEVICES = (
+    "connectx6dx,segment=1", "connectx6dx,segment=2",
+    "connectx6dx-vf,segment=1", "connectx6dx-vf,segment=2",
+)  # fmt: skip
+PACKAGES = ("dpdk-dev", "librte-net-mlx5-25")
+HUGE_PAGES = 256
+SECONDS = 240
+MAC = "/sys/class/net/{}/address"
+UP = """
+set -e
+mkdir -p /dev/hugepages
+mount -t hugetlbfs none /dev/hugepages
+for number in 2 3; do
+    ip netns add end$number
+    ip link set eth$number netns end$number
+    ip -n end$number link set lo up
+    ip -n end$number address add 10.0.0.$number/24 dev eth$number
+    ip -n end$number link set eth$number up
+done
+"""
+TESTPMD = """
+set -e
+rm -f /tmp/in
+mkfifo /tmp/in
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -a 02:00.0 -- MODE < /tmp/in > /tmp/out 2>&1 &
+pmd=$!
+exec 3> /tmp/in
+for _ in $(seq 300); do
+    grep -q "Press enter to exit" /tmp/out && break
+    sleep 0.2
+done
+TRAFFIC
+echo >&3
+wait $pmd || echo "testpmd: status $?"
+cat /tmp/out
+"""
+PING = """
+ip netns exec end2 timeout 60 sh -c 'until ping -q -c 1 -W 1 10.0.0.3; do :; done'
+ip netns exec end2 ping -q -c 50 -i 0.02 -s 1000 -W 5 10.0.0.3
+"""
+ONE_WAY = """
+ip -n end2 neighbour replace 10.0.0.3 lladdr $(ip netns exec end3 cat {mac}) dev eth2
+ip netns exec end2 python3 -c '
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    for _ in range(200):
+        out.sendto(bytes(100), ("10.0.0.3", 9))
+'
+sleep 1
+""".format(mac=MAC.format("eth3"))
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    guest = lab.get(
+        GuestOptions(
+            suite=suite, devices=DEVICES, packages=PACKAGES, hugepages=HUGE_PAGES, memory_mib=2048
+        )
+    )
+    guest.run(UP, timeout=SECONDS).check()
+    return guest
+
+
+def forwarded(said):
+    """Packets received and sent by port, by testpmd's own statistics at the end."""
+    found = re.findall(
+        r"Forward statistics for port (\d).*?RX-packets: (\d+).*?TX-packets: (\d+)", said, re.S
+    )
+    return {int(port): (int(received), int(sent)) for port, received, sent in found}
+
+
+@pytest.mark.parametrize("mode", ["--forward-mode=io", "--forward-mode=macswap"])
+def test_forwarding(guest, mode):
+    """What one port has received the other one has sent, and all pings have come back."""
+    is_io = mode.endswith("io")
+    traffic = PING if is_io else ONE_WAY
+    said = (
+        guest.run(TESTPMD.replace("MODE", mode).replace("TRAFFIC", traffic), timeout=SECONDS)
+        .check()
+        .stdout
+    )
+    counts = forwarded(said)
+    assert counts[0][0] == counts[1][1]
+    assert counts[1][0] == counts[0][1]
+    if is_io:
+        assert "50 packets transmitted, 50 received" in said
+        assert min(counts[0] + counts[1]) >= 50
+    else:
+        assert counts[0][0] >= 200
