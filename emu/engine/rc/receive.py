@@ -1,6 +1,6 @@
 """Check resource: receive WQEs of connected services are taken, filled, completed.
 
-IBTA 9.7.4.1.5, 10.8.3; rxe_resp.c: check_resource. A WQE comes from the queue pair's own receive
+IBTA 9.7.4.1, 10.8.3; rxe_resp.c: check_resource. A WQE comes from the queue pair's own receive
 queue or from a shared one; on XRC the message names the shared one (IBTA annex A14). A WQE that
 cannot take its message completes in error, and its queue pair stops.
 """

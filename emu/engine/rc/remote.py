@@ -1,6 +1,6 @@
 """Check rkey: how a responder checks and maps the (va, rkey, length) of a request.
 
-IBTA 9.7.4.1.4, 10.6.5.2; rxe_resp.c: check_rkey. The key is checked after the queue pair's own
+IBTA 9.7.4.1.5, 10.6.5.2; rxe_resp.c: check_rkey. The key is checked after the queue pair's own
 rights (``validation.check_op_valid``). When a page is absent the responder waits.
 """
 
