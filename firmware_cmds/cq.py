@@ -34,7 +34,7 @@ does. DPDK sets it without asking for the capability (mlx5_rxq.c).
 """
 
 
-class Field(IntFlag):
+class ModifyCq(IntFlag):
     """What MODIFY_CQ changes (MLX5_CQ_MODIFY_*)."""
 
     PERIOD = 1 << 0
@@ -43,7 +43,7 @@ class Field(IntFlag):
     PERIOD_MODE = 1 << 4
 
 
-class ResizeField(IntFlag):
+class ResizeCq(IntFlag):
     """What a resize brings: the driver sends all of it (MLX5_MODIFY_CQ_MASK_*)."""
 
     LOG_SIZE = 1 << 0
@@ -113,22 +113,22 @@ def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 
 def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
-    if select & Field.PERIOD_MODE:
+    if select & ModifyCq.PERIOD_MODE:
         _check_period_mode(hca, given)
-    if unknown := select & ~sum(Field):
+    if unknown := select & ~sum(ModifyCq):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
     changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
     for flag, name in (
-        (Field.PERIOD, "cq_period"),
-        (Field.COUNT, "cq_max_count"),
-        (Field.OVERRUN, "oi"),
+        (ModifyCq.PERIOD, "cq_period"),
+        (ModifyCq.COUNT, "cq_max_count"),
+        (ModifyCq.OVERRUN, "oi"),
     ):
         if select & flag:
             setattr(changed, name, getattr(given, name))
     moderation = _moderation(hca, changed)
     cq.ctx = changed
     cq.ignores_overrun = bool(changed.oi)
-    if select & (Field.PERIOD | Field.COUNT):
+    if select & (ModifyCq.PERIOD | ModifyCq.COUNT):
         cq_engine.moderate(hca, cq, moderation)
 
 
@@ -147,7 +147,7 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
     if not hca.caps.general.cq_resize:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
-    if select != sum(ResizeField):
+    if select != sum(ResizeCq):
         raise CmdError(Status.BAD_PARAM_ERR, "resize must set all of its fields", f"{select:#x}")
     if cmd.cq_umem_valid or cq.umems:
         raise CmdError(

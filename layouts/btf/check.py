@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import construct as c
 
-from layouts.btf.reader import Btf, Kind
+from layouts.btf.reader import Btf, BtfKind
 from layouts.btf.report import Difference, Known, Report, What
 from layouts.prm import Field, Prm
 
@@ -44,11 +44,11 @@ class _Theirs:
             for member in btf.members(type_id)
         }
 
-    def inner(self, name: str) -> _Theirs | Kind:
+    def inner(self, name: str) -> _Theirs | BtfKind:
         """The structure that a member is made of; of a scalar or a union only the kind."""
         type_id = self.btf.element(self.members[name].type_id)
         kind = self.btf.kind(type_id)
-        return _Theirs(self.btf, type_id, self.unit) if kind is Kind.STRUCT else kind
+        return _Theirs(self.btf, type_id, self.unit) if kind is BtfKind.STRUCT else kind
 
 
 def check(
@@ -131,12 +131,14 @@ class _Comparison:
         if isinstance(nested, Prm):
             yield from self._compare_nested(nested, theirs.inner(ours.name), name)
 
-    def _compare_nested(self, prm: Prm, theirs: _Theirs | Kind, name: str) -> Iterator[Difference]:
+    def _compare_nested(
+        self, prm: Prm, theirs: _Theirs | BtfKind, name: str
+    ) -> Iterator[Difference]:
         """Field by field, but not again where both sides name a structure of the whole run."""
         if isinstance(theirs, _Theirs):
             if theirs.name != _counterpart(prm) or prm.prm_name not in self._ours:
                 yield from self._compare(prm, theirs, name)
-        elif theirs is not Kind.UNION and prm.c_name is None:
+        elif theirs is not BtfKind.UNION and prm.c_name is None:
             self._splits.add(prm.prm_name)
 
 

@@ -33,7 +33,7 @@ class BtfError(ValueError):
     """The bytes are not BTF, or a type in them makes no sense."""
 
 
-class Kind(IntEnum):
+class BtfKind(IntEnum):
     """BTF_KIND_*, all of them: a record that is only skipped must still be measured."""
 
     VOID = 0
@@ -58,17 +58,19 @@ class Kind(IntEnum):
     ENUM64 = 19
 
 
-COMPOSITE = frozenset({Kind.STRUCT, Kind.UNION})
-_ALIAS = frozenset({Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
-_SIZED = COMPOSITE | {Kind.INT, Kind.ENUM, Kind.FLOAT, Kind.ENUM64}
-_FIXED_TAIL = {Kind.INT: 4, Kind.ARRAY: 12, Kind.VAR: 4, Kind.DECL_TAG: 4}
+COMPOSITE = frozenset({BtfKind.STRUCT, BtfKind.UNION})
+_ALIAS = frozenset(
+    {BtfKind.TYPEDEF, BtfKind.VOLATILE, BtfKind.CONST, BtfKind.RESTRICT, BtfKind.TYPE_TAG}
+)
+_SIZED = COMPOSITE | {BtfKind.INT, BtfKind.ENUM, BtfKind.FLOAT, BtfKind.ENUM64}
+_FIXED_TAIL = {BtfKind.INT: 4, BtfKind.ARRAY: 12, BtfKind.VAR: 4, BtfKind.DECL_TAG: 4}
 _EACH_TAIL = {
-    Kind.STRUCT: 12,
-    Kind.UNION: 12,
-    Kind.ENUM: 8,
-    Kind.FUNC_PROTO: 8,
-    Kind.DATASEC: 12,
-    Kind.ENUM64: 12,
+    BtfKind.STRUCT: 12,
+    BtfKind.UNION: 12,
+    BtfKind.ENUM: 8,
+    BtfKind.FUNC_PROTO: 8,
+    BtfKind.DATASEC: 12,
+    BtfKind.ENUM64: 12,
 }
 
 
@@ -76,7 +78,7 @@ _EACH_TAIL = {
 class Record:
     """struct btf_type, and where its tail begins in the type section that it lies in."""
 
-    kind: Kind
+    kind: BtfKind
     name_off: int
     vlen: int
     kind_flag: bool
@@ -124,7 +126,7 @@ class Btf:
         inherited = self._base.find(name) if self._base else []
         return self._named.get(name, []) + inherited
 
-    def kind(self, type_id: int) -> Kind:
+    def kind(self, type_id: int) -> BtfKind:
         """What a type is, aliases not followed."""
         return self._record(type_id).kind
 
@@ -147,11 +149,11 @@ class Btf:
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
             record = self._record(type_id)
-            if record.kind is Kind.PTR:
+            if record.kind is BtfKind.PTR:
                 return count * _POINTER_SIZE
             if record.kind in _SIZED:
                 return count * record.size_or_type
-            if record.kind is not Kind.ARRAY:
+            if record.kind is not BtfKind.ARRAY:
                 raise BtfError(f"type {type_id}: {record.kind.name} has no size")
             type_id, _index, items = self._head.unpack_from(record.types, record.tail)
             count *= items
@@ -162,7 +164,7 @@ class Btf:
         for _ in range(_MAX_DEPTH):
             type_id = self.resolve(type_id)
             record = self._record(type_id)
-            if record.kind is not Kind.ARRAY:
+            if record.kind is not BtfKind.ARRAY:
                 return type_id
             type_id = self._head.unpack_from(record.types, record.tail)[0]
         raise BtfError(f"type {type_id}: array in more than {_MAX_DEPTH} dimensions")
@@ -222,7 +224,7 @@ class Btf:
 
     def _record(self, type_id: int) -> Record:
         if type_id == 0:
-            return Record(Kind.VOID, 0, 0, False, 0, b"", 0)
+            return Record(BtfKind.VOID, 0, 0, False, 0, b"", 0)
         if self._base and type_id < self._first:
             return self._base._record(type_id)
         if not self._first <= type_id < self.count:
@@ -234,10 +236,10 @@ class Btf:
             raise BtfError(f"type {self.count}: header runs over the end")
         name_off, info, size_or_type = self._head.unpack_from(self._types, at)
         kind = info >> 24 & 0x1F
-        if not Kind.INT <= kind <= Kind.ENUM64:
+        if not BtfKind.INT <= kind <= BtfKind.ENUM64:
             raise BtfError(f"type {self.count}: unknown kind {kind}")
         tail, flag = at + self._head.size, bool(info >> 31)
-        return Record(Kind(kind), name_off, info & 0xFFFF, flag, size_or_type, self._types, tail)
+        return Record(BtfKind(kind), name_off, info & 0xFFFF, flag, size_or_type, self._types, tail)
 
     def _string(self, offset: int) -> str:
         if self._base and offset < self._string_base:

@@ -2,7 +2,7 @@
 
 from struct import pack
 
-from layouts.btf.reader import Kind
+from layouts.btf.reader import BtfKind
 
 
 class Blob:
@@ -39,10 +39,10 @@ class Blob:
         return self.next_id - 1
 
     def integer(self, name="u8", size=1):
-        return self.add(Kind.INT, name, size, tail=self.pack("I", size * 8))
+        return self.add(BtfKind.INT, name, size, tail=self.pack("I", size * 8))
 
     def array(self, item, count):
-        return self.add(Kind.ARRAY, tail=self.pack("III", item, item, count))
+        return self.add(BtfKind.ARRAY, tail=self.pack("III", item, item, count))
 
     def composite(self, kind, name, size, *members, flag=False):
         """``members`` are (name, type, offset in bits); with ``flag`` a bit-field width follows."""
@@ -53,10 +53,10 @@ class Blob:
         return self.add(kind, name, size, len(members), flag, tail)
 
     def struct(self, name, size, *members, flag=False):
-        return self.composite(Kind.STRUCT, name, size, *members, flag=flag)
+        return self.composite(BtfKind.STRUCT, name, size, *members, flag=flag)
 
     def union(self, name, size, *members):
-        return self.composite(Kind.UNION, name, size, *members)
+        return self.composite(BtfKind.UNION, name, size, *members)
 
     def ifc(self, name, *members):
         """A structure as mlx5_ifc.h has it: (name, bits) or (name, type, bits) in order."""

@@ -10,33 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layouts.btf import reader as btf_module
-from layouts.btf.reader import Btf, BtfError, Kind, Member
+from layouts.btf.reader import Btf, BtfError, BtfKind, Member
 
 
 def everything(order="<"):
     """One record of each kind, each used where C allows it, then a structure named ``last``."""
     blob = Blob(order=order)
     u8 = blob.integer()
-    blob.add(Kind.PTR, value=u8)
+    blob.add(BtfKind.PTR, value=u8)
     blob.array(u8, 3)
     blob.struct("plain", 4, ("a", u8, 0), ("b", u8, 8))
     blob.union("either", 1, ("a", u8, 0))
-    blob.add(Kind.ENUM, "colour", 4, 1, tail=blob.pack("II", blob.string("RED"), 0))
-    blob.add(Kind.FWD, "declared")
-    blob.add(Kind.TYPEDEF, "octet", u8)
-    blob.add(Kind.VOLATILE, value=u8)
-    blob.add(Kind.CONST, value=u8)
-    blob.add(Kind.RESTRICT, value=u8)
-    proto = blob.add(Kind.FUNC_PROTO, value=u8, vlen=2, tail=blob.pack("IIII", 0, u8, 0, u8))
+    blob.add(BtfKind.ENUM, "colour", 4, 1, tail=blob.pack("II", blob.string("RED"), 0))
+    blob.add(BtfKind.FWD, "declared")
+    blob.add(BtfKind.TYPEDEF, "octet", u8)
+    blob.add(BtfKind.VOLATILE, value=u8)
+    blob.add(BtfKind.CONST, value=u8)
+    blob.add(BtfKind.RESTRICT, value=u8)
+    proto = blob.add(BtfKind.FUNC_PROTO, value=u8, vlen=2, tail=blob.pack("IIII", 0, u8, 0, u8))
     # The vlen of a function is its linkage: nothing follows.
-    blob.add(Kind.FUNC, "call", proto, 1)
-    var = blob.add(Kind.VAR, "counter", u8, tail=blob.pack("I", 1))
-    blob.add(Kind.DATASEC, ".data", 1, 1, tail=blob.pack("III", var, 0, 1))
-    blob.add(Kind.FLOAT, "double", 8)
-    blob.add(Kind.DECL_TAG, "tag", u8, tail=blob.pack("I", 0))
-    blob.add(Kind.TYPE_TAG, "rcu", u8)
+    blob.add(BtfKind.FUNC, "call", proto, 1)
+    var = blob.add(BtfKind.VAR, "counter", u8, tail=blob.pack("I", 1))
+    blob.add(BtfKind.DATASEC, ".data", 1, 1, tail=blob.pack("III", var, 0, 1))
+    blob.add(BtfKind.FLOAT, "double", 8)
+    blob.add(BtfKind.DECL_TAG, "tag", u8, tail=blob.pack("I", 0))
+    blob.add(BtfKind.TYPE_TAG, "rcu", u8)
     big = blob.pack("III", blob.string("BLUE"), 0, 1)
-    blob.add(Kind.ENUM64, "colours", 8, 1, tail=big)
+    blob.add(BtfKind.ENUM64, "colours", 8, 1, tail=big)
     blob.struct("last", 1, ("a", u8, 0))
     return blob
 
@@ -45,8 +45,8 @@ def everything(order="<"):
 def test_every_kind_is_measured_in_either_byte_order(order):
     btf = Btf(everything(order).data())
     (last,) = btf.find("last")
-    assert last == btf.count - 1 == len(Kind)
-    assert {btf.kind(number) for number in range(btf.count)} == set(Kind)
+    assert last == btf.count - 1 == len(BtfKind)
+    assert {btf.kind(number) for number in range(btf.count)} == set(BtfKind)
     assert btf.members(last) == [Member("a", 0, 8, 1)]
     assert btf.name(last) == "last"
 
@@ -59,7 +59,13 @@ def test_aliases_come_off():
     blob = Blob()
     u8 = blob.integer()
     number = u8
-    for kind in (Kind.TYPEDEF, Kind.CONST, Kind.VOLATILE, Kind.RESTRICT, Kind.TYPE_TAG):
+    for kind in (
+        BtfKind.TYPEDEF,
+        BtfKind.CONST,
+        BtfKind.VOLATILE,
+        BtfKind.RESTRICT,
+        BtfKind.TYPE_TAG,
+    ):
         number = blob.add(kind, "", number)
     blob.struct("holder", 2, ("x", blob.array(number, 2), 0))
     btf = Btf(blob.data())
@@ -73,9 +79,9 @@ def test_sizes():
     blob = Blob()
     u8 = blob.integer()
     table = blob.array(blob.array(blob.integer("u32", 4), 3), 2)
-    pointer = blob.add(Kind.PTR, value=0)
+    pointer = blob.add(BtfKind.PTR, value=0)
     flexible = blob.array(u8, 0)
-    enum = blob.add(Kind.ENUM, "e", 4)
+    enum = blob.add(BtfKind.ENUM, "e", 4)
     btf = Btf(blob.data())
     assert [btf.size(n) for n in (table, pointer, flexible, enum)] == [24, 8, 0, 4]
 
@@ -202,7 +208,7 @@ class TestDamaged:
             with pytest.raises(BtfError, match=f"type {number} of {btf.count}"):
                 btf.kind(number)
 
-    @pytest.mark.parametrize("kind", [Kind.FWD, Kind.FUNC, Kind.DATASEC])
+    @pytest.mark.parametrize("kind", [BtfKind.FWD, BtfKind.FUNC, BtfKind.DATASEC])
     def test_type_without_a_size(self, kind):
         blob = Blob()
         number = blob.add(kind)
@@ -219,8 +225,8 @@ class TestDamaged:
 class TestCycles:
     def test_typedefs(self):
         blob = Blob()
-        blob.add(Kind.TYPEDEF, "a", 2)
-        blob.add(Kind.CONST, "", 1)
+        blob.add(BtfKind.TYPEDEF, "a", 2)
+        blob.add(BtfKind.CONST, "", 1)
         with pytest.raises(BtfError, match="names for one type"):
             Btf(blob.data()).resolve(1)
 
