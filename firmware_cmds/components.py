@@ -55,14 +55,16 @@ def mcqi(hca: Hca, reg: Any) -> None:
     about = _INFORMATION.get(reg.info_type)
     if about is None or reg.offset:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no such component information", f"type {reg.info_type}"
+            Status.BAD_PARAM_ERR,
+            "info_type or offset of MCQI not supported",
+            f"type {reg.info_type}",
         )
     info = about(hca)
     data, at = info[: reg.data_size], layout.mcqi_reg.size
     if len(reg.buf) - at < len(data):
         raise CmdError(
             Status.BAD_OUTP_LEN_ERR,
-            "output too short for the component information",
+            "output is too short for the component information",
             f"{len(data)} bytes",
         )
     reg.info_size = len(info)
@@ -75,7 +77,9 @@ def mfrl(_hca: Hca, _reg: Any) -> None:
 
 def _check_index(reg: Any) -> None:
     if reg.component_index:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such component", f"{reg.component_index}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "component_index not supported", f"{reg.component_index}"
+        )
 
 
 def _capabilities(hca: Hca) -> bytes:

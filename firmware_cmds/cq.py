@@ -148,7 +148,11 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ resize is not supported")
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select != sum(ResizeCq):
-        raise CmdError(Status.BAD_PARAM_ERR, "resize must set all of its fields", f"{select:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "resize must select size, page offset and page size",
+            f"{select:#x}",
+        )
     if cmd.cq_umem_valid or cq.umems:
         raise CmdError(
             Status.BAD_PARAM_ERR, "resizing a CQ over a umem is not supported", f"{cq!r}"

@@ -75,12 +75,16 @@ def _set_ptys(hca: Hca, reg: Any) -> None:
     """Choose among the modes; no choice at all means that the port chooses."""
     port = hca.eth
     if reg.proto_mask != ProtoMask.EN:
-        raise CmdError(Status.BAD_PARAM_ERR, "protocol is not the port's", f"{reg.proto_mask}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
+        )
     legacy, extended, _ = modes(port.speed)
     wanted = (reg.eth_proto_admin, reg.ext_eth_proto_admin)
     if any(wanted) and not (wanted[0] & legacy or wanted[1] & extended):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no such link mode", f"{wanted[0]:#x}, extended {wanted[1]:#x}"
+            Status.BAD_PARAM_ERR,
+            "link mode not supported by the port",
+            f"{wanted[0]:#x}, extended {wanted[1]:#x}",
         )
     port.an_disabled = bool(reg.an_disable_admin)
     _ptys(hca, reg)

@@ -42,14 +42,14 @@ def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Packets and bytes; ``clear`` starts them again from zero."""
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "more counters than log_max_flow_counter_bulk says",
+            Status.BAD_PARAM_ERR, "num_of_counters above log_max_flow_counter_bulk",
             f"{cmd.num_of_counters}",
         )  # fmt: skip
     first = cmd.flow_counter_id
     counters = [hca.flow_counters.need(first + n) for n in range(cmd.num_of_counters or 1)]
     if len(out.flow_statistics) < len(counters):
         raise CmdError(
-            Status.BAD_OUTP_LEN_ERR, "output too short for the counters", f"{len(counters)}"
+            Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{len(counters)}"
         )
     for counter, place in zip(counters, out.flow_statistics, strict=False):
         place.packets, place.octets = counter.packets, counter.octets

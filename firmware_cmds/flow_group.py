@@ -30,7 +30,11 @@ def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
     """Assign indices of a table to entries that match the same fields; groups do not overlap."""
     domain, table = domain_of(hca, cmd), table_of(hca, cmd)
     if cmd.group_type or cmd.match_definer_id:
-        raise CmdError(Status.BAD_PARAM_ERR, "flow group by criteria only", f"{cmd.group_type}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow group types and match definers are not supported",
+            f"{cmd.group_type}",
+        )
     first, last = cmd.start_flow_index, cmd.end_flow_index
     steering.check_group(table, first, last)
     criteria = Criteria(fields_of(cmd.match_criteria, cmd.match_criteria_enable))

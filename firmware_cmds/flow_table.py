@@ -133,7 +133,7 @@ def set_flow_table_root(hca: Hca, cmd: Any, out: Any) -> None:
     """Where packets begin; without a root received packets are dropped."""
     domain = domain_of(hca, cmd)
     if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:
-        raise CmdError(Status.BAD_PARAM_ERR, "root of this function's own port only")
+        raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")
     if cmd.op_mod == _SET:
         steering.set_root(domain, table_of(hca, cmd))
     elif cmd.op_mod == _DISCONNECT:

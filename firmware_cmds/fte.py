@@ -48,7 +48,7 @@ class _Lists:
         destinations, counters = ctx.destination_list_size, ctx.flow_counter_list_size
         if destinations + counters > len(ctx.destination):
             raise CmdError(
-                Status.BAD_INP_LEN_ERR, "list shorter than announced",
+                Status.BAD_INP_LEN_ERR, "input is too short for its list",
                 f"{destinations} destinations, {counters} counters",
             )  # fmt: skip
         items = islice(ctx.destination, destinations + counters)
@@ -73,7 +73,9 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
     verdict = _VERDICTS.get(ctx.action & ~FlowAction.COUNT)
     if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _RDMA):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table entry forwards or drops", f"{ctx.action:#x}"
+            Status.BAD_PARAM_ERR,
+            "flow table entry must forward or drop, or allow in a table for RDMA",
+            f"{ctx.action:#x}",
         )
     if len(lists.destinations) > 1 << caps.log_max_destination:
         raise CmdError(
@@ -85,7 +87,9 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
             Status.LIM_ERR, "more counters than log_max_flow_counter", f"{len(lists.counters)}"
         )
     if bool(ctx.action & FlowAction.COUNT) != bool(lists.counters):
-        raise CmdError(Status.BAD_PARAM_ERR, "flow counters do not go with the action")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow counters must be listed if the action counts, and only then"
+        )
     action = Action(
         verdict,
         tuple(_destination(hca, table, item) for item in lists.destinations),
@@ -99,7 +103,10 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
 def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
     given = layout.dest_format_struct.view(item)
     if given.destination_eswitch_owner_vhca_id_valid or given.packet_reformat:
-        raise CmdError(Status.BAD_PARAM_ERR, "destination of this function only, as it is")
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "packet reformat and other functions' destinations are not supported",
+        )
     if given.destination_type == FlowDestination.TIR and table.table_type not in _RDMA:
         return hca.tirs.need(given.destination_id)
     if given.destination_type == FlowDestination.FLOW_TABLE:

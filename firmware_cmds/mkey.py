@@ -54,10 +54,14 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
     mode = access_mode(ctx)
     if mode not in _MODES:
-        raise CmdError(Status.BAD_PARAM_ERR, "access mode not supported", f"{mode:#x}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
+        )
     if ctx.start_addr + ctx.len > 1 << 64:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "key wraps the address space", f"{ctx.start_addr:#x}+{ctx.len:#x}"
+            Status.BAD_PARAM_ERR,
+            "memory key goes beyond the end of the address space",
+            f"{ctx.start_addr:#x}+{ctx.len:#x}",
         )
     is_used = not ctx.free and (ctx.len or ctx.length64)
     if mode == _MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
@@ -125,16 +129,20 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
     hca.ledger.check("mkey", room_bytes(mode, octwords))
     if cmd.mkey_umem_valid:
         if mode != _MTT:
-            raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{mode:#x}")
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "only a key of pages can lie over a umem", f"mode {mode:#x}"
+            )
         return b""
     actual = cmd.translations_octword_actual_size * OCTWORD
     given = cmd.buf[layout.create_mkey_in.size :]
     if actual > len(given):
         raise CmdError(
-            Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{len(given)} of {actual}"
+            Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{len(given)} of {actual}"
         )
     if actual > octwords * OCTWORD:
-        raise CmdError(Status.BAD_PARAM_ERR, "list longer than the key", f"{actual} bytes")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "list of translations is longer than the key", f"{actual} bytes"
+        )
     return bytes(given[:actual])
 
 
@@ -142,7 +150,9 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
     """Entries for the user memory from ``offset`` on; the key's pages may be smaller than its."""
     shift, memory = ctx.log_page_size, umem.memory
     if not ADAPTER_PAGE_SHIFT <= shift <= memory.shift:
-        raise CmdError(Status.BAD_PARAM_ERR, "umem does not fit the key's pages", f"{umem!r}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "page size of the key does not fit its umem", f"{umem!r}"
+        )
     within = ctx.start_addr & (1 << shift) - 1
     if offset + ctx.len > memory.length or memory.address(offset) & (1 << shift) - 1 != within:
         raise CmdError(Status.BAD_PARAM_ERR, "key leaves its umem", f"{offset:#x}+{ctx.len:#x}")
@@ -150,7 +160,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
     count = -(-(within + ctx.len) >> shift)
     if 8 * count > ctx.translations_octword_size * OCTWORD:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "more umem pages than the key has room for", f"{count} pages"
+            Status.BAD_PARAM_ERR, "key is too short for the pages of its umem", f"{count} pages"
         )
     for share in memory.split(offset - within, count, shift):
         low_bytes(share)[:] = bytes((rights,)) * len(share)

@@ -94,7 +94,7 @@ def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     if chosen.mtu and context.mtu > port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
-        raise CmdError(Status.BAD_PARAM_ERR, "no RoCE on this port")
+        raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
     address = _permanent_address(context) if chosen.permanent_address else b""
     kind, entries = _list_type(context.allowed_list_type), _entries(hca, chosen, context)
 
@@ -136,13 +136,17 @@ def _entries(hca: Hca, chosen: Any, context: Any) -> list[int] | None:
         NvprtListType.VLAN: caps.log_max_vlan_list,
     }[kind]
     if size > 1 << limit:
-        raise CmdError(Status.LIM_ERR, "vPort list above its maximum", f"{size}")
+        raise CmdError(Status.LIM_ERR, "vPort list is longer than its capability allows", f"{size}")
     if size > len(given):
-        raise CmdError(Status.BAD_INP_LEN_ERR, "vPort list is longer", f"{len(given)} of {size}")
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input is too short for the vPort list",
+            f"{len(given)} of {size}",
+        )
     mask = _VID_MASK if kind is NvprtListType.VLAN else _MAC_MASK
     entries = [given[at] & mask for at in range(size)]
     if kind is NvprtListType.UC and any(entry & _GROUP_BIT for entry in entries):
-        raise CmdError(Status.BAD_PARAM_ERR, "group address in the unicast list")
+        raise CmdError(Status.BAD_PARAM_ERR, "multicast address in the list of unicast addresses")
     return entries
 
 
@@ -166,7 +170,9 @@ def _put_list(vport: Vport, kind: NvprtListType, entries: list[int]) -> None:
 def modify_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Enable or disable the own virtual port; AUTO follows the physical one, as UP does."""
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT:
-        raise CmdError(Status.BAD_PARAM_ERR, "no embedded switch", f"op_mod {cmd.op_mod}")
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "function has no embedded switch", f"op_mod {cmd.op_mod}"
+        )
     if cmd.admin_state not in tuple(VportAdminState):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown vPort state", f"{cmd.admin_state}")
     lifecycle.set_vport_admin(hca, up=cmd.admin_state != VportAdminState.DOWN)

@@ -31,5 +31,5 @@ def mnvda(_hca: Hca, reg: Any) -> None:
     wanted = reg.configuration_item_header.type
     kind = wanted >> _CLASS_SHIFT
     if wanted & _INDEX_MASKS.get(kind, 0) not in _ITEMS.get(kind, ()):
-        raise CmdError(Status.BAD_PARAM_ERR, "no such configuration item", f"{wanted:#x}")
+        raise CmdError(Status.BAD_PARAM_ERR, "unknown configuration item", f"{wanted:#x}")
     reg.configuration_item_data = bytes(len(reg.configuration_item_data))

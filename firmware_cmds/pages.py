@@ -55,7 +55,9 @@ def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 def _give(hca: Hca, cmd: Any) -> Turns[None]:
     count = cmd.input_num_entries
     if count > len(cmd.pas):
-        raise CmdError(Status.BAD_INP_LEN_ERR, "fewer pages than announced", f"{count}")
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR, "input is too short for its list of pages", f"{count}"
+        )
     if len(hca.fwpages) + count > MOST_PAGES:
         raise CmdError(Status.LIM_ERR, "more pages than firmware takes", f"{count}")
     pages = cmd.pas.words(count)

@@ -194,7 +194,7 @@ def _check_modified(hca: Hca, cmd: Any) -> None:
     if high := _high_mask(cmd) & ~qp_state.KNOWN_HIGH_OPTIONS:
         raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{high:#x}")
     if unknown:
-        raise CmdError(Status.BAD_PARAM_ERR, "option not supported", f"{unknown:#x}")
+        raise CmdError(Status.BAD_PARAM_ERR, "opt_param_mask has unknown bits", f"{unknown:#x}")
     if cmd.qpc.counter_set_id:
         hca.counters.need(cmd.qpc.counter_set_id)
 
@@ -220,7 +220,7 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
         )
     gid, caps = cmd.multicast_gid, hca.caps.general
     if gid in qp.mcgs:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "already attached")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is already in the multicast group")
     if gid not in hca.mcgs and len(hca.mcgs) >= 1 << caps.log_max_mcg:
         raise CmdError(Status.NO_RES_ERR, "out of multicast groups", f"{len(hca.mcgs)} live")
     if len(hca.mcgs.get(gid, ())) >= caps.max_qp_mcg:
@@ -235,7 +235,7 @@ def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
     """The queue pair leaves the group."""
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
-        raise CmdError(Status.BAD_RES_STATE_ERR, "not attached")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")
     qp.mcgs.discard(cmd.multicast_gid)
     _leave(hca, qp, cmd.multicast_gid)
 

@@ -93,11 +93,15 @@ def access_register(hca: Hca, cmd: Any, out: Any) -> None:
     given, least = cmd.buf[start : start + size], register.least or size
     if len(given) < least:
         raise CmdError(
-            Status.BAD_INP_LEN_ERR, "register is longer than its data", f"{len(given)} of {least}"
+            Status.BAD_INP_LEN_ERR,
+            "input is too short for the register",
+            f"{len(given)} of {least}",
         )
     room = len(out.buf) - layout.access_register_out.size
     if room < least:
-        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the register", f"{room} of {least}")
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR, "output is too short for the register", f"{room} of {least}"
+        )
     if register.is_open:
         size = room
     view = register.layout.view(bytearray(given).ljust(size, b"\0"))

@@ -23,7 +23,7 @@ _LAST_VLAN = 4094
 def _index(hca: Hca, cmd: Any) -> int:
     """An index in the table. Raises BAD_OP_ERR without RoCE, BAD_PARAM_ERR beyond its end."""
     if not hca.caps.general.roce:
-        raise CmdError(Status.BAD_OP_ERR, "the port has no RoCE")
+        raise CmdError(Status.BAD_OP_ERR, "port has no RoCE")
     index = int(cmd.roce_address_index)
     if index >= len(hca.gids):
         raise CmdError(Status.BAD_PARAM_ERR, "roce_address_index beyond the table", f"{index}")
@@ -55,14 +55,14 @@ def _check(entry: GidEntry) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "RoCE version not supported", f"{entry.version}")
     if entry.l3_type != (RoceL3Type.IPV4 if is_ipv4(entry.gid) else RoceL3Type.IPV6):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "roce_l3_type does not fit the address", f"{entry.l3_type}"
+            Status.BAD_PARAM_ERR, "roce_l3_type is not that of the address", f"{entry.l3_type}"
         )
     if entry.mac == NO_MAC or entry.mac[0] & _GROUP:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "not the MAC address of an interface", entry.mac.hex(":")
+            Status.BAD_PARAM_ERR, "source MAC address is zero or multicast", entry.mac.hex(":")
         )
     if entry.vlan is not None and not 0 < entry.vlan <= _LAST_VLAN:
-        raise CmdError(Status.BAD_PARAM_ERR, "no such VLAN", f"{entry.vlan}")
+        raise CmdError(Status.BAD_PARAM_ERR, "VLAN ID is not 1 to 4094", f"{entry.vlan}")
 
 
 @command(

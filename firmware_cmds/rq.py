@@ -44,7 +44,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     ctx = layout.rqc.view(bytearray(bytes(cmd.ctx)))
     refuse_set(ctx, _NOT_BUILT)
     if ctx.state != RqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in RST", f"{ctx.state}")
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if ctx.ts_format >= _REAL_TIME:
         raise CmdError(Status.BAD_PARAM_ERR, "ts_format not supported", f"{ctx.ts_format}")
     cq, counter = hca.cqs.need(ctx.cqn), _counter(hca, ctx.counter_set_id)

@@ -24,10 +24,10 @@ def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
         raise CmdError(Status.BAD_PARAM_ERR, "RQT may only list RQs of its own function")
     if not 1 <= size <= most:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "rqt_actual_size does not fit rqt_max_size", f"{size} of {most}"
+            Status.BAD_PARAM_ERR, "rqt_actual_size is 0 or above rqt_max_size", f"{size} of {most}"
         )
     if len(given.rq_num) < size:
-        raise CmdError(Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{size} RQs")
+        raise CmdError(Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{size} RQs")
     numbers = [entry.rq_num for entry, _ in zip(given.rq_num, range(size))]
     found = {number: hca.rqs.need(number) for number in dict.fromkeys(numbers)}
     return tuple(found[number] for number in numbers)

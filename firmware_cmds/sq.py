@@ -41,7 +41,7 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     refuse_set(ctx, _NOT_BUILT)
     refuse_set(ctx, _REACHES_ALL)
     if ctx.state != SqState.RST:
-        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in RST", f"{ctx.state}")
+        raise CmdError(Status.BAD_PARAM_ERR, "queue must be created in state RST", f"{ctx.state}")
     if wq.wq_type != WqType.CYCLIC or wq.log_wq_stride != LOG_WQEBB:
         raise CmdError(
             Status.BAD_PARAM_ERR, "log_wq_stride is not that of a send queue",

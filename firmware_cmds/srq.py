@@ -137,7 +137,7 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """A shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
-        raise CmdError(Status.BAD_PARAM_ERR, "only linked-list work queues")
+        raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
     if ctx.dbr_umem_valid or cmd.xrc_srq_umem_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "an XRC SRQ over a umem is not supported")
     pd, xrcd, cq = hca.pds.need(ctx.pd), hca.xrcds.need(ctx.xrcd), hca.cqs.need(ctx.cqn)

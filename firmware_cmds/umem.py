@@ -64,7 +64,7 @@ def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
     if given.num_of_mtt > len(given.mtt):
         raise CmdError(
-            Status.BAD_INP_LEN_ERR, "list shorter than announced", f"{given.num_of_mtt} pages"
+            Status.BAD_INP_LEN_ERR, "input is too short for its list", f"{given.num_of_mtt} pages"
         )
     if not given.num_of_mtt or given.page_offset >> shift:
         raise CmdError(

@@ -100,12 +100,14 @@ def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
 def _indices(index: int, entries: int, room: int) -> range:
     if index == ALL_ENTRIES:
         if room < entries:
-            raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for the table", f"{room} entries")
+            raise CmdError(
+                Status.BAD_OUTP_LEN_ERR, "output is too short for the table", f"{room} entries"
+            )
         return range(entries)
     if index >= entries:
         raise CmdError(Status.BAD_PARAM_ERR, "index beyond the table", f"{index} of {entries}")
     if room < 1:
-        raise CmdError(Status.BAD_OUTP_LEN_ERR, "no room for an entry")
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for an entry")
     return range(index, index + 1)
 
 
@@ -113,7 +115,7 @@ def _indices(index: int, entries: int, room: int) -> range:
 def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Up while the port has a physical link, and an Ethernet port's driver has enabled it."""
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
-        raise CmdError(Status.BAD_PARAM_ERR, "no embedded switch")
+        raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
     out.admin_state = out.state = int(hca.port.is_up)
 
 

@@ -91,7 +91,7 @@ def check_transition(
     if target not in transitions[state]:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "there is no transition to this state",
+            "no transition leads to this state",
             f"from {state.name} to {target}",
         )
     return type(state)(target)

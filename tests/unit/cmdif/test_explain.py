@@ -81,7 +81,9 @@ class TestCommands:
         assert commands_of(reason) == ["CREATE_EQ"]
 
     def test_of_the_file_for_its_other_functions(self, reasons):
-        (reason,) = (one for one in reasons if one.text == "list longer than the key")
+        (reason,) = (
+            one for one in reasons if one.text == "list of translations is longer than the key"
+        )
         assert "CREATE_MKEY" in commands_of(reason)
 
     def test_none_for_the_core(self, reasons):
@@ -113,6 +115,12 @@ class TestCommandLine:
         result = explain("0xffffffff")
         assert result.exit_code == 1
         assert result.output.startswith("mlx5emu: 0xffffffff is no syndrome of this version")
+
+    def test_of_another_version(self, explain):
+        """A reason that has been reworded since: its old syndrome means nothing any more."""
+        result = explain(hex(syndrome_of("flow group by criteria only")))
+        assert result.exit_code == 1
+        assert "the log comes from another version, or from a real adapter" in result.output
 
     @pytest.mark.parametrize("word", ["pd", "0", "0x", "-1", "1" * 40])
     def test_no_number(self, explain, word):

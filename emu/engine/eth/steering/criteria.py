@@ -37,7 +37,7 @@ def fields_of(param: Any, enable: int) -> dict[str, int]:
     """
     if enable >> len(PARTS):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "no such part of fte_match_param", f"enable {enable:#x}"
+            Status.BAD_PARAM_ERR, "unknown part of fte_match_param enabled", f"enable {enable:#x}"
         )
     found = {}
     for part, bit in PARTS.items():

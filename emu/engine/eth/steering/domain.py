@@ -144,12 +144,12 @@ def check_index(group: FlowGroup, index: int) -> None:
     if not group.first <= index <= group.last:
         raise CmdError(
             Status.BAD_PARAM_ERR,
-            "flow table entry's index is not of its group",
+            "flow table entry's index is outside its group",
             f"{index}, group has {group.first} to {group.last}",
         )
     if index in group.entries:
         raise CmdError(
-            Status.BAD_PARAM_ERR, "there is a flow table entry with this index", f"{index}"
+            Status.BAD_PARAM_ERR, "flow table already has an entry at this index", f"{index}"
         )
 
 
@@ -157,7 +157,8 @@ def check_action(table: FlowTable, action: Action, *, ignores_level: bool = Fals
     """What an entry of this table does; one that ``ignores_level`` may lead to any table."""
     if (action.verdict is Verdict.FORWARD) != bool(action.destinations):
         raise CmdError(
-            Status.BAD_PARAM_ERR, "flow table entry's destinations do not go with its action"
+            Status.BAD_PARAM_ERR,
+            "flow table entry must have destinations if it forwards, and only then",
         )
     for target in action.tables:
         if target.level <= table.level and not ignores_level:
