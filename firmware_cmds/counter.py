@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)
 def alloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """A counter set; queue pairs name it in qpc.counter_set_id."""
+    """Make a counter set; queue pairs name it in qpc.counter_set_id."""
     out.counter_set_id = hca.counters.add(QCounter())
 
 
 @command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
 def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a queue pair counts there."""
+    """Destroy the set; refused with RES_BUSY while a queue counts in it."""
     hca.counters.remove(cmd.counter_set_id)
 
 
 @command(Op.QUERY_Q_COUNTER, layout.query_q_counter_in, layout.query_q_counter_out)
 def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """The set's values; ``clear`` starts it again from zero."""
+    """Return the set's values; ``clear`` starts it again from zero."""
     if cmd.aggregate:
         raise CmdError(Status.BAD_PARAM_ERR, "only one counter set can be read by a command")
     counter = hca.counters.need(cmd.counter_set_id)
@@ -40,7 +40,7 @@ def query_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_VNIC_ENV, layout.query_vnic_env_in, layout.query_vnic_env_out)
 def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
-    """Overruns, refused commands, dropped packets (core/diag/reporter_vnic.c, en_stats.c)."""
+    """Return overruns, refused commands, drops (core/diag/reporter_vnic.c, en_stats.c)."""
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
     env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)

@@ -53,7 +53,7 @@ class ResizeCq(IntFlag):
 
 @command(Op.CREATE_CQ, layout.create_cq_in, layout.create_cq_out)
 def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A ring for completions that reports to an existing EQ."""
+    """Make a ring for completions that reports to an existing EQ."""
     ctx = layout.cqc.view(bytearray(bytes(cmd.cq_context)))
     if name := first_set(ctx, _NOT_BUILT):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ option not supported", name)
@@ -101,7 +101,7 @@ def _moderation(hca: Hca, ctx: Any) -> Moderation | None:
 
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
 def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """Moderation and overrun by field, or another ring for the entries to come."""
+    """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
     cq = hca.cqs.need(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
         yield from _resize(hca, cq, cmd)
@@ -170,13 +170,13 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
 def destroy_cq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a QP or SRQ reports here."""
+    """Destroy the CQ; refused with RES_BUSY while a queue reports to it."""
     hca.cqs.remove(cmd.cqn).stop_waiting()
 
 
 @command(Op.QUERY_CQ, layout.query_cq_in, layout.query_cq_out)
 def query_cq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now and as much of the page list as the output has room for."""
+    """Return the context of now and as much of the page list as the output has room for."""
     cq = hca.cqs.need(cmd.cqn)
     cq.encode()
     out.cq_context = bytes(cq.ctx)

@@ -24,7 +24,7 @@ STATE_ARMED = 0x9
 
 @command(Op.CREATE_EQ, layout.create_eq_in, layout.create_eq_out, privileged=True)
 def create_eq(hca: Hca, cmd: Any, out: Any) -> None:
-    """A ring for events; ``event_bitmask`` says which asynchronous types it takes over."""
+    """Make a ring for events; ``event_bitmask`` says which asynchronous types it gets."""
     ctx = layout.eqc.view(bytes(cmd.eq_context_entry))
     if ctx.log_eq_size > hca.caps.general.log_max_eq_sz:
         raise CmdError(Status.LIM_ERR, "log_eq_size above log_max_eq_sz", f"{ctx.log_eq_size}")
@@ -46,13 +46,13 @@ def _event_mask(words: Any) -> int:
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
 def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a CQ reports here."""
+    """Destroy the EQ; refused with RES_BUSY while a CQ reports to it."""
     lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 
 @command(Op.QUERY_EQ, layout.query_eq_in, layout.query_eq_out, privileged=True)
 def query_eq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context as created, with the counters and the arm state of now."""
+    """Return the context, with the counters and the arm state of now."""
     eq = hca.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry
     out.eq_context_entry = bytes(eq.ctx)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command(Op.ALLOC_FLOW_COUNTER, layout.alloc_flow_counter_in, layout.alloc_flow_counter_out)
 def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """One counter, at zero."""
+    """Make one counter, at zero."""
     if cmd.flow_counter_bulk & ~hca.caps.general.flow_counter_bulk_alloc:
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -33,13 +33,13 @@ def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with BAD_RES_STATE_ERR while a flow table entry counts there."""
+    """Destroy the counter; refused with BAD_RES_STATE_ERR while a flow table entry counts in it."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 
 @command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
 def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Packets and bytes; ``clear`` starts them again from zero."""
+    """Return packets and bytes; ``clear`` starts them again from zero."""
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
             Status.BAD_PARAM_ERR, "num_of_counters above log_max_flow_counter_bulk",

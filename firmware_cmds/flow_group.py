@@ -49,7 +49,7 @@ def create_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_FLOW_GROUP, layout.query_flow_group_in, layout.query_flow_group_out)
 def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
-    """The indices and the criteria."""
+    """Return the group's indices and criteria."""
     domain_of(hca, cmd)
     found = group_of(hca, table_of(hca, cmd), cmd.group_id).match
     for name in ("start_flow_index", "end_flow_index", "match_criteria_enable", "match_criteria"):
@@ -58,7 +58,7 @@ def query_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_FLOW_GROUP, layout.destroy_flow_group_in, layout.destroy_flow_group_out)
 def destroy_flow_group(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused while it has entries."""
+    """Destroy the group; refused while it has entries."""
     domain = domain_of(hca, cmd)
     group = group_of(hca, table_of(hca, cmd), cmd.group_id)
     hca.flow_groups.remove(group.handle)

@@ -48,7 +48,7 @@ def _of_type(hca: Hca, table_type: int, number: int) -> FlowTable:
 
 
 def _miss(hca: Hca, cmd: Any, level: int) -> FlowTable | Miss:
-    """Where packets go that no entry of a table of this level matches."""
+    """Where packets of a table of this level go that match no entry."""
     ctx = cmd.flow_table_context
     if ctx.table_miss_action == TableMissAction.DEF:
         return Miss.DEFAULT
@@ -66,10 +66,10 @@ def _miss(hca: Hca, cmd: Any, level: int) -> FlowTable | Miss:
 
 @command(Op.CREATE_FLOW_TABLE, layout.create_flow_table_in, layout.create_flow_table_out)
 def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
-    """Room for groups and entries, which costs nothing before it is used.
+    """Make a table for groups and entries. An empty one costs nothing.
 
-    The level may be above max_ft_level: the driver counts what it has into it, and puts its last
-    tables behind (core/fs_core.c: set_prio_attrs).
+    The level may be above max_ft_level: the driver adds up the levels of all its priorities, and
+    its last tables get the highest ones (core/fs_core.c: set_prio_attrs).
     """
     domain_of(hca, cmd)
     ctx = layout.flow_table_context.view(bytearray(bytes(cmd.flow_table_context)))
@@ -88,7 +88,7 @@ def create_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.MODIFY_FLOW_TABLE, layout.modify_flow_table_in, layout.modify_flow_table_out)
 def modify_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
-    """Send what no entry matches elsewhere."""
+    """Change where packets go that no entry of the table matches."""
     domain, table = domain_of(hca, cmd), table_of(hca, cmd)
     if cmd.modify_field_select != ModifyFlowTable.MISS_TABLE_ID:
         raise CmdError(
@@ -108,14 +108,14 @@ def modify_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_FLOW_TABLE, layout.query_flow_table_in, layout.query_flow_table_out)
 def query_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now."""
+    """Return the context of now."""
     domain_of(hca, cmd)
     out.flow_table_context = bytes(table_of(hca, cmd).ctx)
 
 
 @command(Op.DESTROY_FLOW_TABLE, layout.destroy_flow_table_in, layout.destroy_flow_table_out)
 def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused while it has groups or packets are sent to it; as the root it may go.
+    """Destroy the table; refused while it has groups or packets are sent to it. The root may go.
 
     The driver's last table is the root until it goes (core/fs_core.c: update_root_ft_destroy).
     """
@@ -130,7 +130,7 @@ def destroy_flow_table(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )  # fmt: skip
 def set_flow_table_root(hca: Hca, cmd: Any, out: Any) -> None:
-    """Where packets begin; without a root received packets are dropped."""
+    """Choose the table where packets begin; without one, received packets are dropped."""
     domain = domain_of(hca, cmd)
     if cmd.underlay_qpn or cmd.table_eswitch_owner_vhca_id_valid:
         raise CmdError(Status.BAD_PARAM_ERR, "root of another function's flow tables")

@@ -195,7 +195,7 @@ def _modify(hca: Hca, cmd: Any) -> None:
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)
 def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now, and as much of its lists as the output has room for."""
+    """Return the context of now, and as much of its lists as the output has room for."""
     domain_of(hca, cmd)
     ctx = _entry(table_of(hca, cmd), cmd.flow_index).ctx
     fixed = layout.flow_context.size
@@ -208,7 +208,7 @@ def query_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DELETE_FLOW_TABLE_ENTRY, layout.delete_fte_in, layout.delete_fte_out)
 def delete_flow_table_entry(hca: Hca, cmd: Any, out: Any) -> None:
-    """Its packets go to the next entry that they match."""
+    """Remove an entry; its packets go to the next entry that they match."""
     domain = domain_of(hca, cmd)
     entry = _entry(table_of(hca, cmd), cmd.flow_index)
     hca.flow_entries.remove(entry.handle)

@@ -53,7 +53,7 @@ def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
     Op.INIT_HCA, layout.init_hca_in, layout.init_hca_out, needs=HcaState.ENABLED, privileged=True
 )
 def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
-    """Objects can be made from now on; their limits are the capabilities as set."""
+    """Allow objects to be made; their limits are the capabilities as the driver has set them."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA is already initialized")
     hca.initialize()
@@ -61,7 +61,7 @@ def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.TEARDOWN_HCA, layout.teardown_hca_in, layout.teardown_hca_out, privileged=True)
 def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
-    """Graceful, when the driver has destroyed what it made; forced, when it has not.
+    """End what INIT_HCA began: gracefully when the driver has destroyed its objects, or by force.
 
     A fast teardown needs no preparation: the driver writes nic_interface next, and that shuts the
     function down (core/fw.c: mlx5_cmd_fast_teardown_hca). ``out.state`` stays 0, success.
@@ -76,7 +76,7 @@ def teardown_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_ISSI, layout.query_issi_in, layout.query_issi_out, needs=HcaState.ENABLED)
 def query_issi(hca: Hca, cmd: Any, out: Any) -> None:
-    """Interface step sequence ids: which are supported, which is in force."""
+    """Return the interface step sequence ids: those supported and the one in force."""
     out.current_issi = hca.issi
     out.supported_issi_dw0 = SUPPORTED_ISSI
 
@@ -108,7 +108,7 @@ def _current(hca: Hca, cmd: Any) -> bytes | None:
     opened=OpenField("capability", _group),
 )
 def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
-    """A capability group's page, or its front; op_mod is ``group << 1 | mode``."""
+    """Return a group of capabilities, or the front of its page; op_mod is ``group << 1 | mode``."""
     group = cmd.op_mod >> 1
     if not hca.caps.has(group):
         hca.unhandled.cap_groups[group] += 1
@@ -124,7 +124,7 @@ def query_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )
 def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
-    """The driver's choice below the maximum; only before INIT_HCA."""
+    """Let the driver choose capabilities below their maximum, before INIT_HCA only."""
     if hca.state is HcaState.INITIALIZED:
         raise CmdError(Status.BAD_SYS_STATE_ERR, "capabilities can only be set before INIT_HCA")
     hca.caps.set(cmd.op_mod >> 1, cmd.capability)
@@ -132,7 +132,7 @@ def set_hca_cap(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_ADAPTER, layout.query_adapter_in, layout.query_adapter_out)
 def query_adapter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Vendor and board id."""
+    """Return the vendor id and the board id."""
     block = out.query_adapter_struct
     block.ieee_vendor_id = MELLANOX_OUI
     block.vsd_contd_psid = hca.model.psid.encode().ljust(16, b"\0")

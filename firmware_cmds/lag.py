@@ -20,5 +20,5 @@ NOT_ACTIVE = 0
 
 @command(Op.QUERY_LAG, layout.query_lag_in, layout.query_lag_out)
 def query_lag(hca: Hca, cmd: Any, out: Any) -> None:
-    """No LAG is active, and queue pairs have no affinity to a port."""
+    """Return that no LAG is active and queue pairs have no affinity to a port."""
     out.ctx.lag_state = NOT_ACTIVE

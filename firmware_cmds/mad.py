@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)
 def mad_ifc(hca: Hca, cmd: Any, out: Any) -> None:
-    """The agent's answer; a refusal is a status inside it, as on the wire."""
+    """Return the agent's answer; when it refuses, its status is in the answer, as on the wire."""
     out.response_mad_packet = _answer(hca.ib, cmd.mad)
 
 

@@ -45,7 +45,7 @@ def access_mode(ctx: Any) -> int:
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
 def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A key over the whole address space (PA) or over a list of pages or of other keys.
+    """Make a key over all addresses (PA), or over a list of pages or of other keys.
 
     The list may be shorter than the room that the key reserves: a key that starts out free gets
     its entries later, by UMR. What all keys reserve is bounded by the ledger.
@@ -170,7 +170,7 @@ def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
 
 @command(Op.QUERY_MKEY, layout.query_mkey_in, layout.query_mkey_out)
 def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context, and as much of the translation list as the output has room for."""
+    """Return the context, and as much of the translation list as the output has room for."""
     mkey = hca.mkeys.need(cmd.mkey_index)
     out.memory_key_mkey_entry = bytes(mkey.ctx)
     at = layout.query_mkey_out.size - 2 * OCTWORD
@@ -180,13 +180,13 @@ def query_mkey(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_MKEY, layout.destroy_mkey_in, layout.destroy_mkey_out)
 def destroy_mkey(hca: Hca, cmd: Any, out: Any) -> None:
-    """The key is gone; windows bound to it fail from now on, as their lookups do."""
+    """Destroy the key. Windows that are bound to it stay, and fail when they are used."""
     hca.mkeys.remove(cmd.mkey_index)
 
 
 @command(Op.CREATE_PSV, layout.create_psv_in, layout.create_psv_out)
 def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
-    """One to four signature values."""
+    """Make one to four signature values."""
     if not 1 <= cmd.num_psv <= 4:
         raise CmdError(Status.BAD_PARAM_ERR, "num_psv is not 1 to 4", f"{cmd.num_psv}")
     pd = hca.pds.need(cmd.pd)
@@ -198,5 +198,5 @@ def create_psv(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_PSV, layout.destroy_psv_in, layout.destroy_psv_out)
 def destroy_psv(hca: Hca, cmd: Any, out: Any) -> None:
-    """One signature value."""
+    """Destroy one signature value."""
     hca.psvs.remove(cmd.psvn)

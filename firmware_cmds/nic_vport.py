@@ -38,7 +38,7 @@ _NOT_SETTABLE = (
     layout.query_nic_vport_context_out,
 )
 def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context, with as much of the chosen list as the output has room for."""
+    """Return the context, with as much of the chosen list as the output has room for."""
     port, context = hca.eth, out.nic_vport_context
     vport = port.vport
     entries = _list(vport, _list_type(cmd.allowed_list_type))
@@ -87,7 +87,7 @@ def _list(vport: Vport, kind: NvprtListType) -> Sequence[int]:
     privileged=True,
 )
 def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
-    """Take over the selected fields: MTU, lists of addresses, promiscuity, RoCE."""
+    """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
     port, chosen, context = hca.eth, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
@@ -168,7 +168,7 @@ def _put_list(vport: Vport, kind: NvprtListType, entries: list[int]) -> None:
     privileged=True,
 )
 def modify_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
-    """Enable or disable the own virtual port; AUTO follows the physical one, as UP does."""
+    """Enable or disable the function's virtual port; AUTO means the same as UP."""
     if cmd.op_mod != VportStateOpMod.VNIC_VPORT:
         raise CmdError(
             Status.BAD_PARAM_ERR, "function has no embedded switch", f"op_mod {cmd.op_mod}"

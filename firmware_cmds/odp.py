@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     privileged=True,
 )
 def page_fault_resume(hca: Hca, cmd: Any, out: Any) -> None:
-    """What waited goes on, or fails when the driver reports an error.
+    """Let what waits for a page go on, or fail it when the driver reports an error.
 
     The form is that of the scheme that the driver has chosen (odp_cap.mem_page_fault).
     """

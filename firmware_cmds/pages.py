@@ -27,7 +27,7 @@ PAGE = 4096
     privileged=True,
 )
 def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
-    """How many pages the device wants at this moment of its start-up; 0 needs no MANAGE_PAGES."""
+    """Return how many pages the device wants now; for 0 the driver sends no MANAGE_PAGES."""
     if cmd.op_mod not in (BootPages.BOOT, BootPages.INIT, BootPages.REGULAR):
         raise CmdError(Status.BAD_PARAM_ERR, "unknown QUERY_PAGES op_mod", f"{cmd.op_mod}")
     out.num_pages = hca.fwpages.boot_pages if cmd.op_mod != BootPages.REGULAR else 0
@@ -41,7 +41,7 @@ def query_pages(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )
 def manage_pages(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """The driver gives pages, takes them back, or says that it cannot give."""
+    """Take pages from the driver, give them back, or learn that it has none to give."""
     if cmd.op_mod == PageOp.GIVE:
         yield from _give(hca, cmd)
     elif cmd.op_mod == PageOp.TAKE:

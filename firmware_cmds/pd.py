@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 @command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)
 def alloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
-    """A protection domain."""
+    """Make a protection domain."""
     out.pd = hca.pds.add(Pd())
 
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
 def dealloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a key or queue belongs to the domain."""
+    """Destroy the domain; refused with RES_BUSY while a key or queue belongs to it."""
     hca.pds.remove(cmd.pd)
 
 
 @command(Op.ALLOC_XRCD, layout.alloc_xrcd_in, layout.alloc_xrcd_out)
 def alloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
-    """An XRC domain."""
+    """Make an XRC domain."""
     out.xrcd = hca.xrcds.add(Xrcd())
 
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
 def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a queue belongs to the domain."""
+    """Destroy the domain; refused with RES_BUSY while a queue belongs to it."""
     hca.xrcds.remove(cmd.xrcd)
 
 
@@ -42,7 +42,7 @@ def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
     Op.ALLOC_TRANSPORT_DOMAIN, layout.alloc_transport_domain_in, layout.alloc_transport_domain_out
 )
 def alloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
-    """A transport domain."""
+    """Make a transport domain."""
     out.transport_domain = hca.tds.add(TransportDomain())
 
 
@@ -52,17 +52,17 @@ def alloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
     layout.dealloc_transport_domain_out,
 )
 def dealloc_transport_domain(hca: Hca, cmd: Any, out: Any) -> None:
-    """The domain goes."""
+    """Destroy the domain."""
     hca.tds.remove(cmd.transport_domain)
 
 
 @command(Op.ALLOC_UAR, uar_layout.alloc_uar_in, uar_layout.alloc_uar_out)
 def alloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
-    """A doorbell page: page ``uar`` of BAR 0 (core/uar.c:uar2pfn)."""
+    """Assign a doorbell page: page ``uar`` of BAR 0 (core/uar.c:uar2pfn)."""
     out.uar = hca.uars.add(Uar())
 
 
 @command(Op.DEALLOC_UAR, uar_layout.dealloc_uar_in, uar_layout.dealloc_uar_out)
 def dealloc_uar(hca: Hca, cmd: Any, out: Any) -> None:
-    """The page goes back, whoever still rings there."""
+    """Give the doorbell page back, even if a queue still uses it."""
     hca.uars.remove(cmd.uar)

@@ -37,7 +37,7 @@ _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 @command(Op.CREATE_QP, layout.create_qp_in, layout.create_qp_out)
 def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A queue pair in state RST. In its buffer the receive queue comes before the send queue."""
+    """Make a queue pair in state RST. In its buffer the receive queue comes first."""
     ctx = layout.qpc.view(bytearray(bytes(cmd.qpc)))
     _check_type(hca, ctx)
     parts = _parts(hca, ctx)
@@ -122,7 +122,7 @@ def _rings(hca: Hca, cmd: Any, ctx: Any, parts: QpParts) -> Turns[_Rings]:
 
 @command(Op.DESTROY_QP, layout.destroy_qp_in, layout.destroy_qp_out)
 def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
-    """The queue pair is gone when this is answered: nothing of it touches memory any more."""
+    """Destroy the queue pair. It touches no memory any more when this is answered."""
     qp = hca.qps.remove(cmd.qpn)
     for gid in qp.mcgs:
         _leave(hca, qp, gid)
@@ -137,7 +137,7 @@ def destroy_qp(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_QP, layout.query_qp_in, layout.query_qp_out)
 def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now, and as much of the page list as the output has room for."""
+    """Return the context of now, and as much of the page list as the output has room for."""
     qp = hca.qps.need(cmd.qpn)
     qp.encode()
     out.qpc = bytes(qp.ctx)
@@ -212,7 +212,7 @@ _transition(Op._2RST_QP, layout.qp_2rst_in, layout.qp_2rst_out)
 
 @command(Op.ATTACH_TO_MCG, layout.attach_to_mcg_in, layout.attach_to_mcg_out)
 def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
-    """The datagram queue pair receives what is sent to the group."""
+    """Let a datagram queue pair receive what is sent to the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if qp.ctx.st != QpType.UD:
         raise CmdError(
@@ -232,7 +232,7 @@ def attach_to_mcg(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DETACH_FROM_MCG, layout.detach_from_mcg_in, layout.detach_from_mcg_out)
 def detach_from_mcg(hca: Hca, cmd: Any, out: Any) -> None:
-    """The queue pair leaves the group."""
+    """Take a queue pair out of the multicast group."""
     qp = hca.qps.need(cmd.qpn)
     if cmd.multicast_gid not in qp.mcgs:
         raise CmdError(Status.BAD_RES_STATE_ERR, "queue pair is not in the multicast group")

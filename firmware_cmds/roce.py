@@ -72,7 +72,7 @@ def _check(entry: GidEntry) -> None:
     privileged=True,
 )
 def query_roce_address(hca: Hca, cmd: Any, out: Any) -> None:
-    """An entry of the table, as it was set."""
+    """Return an entry of the table as it was set."""
     entry = hca.gids[_index(hca, cmd)]
     mac = int.from_bytes(entry.mac, "big")
     out.roce_address.assign(

@@ -36,7 +36,7 @@ _WQ_TYPES: dict[int, type[RecvQueue]] = {
 
 @command(Op.CREATE_RQ, layout.create_rq_in, layout.create_rq_out)
 def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A receive queue in state RST, with WQEs of its own or over an RMP.
+    """Make a receive queue in state RST, with WQEs of its own or those of an RMP.
 
     Without protection domain it can only drop what it is given (core/en_main.c:
     mlx5e_alloc_drop_rq).
@@ -98,7 +98,7 @@ def _counter(hca: Hca, number: int) -> QCounter | None:
 
 @command(Op.MODIFY_RQ, layout.modify_rq_in, layout.modify_rq_out)
 def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Change the state, VLAN stripping and the counter set, the latter two as the bitmask says.
+    """Change the state, and VLAN stripping and the counter set if the bitmask selects them.
 
     ``rq_state`` is the state that the driver believes the queue to be in.
     """
@@ -129,7 +129,7 @@ def _count_into(rq: Rq, counter: QCounter | None) -> None:
 
 @command(Op.QUERY_RQ, layout.query_rq_in, layout.query_rq_out)
 def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now."""
+    """Return the context of now."""
     rq = hca.rqs.need(cmd.rqn)
     rq.encode()
     out.rq_context = bytes(rq.ctx)
@@ -137,7 +137,7 @@ def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
 def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with BAD_RES_STATE_ERR while a TIR or an RQT leads to it."""
+    """Destroy the RQ; refused with BAD_RES_STATE_ERR while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
     rq.state = RqState.RST
     rq.stop_waiting()

@@ -35,7 +35,7 @@ def _listed(hca: Hca, given: Any, most: int) -> tuple[Rq, ...]:
 
 @command(Op.CREATE_RQT, layout.create_rqt_in, layout.create_rqt_out)
 def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
-    """A list of RQs for indirect TIRs, as long as rqt_actual_size says."""
+    """Make a list of RQs for indirect TIRs, as long as rqt_actual_size says."""
     given = cmd.rqt_context
     if given.rqt_max_size > 1 << hca.caps.general.log_max_rqt_size:
         raise CmdError(
@@ -47,7 +47,7 @@ def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
 def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
-    """Other RQs, for the next packet on; also another number of them, up to rqt_max_size."""
+    """List other RQs, for the next packet on; as many as rqt_max_size allows."""
     rqt = hca.rqts.need(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
@@ -66,7 +66,7 @@ def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_RQT, layout.query_rqt_in, layout.query_rqt_out)
 def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now, and as many RQs as the output has room for."""
+    """Return the context of now, and as many RQs as the output has room for."""
     rqt = hca.rqts.need(cmd.rqtn)
     out.rqt_context = bytes(rqt.ctx)
     for place, rq in zip(out.rqt_context.rq_num, rqt.rqs, strict=False):
@@ -75,5 +75,5 @@ def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
 def destroy_rqt(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with BAD_RES_STATE_ERR while a TIR names it."""
+    """Destroy the RQT; refused with BAD_RES_STATE_ERR while a TIR names it."""
     hca.rqts.remove(cmd.rqtn)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     privileged=True,
 )
 def query_special_contexts(hca: Hca, cmd: Any, out: Any) -> None:
-    """The null key and the dump-fill key, which have capability bits, and the reserved lkey.
+    """Return the reserved lkey, and the null key and the dump-fill key if their capability is set.
 
     That one opens all of guest memory, so the command is the driver's alone.
     """

@@ -35,7 +35,7 @@ _REACHES_ALL = ("rlky", "fre")
 
 @command(Op.CREATE_SQ, layout.create_sq_in, layout.create_sq_out)
 def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A send queue in state RST. Its number is one that no queue pair has."""
+    """Make a send queue in state RST. No queue pair has the same number."""
     ctx = layout.sqc.view(bytearray(bytes(cmd.ctx)))
     wq = cmd.ctx.wq
     refuse_set(ctx, _NOT_BUILT)
@@ -71,7 +71,7 @@ def _tis(hca: Hca, ctx: Any) -> Tis | None:
 
 @command(Op.MODIFY_SQ, layout.modify_sq_in, layout.modify_sq_out)
 def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Change the state; ``sq_state`` is the one that the driver believes it to be in.
+    """Change the state; ``sq_state`` is the one that the driver believes the queue to be in.
 
     There is no packet pacing: a rate limit is refused.
     """
@@ -86,7 +86,7 @@ def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_SQ, layout.query_sq_in, layout.query_sq_out)
 def query_sq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now."""
+    """Return the context of now."""
     sq = hca.sqs.need(cmd.sqn)
     sq.encode()
     out.sq_context = bytes(sq.ctx)
@@ -94,5 +94,5 @@ def query_sq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_SQ, layout.destroy_sq_in, layout.destroy_sq_out)
 def destroy_sq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The queue is gone when this is answered: nothing of it touches memory any more."""
+    """Destroy the queue. It touches no memory any more when this is answered."""
     hca.sqs.remove(cmd.sqn).state = SqState.RST

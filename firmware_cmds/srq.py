@@ -68,7 +68,10 @@ def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
 
 
 def _destroy(hca: Hca, form: SrqForm, number: int) -> None:
-    """Refused with RES_BUSY while a queue pair refers to it; an XRC message does not."""
+    """Destroy the queue; refused with RES_BUSY while a queue pair refers to it.
+
+    XRC messages in progress do not count.
+    """
     hca.srqs.remove(_need(hca, form, number).handle).take_back()
 
 
@@ -83,7 +86,7 @@ def _srq_geometry(ctx: Any, log_size: int, dbr_addr: int) -> RqGeometry:
 
 @command(Op.CREATE_RMP, layout.create_rmp_in, layout.create_rmp_out)
 def create_rmp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A receive memory pool: what the driver makes of a plain SRQ, UCX of its receive ring.
+    """Make a receive memory pool: a plain SRQ of the driver, or the receive ring of UCX.
 
     WQEs of a cyclic work queue without their first segment need ``basic_cyclic_rcv_wqe``.
     """
@@ -110,7 +113,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
-    """Arm the limit: the driver sets nothing else."""
+    """Arm the limit; the driver sets nothing else."""
     rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
@@ -118,7 +121,7 @@ def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_RMP, layout.query_rmp_in, layout.query_rmp_out)
 def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context as created, with the limit of now."""
+    """Return the context as created, with the limit of now."""
     rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
     out.rmp_context = bytes(rmp.ctx)
     out.rmp_context.wq.lwm = rmp.lwm
@@ -128,13 +131,13 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
     _destroy(hca, SrqForm.RMP, cmd.rmpn)
 
 
 @command(Op.CREATE_XRC_SRQ, layout.create_xrc_srq_in, layout.create_xrc_srq_out)
 def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """A shared receive queue that remote XRC senders name by its number."""
+    """Make a shared receive queue that remote XRC senders name by its number."""
     ctx = layout.xrc_srqc.view(bytearray(bytes(cmd.xrc_srq_context_entry)))
     if ctx.basic_cyclic_rcv_wqe:
         raise CmdError(Status.BAD_PARAM_ERR, "wq_type of an XRC SRQ must be a linked list")
@@ -159,7 +162,7 @@ def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
 def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context as created, with the limit of now."""
+    """Return the context as created, with the limit of now."""
     srq = _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
     out.xrc_srq_context_entry = bytes(srq.ctx)
     out.xrc_srq_context_entry.lwm = srq.lwm
@@ -169,13 +172,13 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
     _destroy(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
 @command(Op.CREATE_SRQ, layout.create_srq_in, layout.create_srq_out)
 def create_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """The form of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
+    """Make a shared receive queue of ISSI 0; with an XRC domain it is an XRC SRQ as well."""
     ctx = layout.srqc.view(bytearray(bytes(cmd.srq_context_entry)))
     pd = hca.pds.need(ctx.pd)
     xrcd = hca.xrcds.need(ctx.xrcd) if ctx.xrcd else None
@@ -195,7 +198,7 @@ def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
 def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context as created, with the limit of now."""
+    """Return the context as created, with the limit of now."""
     srq = _need(hca, SrqForm.SRQ, cmd.srqn)
     out.srq_context_entry = bytes(srq.ctx)
     out.srq_context_entry.lwm = srq.lwm
@@ -205,5 +208,5 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
     _destroy(hca, SrqForm.SRQ, cmd.srqn)

@@ -56,7 +56,7 @@ def _hasher(ctx: Any) -> Hasher | None:
 
 @command(Op.CREATE_TIR, layout.create_tir_in, layout.create_tir_out)
 def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """A destination of flow table entries, for the RQ or RQT that it names.
+    """Make a destination of flow table entries, for the RQ or RQT that it names.
 
     transport_domain 0 is none: a program that makes its own TIR leaves it out (rdma-core's
     tests/test_mlx5_dr.py: test_root_dest_tir).
@@ -75,7 +75,7 @@ def create_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.MODIFY_TIR, layout.modify_tir_in, layout.modify_tir_out)
 def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """Hash and loopback, for the next packet on (core/en/rss.c, core/en_common.c).
+    """Change hash and loopback for the next packet on (core/en/rss.c, core/en_common.c).
 
     Packet merging can only be turned off, as it is.
     """
@@ -105,11 +105,11 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_TIR, layout.query_tir_in, layout.query_tir_out)
 def query_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now."""
+    """Return the context of now."""
     out.tir_context = bytes(hca.tirs.need(cmd.tirn).ctx)
 
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
 def destroy_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with BAD_RES_STATE_ERR while a flow table entry leads to it."""
+    """Destroy the TIR; refused with BAD_RES_STATE_ERR while a flow table entry leads to it."""
     hca.tirs.remove(cmd.tirn)

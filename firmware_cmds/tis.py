@@ -21,7 +21,7 @@ _NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "
 
 @command(Op.CREATE_TIS, layout.create_tis_in, layout.create_tis_out)
 def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """Priority and transport domain for send queues.
+    """Make a TIS: priority and transport domain of the send queues that name it.
 
     Frames leave by a TIS only. So a process may have one if its user context has the right to send
     raw packets, which the driver gives to those with CAP_NET_RAW (devx.c: mlx5_ib_devx_create).
@@ -41,7 +41,7 @@ def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
 def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """Another priority (qp.c: modify_raw_packet_eth_prio)."""
+    """Change the priority (qp.c: modify_raw_packet_eth_prio)."""
     tis = hca.tises.need(cmd.tisn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
@@ -53,11 +53,11 @@ def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_TIS, layout.query_tis_in, layout.query_tis_out)
 def query_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """The context of now."""
+    """Return the context of now."""
     out.tis_context = bytes(hca.tises.need(cmd.tisn).ctx)
 
 
 @command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
 def destroy_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with BAD_RES_STATE_ERR while a send queue names it."""
+    """Destroy the TIS; refused with BAD_RES_STATE_ERR while a send queue names it."""
     hca.tises.remove(cmd.tisn)

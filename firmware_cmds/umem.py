@@ -35,14 +35,14 @@ _LOW_BYTES = range(256)
 _PRESENT = bytes(low for low in _LOW_BYTES if low & MTT_READ)
 _WRITABLE = bytes(low for low in _LOW_BYTES if low & MTT_WRITE)
 _WITHOUT_RIGHTS = bytes(low & ~(MTT_READ | MTT_WRITE) for low in _LOW_BYTES)
-"""Of page entries there may be a million, so their lowest bytes are looked at many at once."""
+"""There may be a million page entries, so their lowest bytes are checked many at a time."""
 
 _RIGHTS_PER_TURN = 1 << 17
 
 
 @command(Op.CREATE_UCTX, layout.create_uctx_in, layout.create_uctx_out, privileged=True)
 def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
-    """A user context; none has capabilities that the device does not advertise."""
+    """Make a user context, without any of the capabilities of uctx_cap."""
     if cmd.uctx.cap & ~hca.caps.general.uctx_cap:
         raise CmdError(Status.BAD_PARAM_ERR, "uctx_cap not supported", f"{cmd.uctx.cap:#x}")
     out.uid = hca.uctxs.add(Uctx(cmd.uctx.cap))
@@ -50,7 +50,7 @@ def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
 def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while the context owns an object: its uid may be given again."""
+    """Destroy the context; refused with RES_BUSY while it owns an object: uids are used again."""
     hca.uctxs.need(cmd.uid)
     if count := hca.caller.owned[cmd.uid]:
         raise CmdError(Status.RES_BUSY, "user context still owns objects", f"{count}")
@@ -59,7 +59,7 @@ def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.CREATE_UMEM, layout.create_umem_in, layout.create_umem_out)
 def create_umem(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
-    """Pages, with rights in the low bits; the memory begins ``page_offset`` bytes into them."""
+    """Register pages with rights in their low bits; the memory begins at byte ``page_offset``."""
     given = cmd.umem
     shift = given.log_page_size + ADAPTER_PAGE_SHIFT
     if given.num_of_mtt > len(given.mtt):
@@ -99,7 +99,7 @@ def _take_rights(pages: array[int]) -> Turns[bool]:
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
 def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a queue or a key lies in the memory."""
+    """Forget the memory; refused with RES_BUSY while a queue or a key lies in it."""
     hca.umems.remove(cmd.umem_id)
 
 

@@ -26,7 +26,7 @@ ALL_ENTRIES = 0xFFFF
     layout.query_hca_vport_context_out,
 )
 def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
-    """State, GUIDs, LIDs and the capability mask of the port."""
+    """Return state, GUIDs, LIDs and the capability mask of the port."""
     port = hca.ib
     out.hca_vport_context.assign(
         {
@@ -71,7 +71,7 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )
 def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
-    """One GID, or as many from index 0 on as the output has room for."""
+    """Return one GID, or from index 0 on as many as the output has room for."""
     indices = _indices(cmd.gid_index, GID_TABLE_ENTRIES, len(out.gid))
     for at, index in enumerate(indices):
         out.gid[at] = hca.ib.gid(index)
@@ -85,7 +85,7 @@ def query_hca_vport_gid(hca: Hca, cmd: Any, out: Any) -> None:
     privileged=True,
 )
 def query_hca_vport_pkey(hca: Hca, cmd: Any, out: Any) -> None:
-    """One P_Key, or as many from index 0 on as the output has room for.
+    """Return one P_Key, or from index 0 on as many as the output has room for.
 
     An Ethernet port is asked as well, for the one that RoCE has (mlx5_ib: mlx5_query_port_roce).
     """
@@ -113,7 +113,7 @@ def _indices(index: int, entries: int, room: int) -> range:
 
 @command(Op.QUERY_VPORT_STATE, layout.query_vport_state_in, layout.query_vport_state_out)
 def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
-    """Up while the port has a physical link, and an Ethernet port's driver has enabled it."""
+    """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
     out.admin_state = out.state = int(hca.port.is_up)
@@ -121,7 +121,7 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Packets and octets since the last clear."""
+    """Return packets and octets since the driver last cleared them."""
     for name, traffic in counts.since_cleared(hca.port).items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:

@@ -29,7 +29,7 @@ _DEFAULT_UIDX = 0xFFFFFF
 
 
 def user_index(hca: Hca, ctx: Any) -> int | None:
-    """What a queue's completions are to call it, from a context with a user_index.
+    """The index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
     kernel, and libraries that know version 0 only, look for numbers instead.

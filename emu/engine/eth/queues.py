@@ -164,7 +164,8 @@ def _begin_flush(hca: Hca, rq: Rq) -> None:
 def flush_rq(hca: Hca, rq: Rq) -> bool:
     """In ERR, complete some of what is posted with WR_FLUSH_ERR; True when there may be more.
 
-    When there is no more, it looks again later. What an RMP has is for other queues, too.
+    When there is no more, it looks again later. The requests of an RMP are not flushed: other
+    queues receive from it, too.
     """
     if rq.state is not RqState.ERR or rq.rmp is not None or not rq.ctx.flush_in_error_en:
         return False
@@ -222,7 +223,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
 
 
 def quiesce(hca: Hca) -> None:
-    """Stop all queues without a trace: their memory must not be touched any more."""
+    """Stop all queues without completions and events: their memory must not be touched any more."""
     for sq in hca.sqs:
         sq.state = SqState.RST
     for rq in hca.rqs:

@@ -1,7 +1,7 @@
 """Frames that arrive at a function's Ethernet port: checked, steered, and given to receive queues.
 
 A super-frame is steered once, as all packets of a flow go the same way, and cut for its receive
-queue. What nobody wants is counted and dropped: nothing here raises, whatever the wire carries.
+queue. A frame that no queue takes is counted and dropped. Nothing here raises, whatever comes.
 
 Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
 """
@@ -36,7 +36,7 @@ FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
 def arrive(hca: Hca, frame: Frame) -> None:
     """Take a frame from the wire. Nothing raises here: an unexpected exception stops the function.
 
-    A frame that comes while the link is down has never been there.
+    A frame that comes while the link is down is ignored, and not counted.
     """
     if hca.has_failed:
         return
@@ -106,7 +106,10 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
 
 
 class _Large:
-    """A super-frame: its headers, and what it stands for. Raises FrameError for one that lies."""
+    """A super-frame: its headers, and what it stands for.
+
+    Raises FrameError when they contradict each other.
+    """
 
     __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
 
@@ -141,7 +144,7 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
 
 
 def _of_segment(headers: Headers, data: bytes) -> Headers:
-    """The headers of a packet that was cut out of a super-frame: they lie where they did there."""
+    """The headers of a packet that was cut out of a super-frame; their offsets are the same."""
     end = len(data)
     if end < MIN_BYTES:
         data = data.ljust(MIN_BYTES, b"\0")

@@ -146,7 +146,7 @@ class RoceWire:
     def _send(self, source: Hca, frame: bytes) -> bool:
         """Put a frame on the port's wire, or keep it while the way is full.
 
-        Everything waits for the frame that waits: it has one priority.
+        Later frames wait behind one that is kept: all have the same priority.
         """
         mac = frame[:MAC_BYTES]
         if not self._held and not self._eth.is_pausing_to(mac):

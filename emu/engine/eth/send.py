@@ -80,7 +80,7 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     if hca.faults is not None:
         hca.faults.show(WQE_POINT, sq, wqe)
     if not wqe.ds:
-        raise LocalError(_BAD, "its length cannot be true")
+        raise LocalError(_BAD, "its ds is 0, or above what was posted")
     if wqe.qpn != sq.handle:
         raise LocalError(_BAD, f"WQE is for sqn {wqe.qpn:#x}")
     if wqe.opcode == _NOP:

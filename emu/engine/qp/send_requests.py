@@ -58,7 +58,7 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
             CqeSyndrome.LOCAL_QP_OP_ERR, f"opcode {wqe.opcode:#x} is not for {qp.st.name}"
         )
     if not wqe.ds:
-        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "its length cannot be true")
+        raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "its ds is 0, or above what was posted")
     if wqe.qpn != qp.handle:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
     try:

@@ -1,7 +1,7 @@
-"""What becomes of a packet in the flow tables of one type, and which changes of them make sense.
+"""What becomes of a packet in the flow tables of one type, and which changes of them are allowed.
 
-Tables of a domain lead to tables of higher levels, but for entries whose maker has taken the
-responsibility (ignore_flow_level); a packet's way ends after so many tables in any case. Decisions
+Tables of a domain lead to tables of higher levels, except for entries that may lead anywhere
+(ignore_flow_level). A packet's way ends after MOST_TABLES tables in any case. Decisions
 are cached by the parts of a packet that some group matches; any change drops the whole cache.
 """
 
@@ -28,8 +28,8 @@ from emu.port.eth.headers import Headers
 from layouts.enums import Status
 
 MAX_TABLES = 256
-"""Tables that one packet visits: entries with several destinations would make it more and more, and
-those that ignore levels may lead in a circle."""
+"""Tables that one packet visits. Without a limit entries with several destinations could make it
+ever more, and entries that ignore levels could lead in a circle."""
 MAX_GROUPS = 4096
 """Groups that one packet is compared with, in all of these tables."""
 MAX_FIELDS = 1 << 15
@@ -110,7 +110,7 @@ def _walk(domain: FlowDomain, headers: Headers) -> Decision:
     return Decision(tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed)
 
 
-# -- what a change must be like: each of these raises BAD_PARAM_ERR
+# -- checks before a change: each raises BAD_PARAM_ERR
 
 
 def check_miss(level: int, miss: FlowTable | Miss) -> None:
