@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.channels import Channel
-from helpers.eth_queues import LIMITS, SendQueue
+from helpers.eth_queues import SendQueue
 from helpers.verbs import connect
 
 from layouts.enums import CqeOpcode, QpType
@@ -13,7 +13,8 @@ KERNEL = 0xFFFFFF
 
 @pytest.fixture
 def limits():
-    return {**LIMITS, "cqe_version": 1}
+    """Queue pairs, and an SQ beside them."""
+    return {"log_max_sq": 8, "cqe_version": 1}
 
 
 def completed(one, two, data=b"message"):

@@ -19,11 +19,6 @@ PAGE = 4096
 SIGNALED = 0b10 << 2
 END_OF_LIST = DATA.pack(0, 0x100, 0)
 
-LIMITS = {
-    "log_max_sq": 8, "log_max_rq": 8, "log_max_tis": 4, "log_max_transport_domain": 4,
-}  # fmt: skip
-"""What the model of a test of these queues has beside an InfiniBand function's capabilities."""
-
 
 class Ring:
     """Pages of a queue's buffer, and its doorbell record."""

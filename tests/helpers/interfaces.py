@@ -7,12 +7,6 @@ from layouts.enums import Op
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
 from layouts.rqt import rq_num, rqtc
 
-LIMITS = {
-    "log_max_transport_domain": 4, "log_max_tis": 5, "log_max_rqt": 7, "log_max_rqt_size": 8,
-    "log_max_tir": 7, "log_max_rq": 7,
-}  # fmt: skip
-"""General capabilities of a function that has these objects."""
-
 KEY = bytes.fromhex(
     "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"
 )

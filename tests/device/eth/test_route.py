@@ -1,13 +1,12 @@
 """From a frame to its receive queues: flow tables, TIRs, RQTs, and loopback of one's own frames."""
 
 import pytest
-from helpers.flows import Flows, mac_fields, to_table, to_tir
+from helpers.flows import mac_fields, to_table, to_tir
 from helpers.frames import MACS, UDP, Packet
 from helpers.interfaces import (
     alloc_td,
     create_direct_tir,
     create_indirect_tir,
-    create_rq,
     create_rqt,
     modify_rqt,
     rss,
@@ -20,21 +19,6 @@ from layouts.enums import Op, PortType
 from layouts.eth_enums import CqeHashType, SelfLbBlock
 
 GROUP_MAC = bytes.fromhex("01005e000001")
-
-
-@pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
-
-
-@pytest.fixture
-def flows(driver):
-    return Flows(driver)
-
-
-@pytest.fixture
-def rqns(driver):
-    return [create_rq(driver) for _ in range(4)]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue, rq_fields
-from helpers.eth_wire import TapWire
 from helpers.flows import Flows, to_tir
 from helpers.frames import MACS, UDP, Packet, checksum, ones_complement_sum, packets
 from helpers.interfaces import (
@@ -23,12 +22,11 @@ from emu.engine.eth.deliver import STEPS_PER_DELIVERY
 from emu.engine.eth.receive import arrive
 from emu.engine.eth.room import MANY, room
 from emu.engine.mr.rights import STEPS_PER_ROUND
-from emu.models import LINKS
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import parse
 from emu.port.eth.plain import plain
 from emu.port.eth.segment import unsegmented
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, PortType
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op
 from layouts.eth_enums import (
     CqeChecked,
     CqeHashType,
@@ -44,32 +42,6 @@ L2, L3, L4 = CqeChecked.L2, CqeChecked.L3, CqeChecked.L4
 ARP = (MACS + b"\x08\x06" + bytes(range(28))).ljust(60, b"\0")
 GROUP = b"\x01\x00\x5e\0\0\1"
 V6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
-
-
-@pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
-
-
-@pytest.fixture
-def eth_wire():
-    return TapWire()
-
-
-@pytest.fixture
-def td(driver):
-    return alloc_td(driver)
-
-
-@pytest.fixture
-def hca(function, driver):
-    assert driver
-    return function.hca
-
-
-@pytest.fixture
-def counter(driver):
-    return driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
 
 
 @pytest.fixture

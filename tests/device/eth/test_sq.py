@@ -2,24 +2,15 @@
 
 import pytest
 from helpers.driver import pack64
-from helpers.eth_queues import LIMITS, SIGNALED, SendQueue, rq_fields, sq_fields
+from helpers.eth_queues import SIGNALED, SendQueue, rq_fields, sq_fields
 from helpers.interfaces import alloc_td, create_tis
 
 from emu.engine.eth import queues, send
+from emu.models import MODELS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
 from layouts.eth_enums import SqState
 
 RST, RDY, ERR = SqState.RST, SqState.RDY, SqState.ERR
-
-
-@pytest.fixture
-def limits():
-    return LIMITS
-
-
-@pytest.fixture
-def cq(node):
-    return node.completion_queue()
 
 
 @pytest.fixture
@@ -125,7 +116,7 @@ def test_context_that_cannot_be(node, cq, refused, context, status):
     refused(status, Op.CREATE_SQ, **fields)
 
 
-@pytest.mark.parametrize("limits", [LIMITS | {"log_max_sq": 7}])
+@pytest.mark.parametrize("limits", [{"log_max_sq": 7}])
 def test_as_many_as_advertised(node, cq, refused, limits):
     most = (1 << limits["log_max_sq"]) - 0x40
     for _ in range(most):
@@ -134,7 +125,7 @@ def test_as_many_as_advertised(node, cq, refused, limits):
     refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)
 
 
-@pytest.mark.parametrize("limits", [{}])
+@pytest.mark.parametrize("model", [MODELS["connectx6"]])
 def test_no_queue_on_an_infiniband_function(node, cq, refused):
     fields, _ = sq_fields(node.driver, node.pdn, cq.cqn)
     refused(Status.NO_RES_ERR, Op.CREATE_SQ, **fields)

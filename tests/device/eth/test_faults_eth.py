@@ -1,33 +1,21 @@
 """Rules about Ethernet frames, requests and completions: what the driver sees of each action."""
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
-from helpers.eth_wire import TapWire
+from helpers.eth_queues import Buffers, ReceiveQueue
 from helpers.flows import Flows, to_tir
 from helpers.frames import MACS, UDP, Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
+from helpers.interfaces import alloc_td, create_direct_tir
 
 from emu.engine.eth.receive import arrive
 from emu.faults.injector import Injector
 from emu.faults.text import load
-from emu.models import LINKS
 from emu.port.eth.frame import Frame
 from emu.port.eth.segment import unsegmented
-from layouts.enums import CqeOpcode, CqeSyndrome, Op, PortType
+from layouts.enums import CqeOpcode, CqeSyndrome, Op
 from layouts.eth_enums import EthChecksum, RqState, SqState
 
 ARP = (MACS + b"\x08\x06" + bytes(28)).ljust(60, b"\0")
 MS = 1_000_000
-
-
-@pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
-
-
-@pytest.fixture
-def eth_wire():
-    return TapWire()
 
 
 @pytest.fixture
@@ -40,16 +28,6 @@ def plan(function, fired):
     injector = Injector(function, sink=fired.append)
     function.use_faults(injector)
     return lambda text: injector.load(load(f"[[rule]]\n{text}"))
-
-
-@pytest.fixture
-def sq(node, driver):
-    return SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
-
-
-@pytest.fixture
-def counter(driver):
-    return driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
 
 
 @pytest.fixture

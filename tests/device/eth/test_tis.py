@@ -1,16 +1,11 @@
 """Transport domains and the interfaces that send queues name (TIS)."""
 
 import pytest
-from helpers import interfaces
 from helpers.interfaces import alloc_td, create_tis
 
+from emu.models import MODELS
 from layouts.enums import Op, Status
 from layouts.eth_enums import UctxCap
-
-
-@pytest.fixture
-def limits():
-    return interfaces.LIMITS | {"uctx_cap": UctxCap.RAW_TX}
 
 
 def query(driver, tisn):
@@ -54,9 +49,10 @@ def test_options_without_their_capability(driver, refused, option):
     refused(Status.BAD_PARAM_ERR, Op.CREATE_TIS, ctx={"transport_domain": td, option: 1})
 
 
+@pytest.mark.parametrize("limits", [{"log_max_tis": 3}])
 def test_as_many_as_advertised(driver, refused):
     td = alloc_td(driver)
-    for _ in range((1 << interfaces.LIMITS["log_max_tis"]) - 1):
+    for _ in range((1 << 3) - 1):
         create_tis(driver, td)
     refused(Status.NO_RES_ERR, Op.CREATE_TIS, ctx={"transport_domain": td})
 
@@ -82,11 +78,7 @@ def test_a_process_without_the_right_to_send_raw_packets(driver, refused):
     refused(Status.BAD_PARAM_ERR, Op.CREATE_UCTX, uctx={"cap": 2})
 
 
-class TestOnInfiniBand:
-    @pytest.fixture
-    def limits(self):
-        return {}
-
-    def test_there_are_none(self, driver, refused):
-        assert driver.caps.log_max_transport_domain == 0
-        refused(Status.NO_RES_ERR, Op.ALLOC_TRANSPORT_DOMAIN)
+@pytest.mark.parametrize("model", [MODELS["connectx6"]])
+def test_infiniband_functions_have_none(driver, refused):
+    assert driver.caps.log_max_transport_domain == 0
+    refused(Status.NO_RES_ERR, Op.ALLOC_TRANSPORT_DOMAIN)

@@ -1,14 +1,11 @@
 """Transport interface receive: which RQ a packet goes to, and what the completion says of it."""
 
 import pytest
-from helpers import interfaces
 from helpers.frames import TCP, UDP, Packet
 from helpers.interfaces import (
     KEY,
-    alloc_td,
     create_direct_tir,
     create_indirect_tir,
-    create_rq,
     create_rqt,
     modify_rqt,
     rss,
@@ -22,21 +19,6 @@ from layouts.eth_enums import CqeHashType, DispType, RxHashFn, SelfLbBlock
 FROM = bytes((66, 9, 149, 187)), bytes((161, 142, 100, 80))
 PORTS = (2794).to_bytes(2, "big") + (1766).to_bytes(2, "big")
 """The first of the examples of Microsoft's RSS specification."""
-
-
-@pytest.fixture
-def limits():
-    return interfaces.LIMITS
-
-
-@pytest.fixture
-def td(driver):
-    return alloc_td(driver)
-
-
-@pytest.fixture
-def rqns(driver):
-    return [create_rq(driver) for _ in range(4)]
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Receive queue tables: what an indirect TIR picks from."""
 
 import pytest
-from helpers import interfaces
 from helpers.interfaces import (
     alloc_td,
     create_indirect_tir,
-    create_rq,
     create_rqt,
     listed,
     modify_rqt,
@@ -18,12 +16,8 @@ from layouts.enums import Op, Status
 
 @pytest.fixture
 def limits():
-    return interfaces.LIMITS
-
-
-@pytest.fixture
-def rqns(driver):
-    return [create_rq(driver) for _ in range(4)]
+    """Tables of 256 queues at most."""
+    return {"log_max_rqt_size": 8}
 
 
 def test_life_of_a_table(driver, function, rqns):

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from emu.cmdif.registry import COMMANDS
 from emu.engine.eth.steering.route import route
-from emu.models import LINKS
 from emu.port.eth.headers import parse
-from layouts.enums import Op, PortType, Status
+from layouts.enums import Op, Status
 
 pytestmark = pytest.mark.hostile
 
@@ -47,11 +46,6 @@ BASES = {
     Op.QUERY_FLOW_COUNTER: {"flow_counter_id": 1, "clear": 1},
 }  # fmt: skip
 """A command that is taken of each kind, or was the first time."""
-
-
-@pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
 
 
 @pytest.fixture

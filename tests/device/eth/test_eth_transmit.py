@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 from helpers.eth_queues import SendQueue
-from helpers.eth_wire import TapWire
 from helpers.frames import MACS, TCP, UDP, Packet
 from helpers.interfaces import alloc_td, create_tis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.models import LINKS
 from emu.port.eth.plain import plain
 from emu.port.eth.segment import MAX_SEGMENTS
-from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, PortType
+from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
 from layouts.eth_enums import EthChecksum, SqState
 
 BOTH = EthChecksum.L3 | EthChecksum.L4
@@ -22,23 +20,8 @@ ARP = MACS + b"\x08\x06" + bytes(range(28))
 
 
 @pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
-
-
-@pytest.fixture
-def eth_wire():
-    return TapWire()
-
-
-@pytest.fixture
 def region(node):
     return node.region(1 << 18, va=0x10000)
-
-
-@pytest.fixture
-def sq(node, driver):
-    return SendQueue(node, tisn=create_tis(driver, alloc_td(driver)))
 
 
 @pytest.fixture

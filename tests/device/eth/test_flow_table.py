@@ -4,7 +4,6 @@ import json
 
 import pytest
 from helpers.flows import (
-    Flows,
     entry_fields,
     group_fields,
     mac_fields,
@@ -29,16 +28,6 @@ DROP = FlowAction.DROP
 TYPES_NOT_BUILT = sorted(
     set(FlowTableType) - {FlowTableType.NIC_RX, FlowTableType.RDMA_RX, FlowTableType.RDMA_TX}
 )
-
-
-@pytest.fixture
-def model():
-    return LINKS["connectx6"][PortType.ETH]
-
-
-@pytest.fixture
-def flows(driver):
-    return Flows(driver)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Ethernet receive queues: what CREATE_RQ takes and refuses, states, flush (core/en_main.c)."""
 
 import pytest
-from helpers.eth_queues import LIMITS, ReceiveQueue, rq_fields
+from helpers.eth_queues import ReceiveQueue, rq_fields
 
 from emu.engine.eth import queues
 from emu.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
@@ -9,16 +9,6 @@ from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 
 RST, RDY, ERR = RqState.RST, RqState.RDY, RqState.ERR
-
-
-@pytest.fixture
-def limits():
-    return LIMITS
-
-
-@pytest.fixture
-def cq(node):
-    return node.completion_queue()
 
 
 @pytest.fixture
@@ -101,7 +91,7 @@ def test_context_that_cannot_be(node, cq, refused, context, status):
     refused(status, Op.CREATE_RQ, **fields)
 
 
-@pytest.mark.parametrize("limits", [LIMITS | {"log_max_rq": 2}])
+@pytest.mark.parametrize("limits", [{"log_max_rq": 2}])
 def test_as_many_as_advertised(node, cq, refused):
     made = [ReceiveQueue(node, cq=cq) for _ in range(3)]
     fields, _ = rq_fields(node.driver, node.pdn, cq.cqn)
