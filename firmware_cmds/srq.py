@@ -28,7 +28,6 @@ LOG_DS = 4
 
 _WQ_TYPES = {0: SharedRecvList, 1: SharedRecvRing}
 """By wq_type (MLX5_WQ_TYPE_*). The striding types have capability bits, none of which is set."""
-_RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
 
 
 def _queue(
@@ -123,10 +122,8 @@ def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
     rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
+    rmp.encode()
     out.rmp_context = bytes(rmp.ctx)
-    out.rmp_context.wq.lwm = rmp.lwm
-    if rmp.is_in_error:
-        out.rmp_context.state = _RMPC_STATE_ERR
 
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
@@ -164,10 +161,8 @@ def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
     srq = _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
+    srq.encode()
     out.xrc_srq_context_entry = bytes(srq.ctx)
-    out.xrc_srq_context_entry.lwm = srq.lwm
-    if srq.is_in_error:
-        out.xrc_srq_context_entry.state = _SRQC_STATE_ERROR
 
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
@@ -200,10 +195,8 @@ def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
 def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context as created, with the limit of now."""
     srq = _need(hca, SrqForm.SRQ, cmd.srqn)
+    srq.encode()
     out.srq_context_entry = bytes(srq.ctx)
-    out.srq_context_entry.lwm = srq.lwm
-    if srq.is_in_error:
-        out.srq_context_entry.state = _SRQC_STATE_ERROR
 
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from emu.objects.receive_queue import SharedRecvQueue, TakenWqe
 
 
+_RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
+
+
 class SrqForm(Enum):
     """The three commands that create a shared receive queue."""
 
@@ -73,6 +76,13 @@ class Srq(Object):
         """The driver has been told that the queue cannot provide requests any more."""
         self._begun: WeakSet[TakenWqe] | None = None
         """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
+
+    def encode(self) -> None:
+        """Write the values that have changed since the creation into the context, for a query."""
+        is_rmp = self.form is SrqForm.RMP
+        (self.ctx.wq if is_rmp else self.ctx).lwm = self.lwm
+        if self.is_in_error:
+            self.ctx.state = _RMPC_STATE_ERR if is_rmp else _SRQC_STATE_ERROR
 
     def lend(self, taken: TakenWqe) -> None:
         """Remember a WQE that a message has taken and will fill later.
