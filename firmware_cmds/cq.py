@@ -18,6 +18,7 @@ from layouts import cq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
+    from emu.device.caps import Caps
     from emu.device.hca import Hca
 
 CQE_BYTES = (64, 128, 128)
@@ -65,7 +66,7 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     stride = CQE_BYTES[ctx.cqe_sz]
     dbr_addr, umems = record_in(hca, ctx)
     if cmd.cq_umem_valid:
-        size = _size(hca, ctx, stride)
+        size = _size(hca.caps, ctx, stride)
         place = cmd.cq_umem_id, cmd.cq_umem_offset, size
         buffer, umem = buffer_in(hca, *place, is_written=True)
         umems = (*umems, umem)
@@ -73,28 +74,28 @@ def create_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         with holding(eq, *umems):
             buffer = yield from _buffer(hca, cmd, ctx, stride)
     cq = Cq(ctx, eq, buffer, stride, dbr_addr, umems)
-    cq.moderation = _moderation(hca, ctx)
+    cq.moderation = _moderation(hca.caps, ctx)
     out.cqn = hca.cqs.add(cq)
 
 
-def _size(hca: Hca, ctx: Any, stride: int) -> int:
+def _size(caps: Caps, ctx: Any, stride: int) -> int:
     """Bytes of the ring. Raises LIM_ERR for one that is longer than the device takes."""
-    if ctx.log_cq_size > hca.caps.general.log_max_cq_sz:
+    if ctx.log_cq_size > caps.general.log_max_cq_sz:
         raise CmdError(Status.LIM_ERR, "log_cq_size above log_max_cq_sz", f"{ctx.log_cq_size}")
     return stride << int(ctx.log_cq_size)
 
 
 def _buffer(hca: Hca, cmd: Any, ctx: Any, stride: int) -> Turns[PageList]:
     """The ring that a context and the page list behind it describe."""
-    size = _size(hca, ctx, stride)
+    size = _size(hca.caps, ctx, stride)
     return queue_buffer(hca.memory, cmd.pas, ctx.log_page_size, ctx.page_offset, size)
 
 
-def _moderation(hca: Hca, ctx: Any) -> Moderation | None:
+def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
     """Moderation as the context wants it; a 0 in either field turns it off."""
     if not ctx.cq_period or not ctx.cq_max_count:
         return None
-    if not hca.caps.general.cq_moderation:
+    if not caps.general.cq_moderation:
         raise CmdError(Status.BAD_PARAM_ERR, "CQ moderation is not supported")
     return Moderation(ctx.cq_max_count, ctx.cq_period * NS_PER_US)
 
@@ -114,7 +115,7 @@ def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     select, given = cmd.modify_field_select_resize_field_select, cmd.cq_context
     if select & ModifyCq.PERIOD_MODE:
-        _check_period_mode(hca, given)
+        _check_period_mode(hca.caps, given)
     if unknown := select & ~sum(ModifyCq):
         raise CmdError(Status.BAD_PARAM_ERR, "CQ field cannot be modified", f"{unknown:#x}")
     changed = layout.cqc.view(bytearray(bytes(cq.ctx)))
@@ -125,18 +126,18 @@ def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
     ):
         if select & flag:
             setattr(changed, name, getattr(given, name))
-    moderation = _moderation(hca, changed)
+    moderation = _moderation(hca.caps, changed)
     cq.ctx = changed
     cq.ignores_overrun = bool(changed.oi)
     if select & (ModifyCq.PERIOD | ModifyCq.COUNT):
         cq_engine.moderate(hca, cq, moderation)
 
 
-def _check_period_mode(hca: Hca, given: Any) -> None:
+def _check_period_mode(caps: Caps, given: Any) -> None:
     """The period can be set to begin with the last event, as it does (START_FROM_EQE)."""
-    caps = hca.caps.general
-    if not caps.cq_period_mode_modify or (
-        given.cq_period_mode and not caps.cq_period_start_from_cqe
+    general = caps.general
+    if not general.cq_period_mode_modify or (
+        given.cq_period_mode and not general.cq_period_start_from_cqe
     ):
         raise CmdError(
             Status.BAD_PARAM_ERR, "period mode is not supported", f"{given.cq_period_mode}"

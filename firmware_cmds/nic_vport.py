@@ -19,6 +19,7 @@ from layouts.enums import Op, Status
 from layouts.eth_enums import NvprtListType, VportAdminState, VportStateOpMod
 
 if TYPE_CHECKING:
+    from emu.device.caps import Caps
     from emu.device.hca import Hca
 
 _GROUP_BIT = 1 << 40
@@ -96,7 +97,7 @@ def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
         raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
     address = _permanent_address(context) if chosen.permanent_address else b""
-    kind, entries = _list_type(context.allowed_list_type), _entries(hca, chosen, context)
+    kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
 
     vport = port.vport
     before = (port.permanent_address, vport.uc_list)
@@ -124,16 +125,16 @@ def _permanent_address(context: Any) -> bytes:
     return address.to_bytes(MAC_BYTES, "big")
 
 
-def _entries(hca: Hca, chosen: Any, context: Any) -> list[int] | None:
+def _entries(caps: Caps, chosen: Any, context: Any) -> list[int] | None:
     """The entries of the list that replaces one; None when there is none to replace."""
     if not chosen.addresses_list:
         return None
     kind, size = _list_type(context.allowed_list_type), context.allowed_list_size
-    caps, given = hca.caps.general, context.current_uc_mac_address
+    general, given = caps.general, context.current_uc_mac_address
     limit = {
-        NvprtListType.UC: caps.log_max_current_uc_list,
-        NvprtListType.MC: caps.log_max_current_mc_list,
-        NvprtListType.VLAN: caps.log_max_vlan_list,
+        NvprtListType.UC: general.log_max_current_uc_list,
+        NvprtListType.MC: general.log_max_current_mc_list,
+        NvprtListType.VLAN: general.log_max_vlan_list,
     }[kind]
     if size > 1 << limit:
         raise CmdError(Status.LIM_ERR, "vPort list is longer than its capability allows", f"{size}")

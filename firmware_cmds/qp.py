@@ -26,6 +26,8 @@ from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.objects import QCounter
+    from emu.objects.table import Table
 
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512
@@ -45,7 +47,7 @@ def create_qp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     with holding(*parts.all()):
         rings = yield from _rings(hca, cmd, ctx, parts)
     qp = Qp(ctx, replace(parts, umems=rings.umems), rings.buffer, rings.sq, rings.rq)
-    qp.uidx = user_index(hca, ctx)
+    qp.uidx = user_index(hca.caps, ctx)
     out.qpn = hca.qps.add(qp)
     qp.serial = hca.qps.added
     if qp.st in datagram.WELL_KNOWN:
@@ -159,11 +161,11 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
             )
         source = qp.state
         if modifies:
-            _check_modified(hca, cmd)
+            _check_modified(hca.counters, cmd)
         qp.encode()
         if modifies:
             qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask, _high_mask(cmd))
-            _count_into(hca, qp)
+            _count_into(hca.counters, qp)
         qp.state = row.target
         qp_life.entered(hca, qp, source)
 
@@ -173,10 +175,10 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
     command(op, layout_in, layout_out)(register)
 
 
-def _count_into(hca: Hca, qp: Qp) -> None:
+def _count_into(counters: Table[QCounter], qp: Qp) -> None:
     """Refer to the counter set that the context names now."""
     number = qp.ctx.counter_set_id
-    counter = hca.counters.need(number) if number else None
+    counter = counters.need(number) if number else None
     for held in qp.holds():
         held.refs -= 1
     qp.parts, qp.counter = replace(qp.parts, counter=counter), counter
@@ -189,14 +191,14 @@ def _high_mask(cmd: Any) -> int:
     return cmd.opt_param_mask_95_32 if cmd.prm is layout.rts2rts_qp_in else 0
 
 
-def _check_modified(hca: Hca, cmd: Any) -> None:
+def _check_modified(counters: Table[QCounter], cmd: Any) -> None:
     unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
     if high := _high_mask(cmd) & ~qp_state.KNOWN_HIGH_OPTIONS:
         raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{high:#x}")
     if unknown:
         raise CmdError(Status.BAD_PARAM_ERR, "opt_param_mask has unknown bits", f"{unknown:#x}")
     if cmd.qpc.counter_set_id:
-        hca.counters.need(cmd.qpc.counter_set_id)
+        counters.need(cmd.qpc.counter_set_id)
 
 
 _transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)

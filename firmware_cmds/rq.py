@@ -52,7 +52,7 @@ def create_rq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     if ctx.mem_rq_type == MemRqType.RMP:
         rmp = _rmp(hca, ctx.rmpn)
         rq = Rq(ctx, RqParts(cq, rmp=rmp), counter, rmp.queue)
-        rq.uidx = user_index(hca, ctx)
+        rq.uidx = user_index(hca.caps, ctx)
         out.rqn = hca.rqs.add(rq)
     elif ctx.mem_rq_type == MemRqType.INLINE:
         rq = yield from _with_own_memory(hca, cmd.ctx.wq, ctx, cq, counter)
@@ -79,7 +79,7 @@ def _with_own_memory(hca: Hca, wq: Any, ctx: Any, cq: Cq, counter: QCounter | No
     queue = kind(hca.memory, found.buffer, pd, found.geometry)
     lists = queue.host_bytes if isinstance(queue, SharedRecvList) else found.buffer.host_bytes
     rq = Rq(ctx, RqParts(cq, pd, umems=found.umems), counter, queue, lists)
-    rq.uidx = user_index(hca, ctx)
+    rq.uidx = user_index(hca.caps, ctx)
     return rq
 
 

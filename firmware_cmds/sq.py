@@ -58,7 +58,7 @@ def create_sq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         found = yield from work_queue(hca, wq)
     ring = SendRing(hca.memory, found.buffer, 0, wq.log_wq_sz, found.geometry.dbr_addr)
     sq = Sq(ctx, cq, pd, ring, found.buffer, tis, found.umems)
-    sq.uidx = user_index(hca, ctx)
+    sq.uidx = user_index(hca.caps, ctx)
     out.sqn = hca.sqs.add(sq)
 
 

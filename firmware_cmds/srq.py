@@ -147,7 +147,7 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
         queue = yield from _queue(hca, geometry, pd, cmd.pas)
     srq = Srq(SrqForm.XRC_SRQ, ctx, queue, pd, xrcd, cq)
     if not ctx.user_index_equal_xrc_srqn:
-        srq.uidx = user_index(hca, ctx)
+        srq.uidx = user_index(hca.caps, ctx)
     out.xrc_srqn = hca.srqs.add(srq)
 
 

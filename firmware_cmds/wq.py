@@ -15,6 +15,7 @@ from firmware_cmds.umem import buffer_in, record_in
 from layouts.enums import Status
 
 if TYPE_CHECKING:
+    from emu.device.caps import Caps
     from emu.device.hca import Hca
 
 _NOT_BUILT = (
@@ -28,13 +29,13 @@ _DEFAULT_UIDX = 0xFFFFFF
 """The user index of queues whose owner looks them up by number (MLX5_IB_DEFAULT_UIDX)."""
 
 
-def user_index(hca: Hca, ctx: Any) -> int | None:
+def user_index(caps: Caps, ctx: Any) -> int | None:
     """The index by which completions name the queue; None for its number.
 
     A process chooses its indices, and finds its queues by them (version 1 of completions). The
     kernel, and libraries that know version 0 only, look for numbers instead.
     """
-    if not hca.caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
+    if not caps.general.cqe_version or ctx.user_index == _DEFAULT_UIDX:
         return None
     index: int = ctx.user_index
     return index

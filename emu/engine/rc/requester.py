@@ -33,6 +33,7 @@ from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.port.base import Link
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     """Hand a message to the responder and take its response. Raises Unfinished."""
     node = hca.wire.node(qp.destination)
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
-    if node is None or peer is None or not _are_partners(hca, node, qp, peer):
+    if node is None or peer is None or not _are_partners(hca.link, node.link, qp, peer):
         raise Dropped("no such peer")
     packets = -(-message.length // qp.mtu_bytes) or 1
     # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
@@ -133,7 +134,7 @@ def _exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
         peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.psn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
-    _count(hca, node, qp, message, packets)
+    _count(hca.link, node.link, qp, message, packets)
 
 
 def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
@@ -150,36 +151,36 @@ def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
         node.steps = 0
 
 
-def _are_partners(hca: Hca, node: Hca, qp: Qp, peer: Qp) -> bool:
+def _are_partners(ours: Link, theirs: Link, qp: Qp, peer: Qp) -> bool:
     """The peer can receive, and is connected to us with the same service (IBTA 9.6.1.3)."""
     return (
         peer.state in RECEIVING
         and peer.st is qp.st
         and peer.remote_qpn == qp.handle
-        and hca.link.leads_back(qp.destination, peer.destination)
-        and node.link.is_up
-        and hca.link.is_up
+        and ours.leads_back(qp.destination, peer.destination)
+        and theirs.is_up
+        and ours.is_up
     )
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
 
 
-def _count(hca: Hca, node: Hca, qp: Qp, message: Message, packets: int) -> None:
+def _count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
     """Count the packets that a wire would have carried, without acknowledgements and padding."""
     each = qp.header_bytes + _BTH_AND_ICRC_BYTES
     sent, octets = packets, packets * each + message.length
     if message.op in WITH_RESPONSE_DATA:
-        node.link.count_sent(sent, octets)
-        hca.link.count_received(sent, octets)
+        theirs.count_sent(sent, octets)
+        ours.count_received(sent, octets)
         sent, octets = 1, each + bth.reth.size
-    hca.link.count_sent(sent, octets)
-    node.link.count_received(sent, octets)
+    ours.count_sent(sent, octets)
+    theirs.count_received(sent, octets)
 
 
 def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
     """Send a datagram; there is no response."""
-    delivery.send(hca, work, ud.origin_of(hca, qp, work.to))
+    delivery.send(hca, work, ud.origin_of(hca.link, qp, work.to))
 
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:

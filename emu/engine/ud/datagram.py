@@ -35,6 +35,7 @@ from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.port.base import Link
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +50,12 @@ _RESP_SEND = CqeOpcode.RESP_SEND
 _RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
 
 
-def origin_of(hca: Hca, qp: Qp, to: Destination) -> Origin:
+def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
     """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
     qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
-    pkey = hca.link.pkey(qp.pkey_index)
+    pkey = link.pkey(qp.pkey_index)
     qpn = WELL_KNOWN.get(qp.st, qp.handle)
-    return hca.link.origin(to, qpn, pkey, qkey)
+    return link.origin(to, qpn, pkey, qkey)
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
@@ -65,7 +66,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     if (
         qp.state not in RECEIVING
         or hca.steps > MOST_STEPS_RECEIVED
-        or not _keys_match(hca, qp, origin)
+        or not _keys_match(hca.link, qp, origin)
         or qp.page_faults.get(_RESPONDER)
     ):
         return False
@@ -87,9 +88,9 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     return True
 
 
-def _keys_match(hca: Hca, qp: Qp, origin: Origin) -> bool:
+def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
     """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
-    if not partitions.match(hca.link.pkey(qp.pkey_index), origin.pkey):
+    if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
         return False
     if qp.st is _UD:
         return qp.q_key == origin.qkey

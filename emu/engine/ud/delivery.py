@@ -21,6 +21,7 @@ from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.port.base import Link
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
         if members:
             hca.link.count_received(1, packet.octets, multicast=True)
         for member in members:
-            if not _is_own(hca, member, origin):
+            if not _is_own(hca.link, member, origin):
                 ud.receive(hca, member, packet, origin)
         return
     hca.link.count_received(1, packet.octets)
@@ -69,9 +70,9 @@ def _receiver(hca: Hca, qpn: int) -> Qp | None:
     return qp if qp is not None and qp.st is _UD else None
 
 
-def _is_own(hca: Hca, qp: Qp, origin: Origin) -> bool:
+def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
     """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
-    return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and hca.link.has_sent(origin)
+    return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and link.has_sent(origin)
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:

@@ -9,6 +9,7 @@ from emu.engine.wqe.segments import SOLICITED
 from emu.objects import Qp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views, length_of
+from emu.port.base import Link
 from emu.port.datagram import Datagram, Destination
 from layouts.enums import Opcode
 from layouts.wqe import DS, av
@@ -17,7 +18,7 @@ AV_EXTENDED = 1 << 31
 AV_BASE_BYTES = DS
 
 
-def read_av(hca: Hca, wqe: Wqe) -> tuple[Destination, int]:
+def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
     """The address vector of a UD request, and the offset of the segment after it.
 
     Raises BadWqeError when the WQE is too short for it.
@@ -28,7 +29,7 @@ def read_av(hca: Hca, wqe: Wqe) -> tuple[Destination, int]:
     size = av.size if extended else AV_BASE_BYTES
     if wqe.ds * DS < DS + size:
         raise BadWqeError("address vector leaves the WQE")
-    return hca.link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
+    return link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
 
 
 @wqe_op(Opcode.SEND, DATAGRAM)
@@ -44,7 +45,7 @@ def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 
 def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
-    destination, at = read_av(hca, wqe)
+    destination, at = read_av(hca.link, wqe)
     data: Views = ()
     try:
         data = gather(hca, qp, wqe, at, LOCAL_READ)

@@ -27,6 +27,8 @@ from layouts.wqe import DATA, SET_PSV, UMR_CTRL
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.objects.ledger import Ledger
+    from emu.objects.table import Table
 
 _CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
 
@@ -91,17 +93,19 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
         raise BadWqeError(f"mkey_mask {mask & ~_KNOWN_MASK:#x} is not supported")
     mkey = _target(hca, qp, wqe, flags)
     given = mkc.view(wqe.buf, _MKC_AT)
-    pd = _new_domain(hca, qp, mkey, given) if mask & _PD else mkey.pd
+    pd = _new_domain(hca.pds, qp, mkey, given) if mask & _PD else mkey.pd
     _check_range(mkey, given, mask)
     offset = (offset_high << 16 | low) if flags & _OFFSET else 0
     signature = mkey.signature
     if mask & _BSF_EN:
         bsf_octwords = 0 if flags & _OFFSET else low
-        signature = _signature(hca, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords)
+        signature = _signature(
+            hca.psvs, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords
+        )
     xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
     xlt = _within(mkey, offset * OCTWORD, xlt)
     if mkey.is_sparse:
-        _check_ledger(hca, mkey, xlt)
+        _check_ledger(hca.ledger, mkey, xlt)
     mkey.signature = signature
     hca.has_signatures |= signature is not None
     _apply(mkey, given, mask, pd)
@@ -155,16 +159,16 @@ def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
     return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
 
 
-def _new_domain(hca: Hca, qp: Qp, mkey: Mkey, given: Any) -> Pd:
+def _new_domain(pds: Table[Pd], qp: Qp, mkey: Mkey, given: Any) -> Pd:
     """Only the driver's own queue pair may move a key to another domain."""
-    pd = hca.pds.get(given.pd)
+    pd = pds.get(given.pd)
     if pd is None or (qp.st is not _REG_UMR and pd is not mkey.pd):
         raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
     return pd
 
 
 def _signature(
-    hca: Hca, mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
+    psvs: Table[Psv], mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
 ) -> KeySignature | None:
     """The key's new block signatures; None (bsf_en is 0) turns them off.
 
@@ -184,7 +188,7 @@ def _signature(
         raise BindError(f"{mkey!r} is {mkey.mode.name}: signatures are for lists of keys")
 
     def psv_of(number: int) -> Psv | None:
-        psv = hca.psvs.get(number)
+        psv = psvs.get(number)
         return psv if psv is not None and psv.pd is mkey.pd else None
 
     try:
@@ -235,11 +239,11 @@ def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
     return xlt[:room]
 
 
-def _check_ledger(hca: Hca, mkey: Mkey, xlt: bytes) -> None:
+def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
     """Check that the host has memory for a large list even if no part of it compresses."""
     chunks = len(xlt) // (CHUNK * OCTWORD) + 2
     try:
-        hca.ledger.check(mkey.kind, chunks * DENSE_BYTES)
+        ledger.check(mkey.kind, chunks * DENSE_BYTES)
     except CmdError as error:
         raise BindError(f"{mkey!r}: {error}") from None
 
