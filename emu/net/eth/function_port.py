@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 PATIENCE_NS = 1_000_000_000
-"""So long a function may be without receive requests; real adapters wait eight times as long."""
+"""For how long a function without receive requests is waited for; real adapters wait eight times
+as long."""
 IGNORED_NS = 10_000_000_000
 
 

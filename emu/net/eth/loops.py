@@ -9,7 +9,7 @@ there, only so many frames of a link in a second go to all ports.
 from __future__ import annotations
 
 RECENT_NS = 1_000_000_000
-"""So long an address stays where it was heard of, whatever a link says."""
+"""For so long an address stays where it was heard of last, even if a link brings frames from it."""
 MOVES = 32
 """So many frames from elsewhere in ``WINDOW_NS`` are a loop."""
 WINDOW_NS = 10_000_000_000

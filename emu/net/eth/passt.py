@@ -222,13 +222,13 @@ class Passt:
         self._tail.close("")
         why = f"passt ended with status {status}" + f": {line}" * bool(line)
         if self._restarts > MOST_RESTARTS:
-            log.error("%s: it is not started again; --net user leads nowhere now", why)
+            log.error("%s, too often: --net user leads nowhere now, restart the server", why)
             return
         log.warning("%s: it is started again, its connections are lost", why)
         try:
             self._start()
         except PasstError as error:
-            log.error("%s: --net user leads nowhere now", error)
+            log.error("%s: --net user leads nowhere now, restart the server", error)
 
     def _end(self) -> int:
         """The status of a passt whose socket has been closed; it should have ended long ago."""

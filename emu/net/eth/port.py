@@ -18,7 +18,7 @@ class Segment(Protocol):
         """A frame that came in at a port."""
 
     def spare(self) -> int:
-        """How many frames had better come in for now, from a peer that can wait."""
+        """How many frames a peer that can wait should send for now."""
 
 
 class SegmentPort:
@@ -45,12 +45,12 @@ class SegmentPort:
         return True
 
     def spare(self, now_ns: int) -> int:
-        """How many frames had better leave here for now; more may be lost."""
+        """How many frames should leave here for now; more may be lost."""
         return MANY
 
     @property
     def is_pausing(self) -> bool:
-        """Whether who can wait should wait, as behind a port that sends pause frames."""
+        """Whether senders that can wait should wait, as behind a port that sends pause frames."""
         return False
 
     def when_room(self, callback: Callable[[], None]) -> None:

@@ -57,7 +57,9 @@ class StreamListener:
         if sock is None:
             return
         if len(self._peers) >= MOST_PEERS:
-            log.warning("stream %s: more than %d peers: one is refused", self._path, MOST_PEERS)
+            log.warning(
+                "stream %s: a connection is refused, %d are open already", self._path, MOST_PEERS
+            )
             sock.close()
             return
         self._count += 1

@@ -67,7 +67,7 @@ class Switch:
         self.changes += 1
 
     def spare(self) -> int:
-        """How many frames had better come in for now, from a peer that can wait."""
+        """How many frames a peer that can wait should send for now."""
         now = self._now_ns()
         return min((port.spare(now) for port in self._ports), default=MANY)
 
@@ -133,7 +133,8 @@ class Switch:
         """A frame has come back by this link, or by the fabric from it."""
         if link.guard is not None and not link.is_fabric and link.guard.moved(now):
             log.warning(
-                "%s: %s leads back to another port: it is left alone for %d s",
+                "%s: %s leads back to another port: it is ignored for %d s; connect the segment to"
+                " a network by one link only",
                 self.name, link.name, BLOCKED_NS // _NS_PER_S,
             )  # fmt: skip
 

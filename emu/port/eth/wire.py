@@ -67,20 +67,20 @@ class NoWire(EthWire[NodeT]):
         return self._nodes
 
     def attach(self, node: NodeT, /) -> None:
-        """The function is alone."""
+        """No other function is there to be told."""
         self._nodes = [node]
         self._changes += 1
 
     def port_changed(self, node: NodeT, /) -> None:
-        """Nobody else is here to notice."""
+        """As for ``attach``."""
         self._changes += 1
 
     def is_pausing_to(self, mac: bytes, /) -> bool:
-        """What is lost need not wait."""
+        """Frames need not wait, as they are lost anyway."""
         return False
 
     def when_room_to(self, mac: bytes, callback: Callable[[], None], /) -> None:
-        """There is always room for what is lost."""
+        """Call it at once."""
         callback()
 
     def transmit(self, source: NodeT, frame: Frame, /) -> None:
