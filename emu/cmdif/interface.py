@@ -14,21 +14,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from emu.cmdif import mailbox
+from emu.cmdif.dispatch import dispatch
 from emu.cmdif.mailbox import DeliveryError
 from emu.cmdif.registry import Command
-from emu.cmdif.scope import meant
+from emu.cmdif.request import Request
 from emu.device.points import FaultPoint, FaultPoints
 from emu.engine.events import eq as eq_engine
 from emu.errors import CmdError
-from emu.objects.table import DRIVER_UID, SHARED_UID
+from emu.objects.table import DRIVER_UID
 from emu.ports import DmaError
 from emu.turns import Turns
 from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
-from layouts.enums import Delivery, EventType, Op, Status, op_name
+from layouts.enums import Delivery, EventType, Status, op_name
 from layouts.eqe import eqe_cmd
 
 if TYPE_CHECKING:
@@ -50,35 +50,6 @@ _OUT_OFFSET = 0x20
 _STATUS_OWN_OFFSET = 0x3F
 _ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
 _CMD, _IN_LENGTH, _OUT_LENGTH = EventType.CMD, Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
-
-
-@dataclass(slots=True)
-class Request:
-    """One command in a slot, as delivered: its input and where its output goes."""
-
-    slot: int
-    address: int
-    """Address of the slot's entry."""
-    entry: Any
-    data: bytearray
-    out: bytearray
-    in_blocks: list[int]
-    out_blocks: list[int]
-
-    @property
-    def opcode(self) -> int:
-        """The command's opcode, known or not."""
-        return int.from_bytes(self.data[:2], "big")
-
-    @property
-    def uid(self) -> int:
-        """The user context that the driver sends the command for."""
-        return int.from_bytes(self.data[2:4], "big")
-
-    @property
-    def op_mod(self) -> int:
-        """The opcode modifier."""
-        return int.from_bytes(self.data[6:8], "big")
 
 
 class CommandTracer(Protocol):
@@ -293,7 +264,7 @@ class CommandInterface:
         try:
             if refusal is not None:
                 raise refusal
-            yield from self._dispatch(request, command)
+            yield from dispatch(hca, request, command)
         except CmdError as refused:
             error = refused.with_traceback(None)  # its frames refer to it again
             if command is not None:  # an unknown one has had its line, and is counted
@@ -312,67 +283,6 @@ class CommandInterface:
         if traced:
             traced(error)
 
-    def _dispatch(self, request: Request, command: Command | None) -> Turns[None]:
-        if command is None:
-            raise self._unknown(request.opcode)
-        self._check_standing(request.uid, command)
-        _check_lengths(request, command)
-        is_cut = len(request.out) < command.layout_out.size
-        whole = bytearray(command.layout_out.size) if is_cut else request.out
-        out = command.layout_out.view(whole)
-        given = command.layout_in.view(request.data)
-        hca = meant(self._hca, given, command.scope) if command.scope else self._hca
-        work = command.handler(hca, given, out)
-        if work is not None:
-            yield from self._in_turns(request, command, work)
-        if is_cut:
-            request.out[:] = whole[: len(request.out)]
-
-    def _check_standing(self, uid: int, command: Command) -> None:
-        """Check that the HCA is up far enough, and that the caller exists and may send this."""
-        if self._hca.state < command.needs:
-            raise CmdError(
-                Status.BAD_SYS_STATE_ERR,
-                "command is not allowed in this state of the HCA",
-                f"HCA {self._hca.state.name}",
-            )
-        if uid in (DRIVER_UID, SHARED_UID):
-            return
-        if self._hca.uctxs.get(uid) is None:
-            raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
-        if command.privileged:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "only the driver may send this command", f"uid {uid:#x}"
-            )
-
-    def _in_turns(self, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
-        """Continue a handler turn by turn, as long as the state that it began with still exists."""
-        hca = self._hca
-        teardowns = hca.teardowns
-        try:
-            for _ in work:
-                hca.caller.uid = DRIVER_UID
-                yield
-                if hca.teardowns != teardowns:
-                    raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
-                self._check_standing(request.uid, command)
-                hca.caller.uid = request.uid
-        finally:
-            work.close()
-
-    def _unknown(self, opcode: int) -> CmdError:
-        name = op_name(opcode)
-        asked = self._hca.unhandled.commands
-        if not asked[opcode]:
-            where = name.lower() if opcode in Op._value2member_map_ else "a new layout"
-            log.warning(
-                "%s (%#x) is not answered: BAD_OP_ERR; to add it, declare %s_in/_out in layouts/"
-                " and a @command(Op.%s, ...) function in firmware_cmds/",
-                name, opcode, where, name,
-            )  # fmt: skip
-        asked[opcode] += 1
-        return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
-
     def _hand_back(self, at: int, entry: Any, delivery: int) -> None:
         """Write output and signature, and the ownership byte last."""
         entry.buf[_STATUS_OWN_OFFSET] = delivery << 1
@@ -388,22 +298,6 @@ class CommandInterface:
         finished, self._finished = self._finished, 0
         if finished:
             eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))
-
-
-def _check_lengths(request: Request, command: Command) -> None:
-    """Check the lengths of input and output. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
-    if len(request.data) < command.least_in:
-        raise CmdError(
-            Status.BAD_INP_LEN_ERR,
-            "input too short",
-            f"{len(request.data)} of {command.least_in} bytes",
-        )
-    if len(request.out) < command.least_out:
-        raise CmdError(
-            Status.BAD_OUTP_LEN_ERR,
-            "output too short",
-            f"{len(request.out)} of {command.least_out} bytes",
-        )
 
 
 def _is_left(work: Turns[None]) -> bool:

@@ -16,9 +16,9 @@ from emu.trace.text import TextForm
 from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
 
 if TYPE_CHECKING:
-    from emu.cmdif.interface import Request
     from emu.cmdif.mailbox import DeliveryError
     from emu.cmdif.registry import Command
+    from emu.cmdif.request import Request
     from emu.device.hca import Hca
     from emu.objects import Sq
     from emu.objects.page_fault import PageFault

@@ -201,7 +201,7 @@ class TestOpenFields:
         assert "ib_link_width_oper=" in read
 
     def test_register_that_is_not_modelled_or_too_short(self, driver, events):
-        driver.write_register(0x9028, b"\x01" + bytes(15))
+        driver.write_register(RegId.FPGA_CAP, b"\x01" + bytes(15))
         assert events[-1].fields["in"]["register_data"] == [0x01000000, 0, 0, 0]
         driver.write_register(RegId.PTYS, b"\x01" + bytes(7))
         assert events[-1].fields["in"]["register_data"] == [0x01000000, 0]
@@ -450,6 +450,6 @@ def test_an_error_without_detail(tracer, driver, events):
 
 
 def _request():
-    from emu.cmdif.interface import Request
+    from emu.cmdif.request import Request
 
     return Request(0, 0, None, bytearray(16), bytearray(16), [], [])

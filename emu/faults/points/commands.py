@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from emu.cmdif.interface import COMMAND_POINT, CommandInterface, Request
+from emu.cmdif.interface import COMMAND_POINT, CommandInterface
 from emu.cmdif.registry import COMMANDS, Command
+from emu.cmdif.request import Request
 from emu.device.points import FaultPoint
 from emu.errors import CmdError
 from emu.faults.declare import Parameter, Problem, action, point
