@@ -10,7 +10,17 @@ import json
 import re
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guests import (
+    IN_PEER,
+    SECONDS,
+    addresses_ready,
+    no_complaints,
+    no_complaints_since_boot,
+    prepared,
+    run,
+    two_namespaces,
+)
+from helpers.kernel_log import KernelLog
 
 from emu.lab import GuestOptions
 from emu.models import MODELS
@@ -21,29 +31,11 @@ pytestmark = pytest.mark.guest
 
 DEVICES = ("connectx6dx", "connectx6dx-vf")
 HERE, THERE = "10.0.0.1", "10.0.0.2"
-IN_PEER = "ip netns exec peer "
 MACS = [mac_of(BASE_GUID + 16 * number).hex(":") for number in (0, 1)]
 LINK_LOCAL_THERE = "fe80::202:c9ff:fee5:10%eth0"
-SECONDS = 240
-"""For anything: a guest on emulated processors is slow, and one that hangs never ends."""
 
 CARRIER = "until grep -q 1 /sys/class/net/{name}/carrier; do sleep 0.1; done 2>/dev/null"
-UP = f"""
-ip netns add peer
-ip link set eth1 netns peer
-ip address add {HERE}/24 dev eth0
-ip -n peer address add {THERE}/24 dev eth1
-ip link set eth0 up
-ip -n peer link set lo up
-ip -n peer link set eth1 up
-until ip link show eth0 | grep -q LOWER_UP && ip -n peer link show eth1 | grep -q LOWER_UP; do
-    sleep 0.1
-done
-while ip -6 address show tentative | grep -q eth0 ||
-    ip -n peer -6 address show tentative | grep -q eth1; do
-    sleep 0.1
-done
-"""
+UP = two_namespaces("eth0", "eth1", HERE, THERE) + addresses_ready("eth0", "eth1")
 DOWN = "ip netns del peer"
 
 KNOWN = re.compile("Self test |(C|S)-tag vlan stripping offload")
@@ -56,11 +48,8 @@ What a self test finds, and what becomes of stripping when a service tag comes.
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, and nothing left of them afterwards."""
-    guest = lab.get(GuestOptions(suite=suite, devices=DEVICES))
-    guest.run(f"set -e{UP}", timeout=SECONDS).check()
-    yield guest
-    if guest.is_running:
-        guest.run(DOWN, timeout=SECONDS).check()
+    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+        yield guest
 
 
 def complaints(log):
@@ -70,14 +59,8 @@ def complaints(log):
 @pytest.fixture
 def quiet(guest):
     """Driver and network stack have nothing to complain of, and the server has not either."""
-    log, before = KernelLog(guest), len(server_complaints(guest))
-    yield
-    assert complaints(log) == []
-    assert server_complaints(guest)[before:] == []
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
+    with no_complaints(guest, KNOWN):
+        yield
 
 
 def link(guest, name="eth0"):
@@ -92,8 +75,7 @@ def statistics(guest, name="eth0", prefix=""):
 
 
 def test_boot_and_probe_are_quiet(guest):
-    assert complaints(KernelLog(guest, whole=True)) == []
-    assert server_complaints(guest) == []
+    no_complaints_since_boot(guest, known=KNOWN)
 
 
 @pytest.mark.usefixtures("quiet")
@@ -288,8 +270,7 @@ def test_driver_comes_and_goes(boot):
         run(guest, "until test -e /sys/class/net/eth0; do sleep 0.1; done")
     is_well(guest)
     run(guest, "modprobe -r mlx5_ib mlx5_core")
-    assert complaints(KernelLog(guest, whole=True)) == []
-    assert server_complaints(guest) == []
+    no_complaints_since_boot(guest, known=KNOWN)
 
 
 def test_function_level_reset(boot):

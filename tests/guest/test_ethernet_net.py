@@ -8,28 +8,30 @@ import re
 import shutil
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guests import (
+    SECONDS,
+    check_tcp,
+    nic,
+    no_complaints_since_boot,
+    on_a_fabric,
+    reaches,
+    run,
+    running,
+    with_qemus_nic,
+)
 
-from emu.lab import Guest, GuestOptions
+from emu.lab import GuestOptions
 
 pytestmark = pytest.mark.guest
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
-SECONDS = 240
 DATA = bytes(range(251)) * 20_000
 
-NAME = """
-modprobe virtio_net
-for device in /sys/class/net/*/device/driver; do
-    case $(readlink $device) in *mlx5_core|*virtio_net) echo $device | cut -d/ -f5;; esac
-done
-"""
 LEASE = """set -e
 cat > /tmp/lease <<'END'
 #!/bin/sh
@@ -47,22 +49,6 @@ import hashlib, urllib.request
 data = urllib.request.urlopen("http://{}:{}/", timeout=200).read()
 print(len(data), hashlib.sha256(data).hexdigest())
 """
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
-
-
-def name(guest):
-    return run(guest, NAME).strip()
-
-
-def quiet(*guests):
-    """Neither kernel nor server has anything to complain of."""
-    for guest in guests:
-        assert KernelLog(guest, whole=True).complaints() == []
-        if guest.options.devices:
-            assert server_complaints(guest) == []
 
 
 ASK = """
@@ -112,9 +98,9 @@ def outward(lab, suite):
         pytest.skip("passt is not installed")
     options = GuestOptions(suite=suite, devices=("connectx6dx",), server_options=("--net", "user"))
     guest = lab.get(options)
-    run(guest, LEASE.replace("NAME", name(guest)))
+    run(guest, LEASE.replace("NAME", nic(guest)))
     yield guest
-    quiet(guest)
+    no_complaints_since_boot(guest)
 
 
 def test_the_hosts_network_by_passt(outward):
@@ -134,49 +120,16 @@ def test_names_by_passt(outward):
     run(outward, ["python3", "-c", ASK, server])
 
 
-def _fabric(suite, path):
-    for _ in range(2):
-        yield Guest(
-            GuestOptions(
-                suite=suite, devices=("connectx6dx",), memory_mib=1024,
-                server_options=("--fabric", f"unix:{path}"),
-            )
-        )  # fmt: skip
-
-
-def _stream(suite, path):
-    """The second guest has no function of ours, but QEMU's own NIC."""
-    yield Guest(
-        GuestOptions(
-            suite=suite, devices=("connectx6dx",), memory_mib=1024,
-            server_options=("--net", f"stream={path}"),
-        )
-    )  # fmt: skip
-    netdev = f"stream,id=net,addr.type=unix,addr.path={path},server=off,reconnect-ms=500"
-    yield Guest(
-        GuestOptions(
-            suite=suite, devices=(), memory_mib=1024,
-            qemu_arguments=("-netdev", netdev, "-device", "virtio-net-pci,netdev=net"),
-        )
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=[_fabric, _stream], ids=["fabric", "stream"])
+@pytest.fixture(scope="module", params=[on_a_fabric, with_qemus_nic], ids=["fabric", "stream"])
 def guests(lab, suite, request, tmp_path_factory):
     """Two guests whose interfaces are up, and can hear each other."""
-    found = [*request.param(suite, tmp_path_factory.mktemp("net") / "socket")]
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            [*pool.map(Guest.start, found)]
+    with running(*request.param(suite, tmp_path_factory.mktemp("net") / "socket")) as found:
         for guest, address in zip(found, (ONE, TWO)):
-            nic = name(guest)
-            run(guest, f"ip address add {address}/24 dev {nic}; ip link set {nic} up")
-        run(found[0], f"for _ in $(seq 30); do ping -c 1 -W 1 {TWO} && exit; done; exit 1")
+            name = nic(guest)
+            run(guest, f"ip address add {address}/24 dev {name}; ip link set {name} up")
+        reaches(found[0], TWO)
         yield found
-        quiet(*found)
-    finally:
-        for guest in found:
-            guest.stop()
+        no_complaints_since_boot(*found)
 
 
 def test_ping(guests):
@@ -186,14 +139,8 @@ def test_ping(guests):
 
 
 def test_tcp(guests):
-    """A second of it each way, super-frames included."""
-    one, two = guests
-    job = two.popen("exec iperf3 --server --one-off")
-    run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
-    said = json.loads(run(one, f"iperf3 -c {TWO} -t 1 --bidir -J"))
-    assert two.wait(job, timeout=SECONDS) == 0
-    for way in ("sum_received", "sum_received_bidir_reverse"):
-        assert said["end"][way]["bytes"] > 1 << 16
+    """Super-frames included."""
+    check_tcp(*guests, TWO)
 
 
 def test_udp(guests):

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 from helpers import traffic_tools
+from helpers.guests import check_tcp, no_complaints_since_boot, run
 from helpers.ib_diags import fields
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.kernel_log import KernelLog
 from helpers.traffic_tools import PINGPONGS, SECONDS, converse
 
 from emu.lab import Guest, GuestOptions
@@ -51,10 +52,6 @@ def together(*actions):
         return [job.result() for job in [pool.submit(action) for action in actions]]
 
 
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
-
-
 @pytest.fixture(scope="module")
 def guests(lab, suite, tmp_path_factory):
     """Two of them, with IPoIB; neither kernel nor server has anything to complain of at the end."""
@@ -71,8 +68,7 @@ def guests(lab, suite, tmp_path_factory):
             )
         )
         yield found
-        assert [KernelLog(guest, whole=True).complaints() for guest in found] == [[], []]
-        assert [server_complaints(guest) for guest in found] == [[], []]
+        no_complaints_since_boot(*found)
     finally:
         for guest in found:
             guest.stop()
@@ -97,14 +93,8 @@ def test_ping(guests, size):
 
 
 def test_tcp(guests):
-    """A second of it each way, without loss that would bring it to a halt."""
-    one, two = guests
-    job = two.popen("exec iperf3 --server --one-off")
-    run(two, "until ss -Hltn sport = :5201 | grep -q LISTEN; do sleep 0.1; done")
-    said = json.loads(run(one, f"iperf3 -c {TWO} -t 1 --bidir -J"))
-    assert two.wait(job, timeout=SECONDS) == 0
-    for way in ("sum_received", "sum_received_bidir_reverse"):
-        assert said["end"][way]["bytes"] > 1 << 16
+    """Without loss that would bring it to a halt."""
+    check_tcp(*guests, TWO)
 
 
 @pytest.mark.parametrize("program", PINGPONGS)

@@ -10,62 +10,47 @@ import json
 import shlex
 
 import pytest
+from helpers.guests import (
+    IN_PEER,
+    SECONDS,
+    addresses_ready,
+    no_complaints,
+    prepared,
+    run,
+    two_namespaces,
+)
 from helpers.ib_diags import fields
-from helpers.kernel_log import KernelLog, server_complaints
 
 from emu.lab import GuestOptions
 from emu.port.ib.port import BASE_GUID, SM_LID
 
 pytestmark = pytest.mark.guest
 
+DEVICES = ("connectx6-vf", "connectx6-vf")
 HERE, THERE = "10.0.0.1", "10.0.0.2"
-IN_PEER = "ip netns exec peer "
 LINK_LOCAL_THERE = "fe80::202:c903:e5:10%ib0"
 GUIDS = [f"{BASE_GUID + 16 * number:016x}" for number in (0, 1)]
-SECONDS = 120
-"""For anything: a guest on emulated processors is slow, and one that hangs never ends."""
 
-UP = f"""
-modprobe ib_ipoib
-ip netns add peer
-ip link set ib1 netns peer
-ip address add {HERE}/24 dev ib0
-ip -n peer address add {THERE}/24 dev ib1
-ip link set ib0 up
-ip -n peer link set lo up
-ip -n peer link set ib1 up
-until ip link show ib0 | grep -q LOWER_UP && ip -n peer link show ib1 | grep -q LOWER_UP; do
-    sleep 0.1
-done
-while ip -6 address show tentative | grep -q ib0 ||
-    ip -n peer -6 address show tentative | grep -q ib1; do
-    sleep 0.1
-done
-"""
+UP = (
+    "modprobe ib_ipoib\n"
+    + two_namespaces("ib0", "ib1", HERE, THERE)
+    + addresses_ready("ib0", "ib1")
+)
 DOWN = "ip netns del peer; modprobe -r ib_ipoib"
 
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, and nothing left of them afterwards."""
-    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6-vf", "connectx6-vf")))
-    guest.run(f"set -e{UP}", timeout=SECONDS).check()
-    yield guest
-    if guest.is_running:
-        guest.run(DOWN, timeout=SECONDS).check()
+    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+        yield guest
 
 
 @pytest.fixture(autouse=True)
 def quiet(guest):
     """The driver and the RDMA stack have nothing to complain of, and the server has not either."""
-    log, before = KernelLog(guest), len(server_complaints(guest))
-    yield
-    assert log.complaints() == []
-    assert server_complaints(guest)[before:] == []
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
+    with no_complaints(guest):
+        yield
 
 
 def talk(guest, server, client, ready, *, there=True):

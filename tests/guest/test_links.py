@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.guests import run
 from helpers.kernel_log import KernelLog, server_complaints
-from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address, run
+from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
 from helpers.traffic_tools import converse
 
 from emu.control import Client

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import re
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
-from helpers.roce_guests import (
-    GID_OF_IPV4,
-    NAMESPACES,
-    ONE,
-    TWO,
-    UP,
-    by_address,
+from helpers.guests import (
+    nic,
+    no_complaints_since_boot,
+    on_a_fabric,
+    reaches,
     run,
+    running,
+    with_qemus_nic,
 )
+from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
 from helpers.traffic_tools import converse
 
-from emu.lab import Guest, GuestOptions
+from emu.lab import GuestOptions
 
 pytestmark = pytest.mark.guest
 
@@ -35,35 +35,19 @@ BY_ADDRESS = (
     ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
     ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
 )
-NIC = """
-modprobe virtio_net
-for device in /sys/class/net/*/device/driver; do
-    case $(readlink $device) in *mlx5_core|*virtio_net) echo $device | cut -d/ -f5;; esac
-done
-"""
-
-
-def quiet(*guests):
-    """Neither kernel nor server has anything to complain of; 6.1 says what TC offload lacks."""
-    for guest in guests:
-        said = KernelLog(guest, whole=True).complaints()
-        assert [line for line in said if "firmware level support is missing" not in line] == []
-        if guest.options.devices:
-            assert server_complaints(guest) == []
+KNOWN = re.compile("firmware level support is missing")
+"""What 6.1 says of TC offload."""
 
 
 @pytest.fixture(scope="class")
 def guest(lab, suite):
     """Two functions; the second one is in a network namespace of its own."""
-    found = Guest(GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024))
-    found.start()
-    try:
+    options = GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024)
+    with running(options) as (found,):
         run(found, UP.format(address=ONE, nic="eth0"))
         run(found, NAMESPACES)
         yield found
-        quiet(found)
-    finally:
-        found.stop()
+        no_complaints_since_boot(found, known=KNOWN)
 
 
 class TestInOneGuest:
@@ -85,54 +69,24 @@ class TestInOneGuest:
         by_address(guest, guest, commands, ONE)
 
 
-def _fabric(suite, path):
-    for _ in range(2):
-        yield Guest(
-            GuestOptions(
-                suite=suite, devices=("connectx6dx",), memory_mib=1024,
-                server_options=("--fabric", f"unix:{path}"),
-            )
-        )  # fmt: skip
-
-
-def _soft_roce(suite, path):
-    """The second guest has QEMU's own NIC, and RoCE in software over it."""
-    yield Guest(
-        GuestOptions(
-            suite=suite, devices=("connectx6dx",), memory_mib=1024,
-            server_options=("--net", f"stream={path}"),
-        )
-    )  # fmt: skip
-    netdev = f"stream,id=net,addr.type=unix,addr.path={path},server=off,reconnect-ms=500"
-    yield Guest(
-        GuestOptions(
-            suite=suite, devices=(), memory_mib=1024,
-            qemu_arguments=("-netdev", netdev, "-device", "virtio-net-pci,netdev=net"),
-        )
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=[_fabric, _soft_roce], ids=["fabric", "Soft-RoCE"])
+@pytest.fixture(scope="module", params=[on_a_fabric, with_qemus_nic], ids=["fabric", "Soft-RoCE"])
 def guests(lab, suite, request, tmp_path_factory):
-    """Two guests that hear each other: (guest, its RDMA device, its address) of each."""
-    found = [*request.param(suite, tmp_path_factory.mktemp("roce") / "socket")]
-    ends = []
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            [*pool.map(Guest.start, found)]
+    """Two guests that hear each other: (guest, its RDMA device, its address) of each.
+
+    Over QEMU's own NIC the second one has RoCE in software.
+    """
+    with running(*request.param(suite, tmp_path_factory.mktemp("roce") / "socket")) as found:
+        ends = []
         for guest, address in zip(found, (ONE, TWO)):
-            nic = run(guest, NIC).strip()
-            run(guest, UP.format(address=address, nic=nic).replace(" mtu 4200", ""))
+            name = nic(guest)
+            run(guest, UP.format(address=address, nic=name).replace(" mtu 4200", ""))
             is_soft = not guest.options.devices
             if is_soft:
-                run(guest, f"modprobe rdma_rxe; rdma link add rxe0 type rxe netdev {nic}; sleep 1")
+                run(guest, f"modprobe rdma_rxe; rdma link add rxe0 type rxe netdev {name}; sleep 1")
             ends.append((guest, "rxe0" if is_soft else "mlx5_0", address))
-        run(found[0], f"for _ in $(seq 30); do ping -c 1 -W 1 {TWO} && exit; done; exit 1")
+        reaches(found[0], TWO)
         yield ends
-        quiet(*found)
-    finally:
-        for guest in found:
-            guest.stop()
+        no_complaints_since_boot(*found, known=KNOWN)
 
 
 @pytest.fixture(params=["there", "back"])

@@ -10,7 +10,7 @@ import re
 import shlex
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
 
 from emu.lab import GuestOptions
 
@@ -18,26 +18,13 @@ pytestmark = pytest.mark.guest
 
 DEVICES = ("connectx6dx", "connectx6dx-vf")
 HERE, THERE = "10.0.1.1", "10.0.1.2"
-IN_PEER = "ip netns exec peer "
 COUNT = 16
 """Datagrams that are sent at once: fewer than a receive queue has room for."""
-SECONDS = 240
-"""For anything: a guest on emulated processors is slow, and one that hangs never ends."""
 
-UP = f"""
-ip netns add peer
-ip link set eth1 netns peer
-ip address add {HERE}/24 dev eth0
-ip -n peer address add {THERE}/24 dev eth1
-ip link set eth0 up
-ip -n peer link set lo up
-ip -n peer link set eth1 up
-until ip link show eth0 | grep -q LOWER_UP && ip -n peer link show eth1 | grep -q LOWER_UP; do
-    sleep 0.1
-done
-ethtool -K eth0 ntuple on
-{IN_PEER}ping -c 1 -W 20 {HERE}
-"""
+UP = (
+    two_namespaces("eth0", "eth1", HERE, THERE)
+    + f"ethtool -K eth0 ntuple on; {IN_PEER}ping -c 1 -W 20 {HERE}"
+)
 DOWN = "ethtool -K eth0 ntuple off; ip netns del peer"
 
 SEND = """
@@ -137,24 +124,15 @@ print("verbs flows work")
 @pytest.fixture(scope="module")
 def guest(lab, suite):
     """A guest with both interfaces up, and nothing left of them afterwards."""
-    guest = lab.get(GuestOptions(suite=suite, devices=DEVICES))
-    guest.run(f"set -e{UP}", timeout=SECONDS).check()
-    yield guest
-    if guest.is_running:
-        guest.run(DOWN, timeout=SECONDS).check()
+    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+        yield guest
 
 
 @pytest.fixture(autouse=True)
 def quiet(guest):
     """The driver has nothing to complain of, and the server has not either."""
-    log, before = KernelLog(guest), len(server_complaints(guest))
-    yield
-    assert log.complaints() == []
-    assert server_complaints(guest)[before:] == []
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
+    with no_complaints(guest):
+        yield
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from helpers.guests import SECONDS, run
+
 ONE, TWO = "10.0.0.1", "10.0.0.2"
-SECONDS = 240
 GID_OF_IPV4 = 1
 """The default GID, which the driver makes of the MAC address, is the first one."""
 
@@ -22,10 +23,6 @@ rdma dev set mlx5_1 netns peer
 ip -n peer link set lo up
 ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth1")}'
 """
-
-
-def run(guest, command):
-    return guest.run(command, timeout=SECONDS).check().stdout
 
 
 def by_address(server, client, commands, to, inside=""):
