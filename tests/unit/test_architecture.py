@@ -213,3 +213,13 @@ def test_no_packages_import_each_other():
 def test_circles_are_found():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"d"}}
     assert circles(graph) == [["a", "b", "c"]]
+
+
+def test_the_map_shows_every_folder():
+    """ARCHITECTURE.md's map: a reader finds each folder with sources by its name."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    shown = text.partition("```")[2].partition("```")[0]
+    packages = [ROOT / name for name in ("emu", "layouts", "firmware_cmds")]
+    found = {path.parent for package in packages for path in package.rglob("*.py")}
+    missing = [f"{path.relative_to(ROOT)}" for path in found if f"{path.name}/" not in shown]
+    assert not missing
