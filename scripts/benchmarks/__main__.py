@@ -13,6 +13,7 @@ import click
 import keys
 import machine
 import mmio
+import net
 import probe
 import tables
 import verbs
@@ -30,6 +31,7 @@ IN_GUESTS: dict[str, Part] = {
     "mmio": mmio.measure,
     "verbs": verbs.measure,
     "keys": keys.measure,
+    "net": net.measure,
 }
 IN_PROCESS = (
     "commands",

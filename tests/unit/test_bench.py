@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
 import machine
+import net
 import perftest
 import points
 import probe
@@ -302,3 +303,27 @@ def test_program_prints_a_report(part):
 )
 def test_points_are_taken_out_as_if_they_had_never_been_built(source, left):
     assert ast.unparse(points.Without("tracer").visit(ast.parse(source))) == left
+
+
+class TestNet:
+    """The two ends of a stream, which are a guest's and the host's, on this machine."""
+
+    def end(self, *words):
+        script = BENCH / "inside" / "stream.py"
+        return subprocess.Popen(
+            [sys.executable, script, *map(str, words)], stdout=subprocess.PIPE, text=True
+        )
+
+    def test_from_the_guest(self):
+        with net.HostEnd(net._drain) as host:
+            self.end("source", "127.0.0.1", host.port, 0.05).communicate()
+            found, seconds = host.result()
+        assert found > 0
+        assert seconds > 0
+
+    def test_to_the_guest(self, monkeypatch):
+        monkeypatch.setattr(net, "SECONDS", 0.05)
+        with net.HostEnd(net._feed) as host:
+            found, seconds = json.loads(self.end("fetch", "127.0.0.1", host.port).communicate()[0])
+        assert found > 0
+        assert seconds > 0
