@@ -327,7 +327,7 @@ def test_damaged_messages(fabric, hub, messages):
 
 def _packet_of(kind, slid):
     """A packet of any kind with zeros in its headers."""
-    services = (Service.UD, Service.RC)
+    services = (Service.UD, Service.RC, Service.CNP)
     op = next(
         op for (service, has, first, last, _), op in OPS.items()
         if service in services and has is kind and first and last

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from emu.cli.commands._output import feed, pass_on
+from emu.cli.commands._words import command_words
 from emu.lab.attach import attached
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +41,7 @@ def execute(name: str, words: tuple[str, ...], terminal: bool, timeout: float | 
     """Run it and exit with its status. Raises :class:`LabError`."""
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
+    words = command_words(words, "NAME")
     if not words and not terminal:
         raise click.UsageError("name a command, or say -t for a shell")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -46,13 +46,6 @@ def record_arguments(function: F) -> F:
     return function
 
 
-def command_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """COMMAND without the ``--`` that may stand before it."""
-    if words[0].startswith("-") and words[0] != "--":
-        raise click.UsageError(f"{words[0]}: options come before RECORD")
-    return words[1:] if words[0] == "--" and len(words) > 1 else words
-
-
 @dataclass(frozen=True)
 class Ending:
     """How a trial has ended."""

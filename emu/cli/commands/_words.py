@@ -1,10 +1,12 @@
-"""Words like ``match.op=CREATE_CQ`` of a command line, as a table of a plan."""
+"""The words of a command line: ``match.op=CREATE_CQ`` as a table of a plan, a guest's command."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from typing import Any
+
+import click
 
 from emu.host.user_error import UserError
 
@@ -30,3 +32,10 @@ def _line(key: str, value: str) -> str:
     except tomllib.TOMLDecodeError:
         return f"{key} = {json.dumps(value)}"
     return plain
+
+
+def command_words(words: tuple[str, ...], behind: str) -> tuple[str, ...]:
+    """COMMAND without the ``--`` before it, if any; ``behind`` is the argument that it follows."""
+    if words and words[0].startswith("-") and words[0] != "--":
+        raise click.UsageError(f"{words[0]}: options come before {behind}")
+    return words[1:] if words[:1] == ("--",) and len(words) > 1 else words

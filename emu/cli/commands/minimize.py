@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from emu.cli.commands._replaying import (
-    command_words,
     options_of,
     read_record,
     record_arguments,
     run_trial,
 )
+from emu.cli.commands._words import command_words
 from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
 from emu.faults.text import dump
@@ -52,7 +52,7 @@ def minimize(
     with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
     """
     told = read_record(source)
-    search = Search(options_of(ctx, told, choices), told, command_words(words), timeout)
+    search = Search(options_of(ctx, told, choices), told, command_words(words, "RECORD"), timeout)
     everything = [(one.function, one.rule, one.n) for one in told.fired]
     if not everything:
         raise UserError(f"{source}: no fault has fired")

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from emu.cli.commands._replaying import (
-    command_words,
     options_of,
     read_record,
     record_arguments,
     run_trial,
 )
+from emu.cli.commands._words import command_words
 from emu.host.printable import printable
 
 
@@ -37,7 +37,11 @@ def replay(
     """
     told = read_record(source)
     ending = run_trial(
-        options_of(ctx, told, choices), told.replayed(), command_words(words), timeout, is_loud=True
+        options_of(ctx, told, choices),
+        told.replayed(),
+        command_words(words, "RECORD"),
+        timeout,
+        is_loud=True,
     )
     if ending.why:
         click.echo(f"mlx5emu: {printable(ending.why)}", err=True)
