@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def _check_type(hca: Hca, obj_type: int) -> None:
-    if obj_type != GeneralObject.RESERVED_QPN or not hca.caps.general.general_obj_types >> obj_type:
+    if obj_type != GeneralObject.RESERVED_QPN or not (
+        hca.caps.general.general_obj_types >> obj_type & 1
+    ):
         raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
 
 
