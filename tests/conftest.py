@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from emu.lab.recipe import DEFAULT_SUITE, SUITES
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES
 
 # How long an example takes says more about the host than about the code.
 settings.register_profile("mlx5emu", deadline=None)

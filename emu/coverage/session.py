@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from emu.coverage.data import Coverage, Function, Kernel, Module
-from emu.lab import frames
+from emu.lab.channel import frames
 from emu.lab.errors import GuestError
-from emu.lab.guest import Guest
-from emu.lab.kernel import unpack_module
+from emu.lab.guest.guest import Guest
+from emu.lab.kernel.binaries import unpack_module
 
 LOAD_SECONDS = 240.0
 READ_SECONDS = 60.0

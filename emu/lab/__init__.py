@@ -10,9 +10,9 @@ from emu.lab.errors import (
     LabError,
     ServerError,
 )
-from emu.lab.guest import Guest, Result
+from emu.lab.guest.guest import Guest, Result
+from emu.lab.guest.pool import GuestPool
 from emu.lab.options import GuestOptions
-from emu.lab.pool import GuestPool
 
 __all__ = [
     "CommandFailedError",

@@ -12,12 +12,14 @@ from importlib import metadata
 
 from rich.filesize import decimal
 
-from emu.lab import accel, cache, image, qemu
+from emu.lab import cache
+from emu.lab.archive.mirror import KEYRING, debian_mirror
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES
 from emu.lab.errors import LabError
-from emu.lab.image import Image
-from emu.lab.mirror import KEYRING, debian_mirror
-from emu.lab.qemu import Qemu
-from emu.lab.recipe import DEFAULT_SUITE, SUITES
+from emu.lab.image import image
+from emu.lab.image.image import Image
+from emu.lab.machine import accel, qemu
+from emu.lab.machine.qemu import Qemu
 
 _PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")
 _ROOM = 3_000_000_000  # bytes: QEMU, one image, and the image's tree during its build

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES, check_packages
 from emu.lab.errors import LabError
-from emu.lab.recipe import DEFAULT_SUITE, SUITES, check_packages
 
 ACCELERATORS = ("auto", "kvm", "tcg")
 DEFAULT_DEVICE = "connectx6"

@@ -22,7 +22,7 @@ from machine import Quiet
 from rich.console import Console
 
 from emu.host.user_error import UserError
-from emu.lab.recipe import DEFAULT_SUITE, SUITES
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES
 
 Part = Callable[[str, int | None, Quiet], list[Section]]
 

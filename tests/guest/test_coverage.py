@@ -8,9 +8,9 @@ import pytest
 
 from emu.coverage import blocks
 from emu.coverage.session import Session
-from emu.lab import qemu
+from emu.lab.archive.names import DEFAULT_SUITE
+from emu.lab.machine import qemu
 from emu.lab.options import DEFAULT_DEVICE
-from emu.lab.recipe import DEFAULT_SUITE
 
 pytestmark = pytest.mark.guest
 

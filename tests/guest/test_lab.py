@@ -17,15 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from emu.lab import (
-    CommandTimeoutError,
-    GuestHungError,
-    GuestPanicError,
-    GuestStoppedError,
-    frames,
-    image,
-)
-from emu.lab.recipe import DEFAULT_SUITE
+from emu.lab import CommandTimeoutError, GuestHungError, GuestPanicError, GuestStoppedError
+from emu.lab.archive.names import DEFAULT_SUITE
+from emu.lab.channel import frames
+from emu.lab.image import image
 
 pytestmark = pytest.mark.guest
 # What no kernel can change is tested on one suite.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from emu.lab import image
-from emu.lab.driver import driver_binaries
-from emu.lab.recipe import SUITES
+from emu.lab.archive.names import SUITES
+from emu.lab.image import image
+from emu.lab.image.driver import driver_binaries
 from layouts.btf import binaries
 from layouts.btf.check import check
 from layouts.btf.kernel_differences import KNOWN

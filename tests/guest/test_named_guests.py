@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import emu
-from emu.lab.recipe import DEFAULT_SUITE
+from emu.lab.archive.names import DEFAULT_SUITE
 
 EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
 

@@ -9,8 +9,9 @@ import pytest
 from helpers.kernel_log import KernelLog, server_complaints
 from helpers.traffic_tools import check, talk
 
-from emu.lab import GuestOptions, image
-from emu.lab.suite import BROKEN, HUGE_PAGES, Outcome, run_module
+from emu.lab import GuestOptions
+from emu.lab.conformance.suite import BROKEN, HUGE_PAGES, Outcome, run_module
+from emu.lab.image import image
 
 pytestmark = pytest.mark.guest
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.kernel_log import KernelLog
 
 from emu.lab import GuestOptions
-from emu.lab.suite import BROKEN, HUGE_PAGES, Outcome, list_modules, prepare, run_module
+from emu.lab.conformance.suite import BROKEN, HUGE_PAGES, Outcome, list_modules, prepare, run_module
 
 pytestmark = pytest.mark.guest
 

@@ -6,11 +6,11 @@ import socket
 import subprocess
 import sys
 
-from emu.lab.channel import Channel
+from emu.lab.channel.channel import Channel
 
 INSIDE = """
 import os, sys
-from emu.lab.inside import Runner
+from emu.lab.inside.runner import Runner
 
 port = int(sys.argv[1])
 os.set_inheritable(port, False)  # as the guest opens it: no command keeps it

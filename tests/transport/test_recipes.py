@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from emu.control import Client
-from emu.lab import qemu
-from emu.lab.qmp import Qmp
+from emu.lab.machine import qemu
+from emu.lab.machine.qmp import Qmp
 
 TOOLS = Path(__file__).parents[2] / "examples" / "tools"
 UNIT = TOOLS / "mlx5emu@.service"

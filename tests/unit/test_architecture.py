@@ -110,13 +110,22 @@ CORE = (
     "emu.engine.qp", "emu.engine.ud", "emu.engine.rc", "emu.engine.rc.packets", "emu.engine.eth",
     "emu.engine", "emu.cmdif", "emu.function", "emu.trace", "emu.faults", "firmware_cmds",
 )  # fmt: skip
+# The same for the lab, with which nothing of the core has to do.
+LAB = tuple(
+    f"emu.lab{name}"
+    for name in (
+        ".errors", ".cache", ".archive", ".options", ".channel", ".inside", ".kernel", ".image",
+        ".machine", ".guest", ".named", ".conformance", "",
+    )
+)  # fmt: skip
+ORDER = (*CORE, *LAB)
 MOST_IN_A_CIRCLE = 3
 
 
 def place(name):
-    """Where a module stands in the core's order; None for what is not of the core."""
-    found = [number for number, package in enumerate(CORE) if within(name, [package])]
-    return max(found, key=lambda number: len(CORE[number]), default=None)
+    """Where a module stands in the order; None for what has no place in it."""
+    found = [number for number, package in enumerate(ORDER) if within(name, [package])]
+    return max(found, key=lambda number: len(ORDER[number]), default=None)
 
 
 def against_the_order(module, source):
@@ -130,7 +139,7 @@ def against_the_order(module, source):
     ]
 
 
-def test_core_has_an_order():
+def test_core_and_lab_have_an_order():
     found = [breach for module, source in sources() for breach in against_the_order(module, source)]
     assert not found, "\n".join(["see ARCHITECTURE.md", *found])
 
@@ -143,6 +152,10 @@ def test_core_has_an_order():
         ("emu.engine.events.cq", "from emu.engine.lifecycle import run", 1),
         ("emu.engine.lifecycle", "from emu.engine.events import cq", 0),
         ("emu.net.ib.local", "from emu.engine.ud import delivery", 0),
+        ("emu.lab.kernel.choice", "from emu.lab.image import recipe", 1),
+        ("emu.lab.image.build", "from emu.lab.kernel.modules import load_order", 0),
+        ("emu.lab.errors", "from emu.lab import Guest", 1),
+        ("emu.lab.guest.guest", "from emu.host import paths", 0),
     ],
 )
 def test_order_itself(module, source, count):
@@ -170,7 +183,7 @@ def package_of(module):
     if folder.is_dir():
         return module
     package = module.rpartition(".")[0]
-    return module if package == "emu" else package
+    return module if package in ("emu", "emu.lab") else package
 
 
 def circles(graph):

@@ -18,7 +18,7 @@ import click
 
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._words import command_words
-from emu.lab.attach import attached
+from emu.lab.named.attach import attached
 
 F = TypeVar("F", bound=Callable[..., Any])
 

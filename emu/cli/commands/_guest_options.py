@@ -12,10 +12,11 @@ import click
 
 from emu.cli.commands._net_option import net_option
 from emu.cli.commands._progress import display
-from emu.lab import image, qemu
-from emu.lab.kernels import choose
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES
+from emu.lab.image import image
+from emu.lab.kernel.choice import choose
+from emu.lab.machine import qemu
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
-from emu.lab.recipe import DEFAULT_SUITE, SUITES
 from emu.net.eth import passt
 from emu.net.eth.spec import parse as parse_net
 

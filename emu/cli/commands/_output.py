@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from emu.lab import frames
-from emu.lab.job import Job
+from emu.lab.channel import frames
+from emu.lab.channel.job import Job
 
 
 def pass_on(kind: int, data: bytes) -> None:
-    """Write what came as ``kind`` (:mod:`emu.lab.frames`) at once: the sink of a job.
+    """Write what came as ``kind`` (:mod:`emu.lab.channel.frames`) at once: the sink of a job.
 
     As the command wrote it, escape sequences included, as ssh does: the user has asked for this
     command's output, which may be an archive as well as a progress bar, and can send it through a

@@ -31,7 +31,7 @@ class Display:
         self._shown = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take in a step of :data:`emu.lab.bootstrap.Progress`."""
+        """Take in a step of :data:`emu.lab.archive.bootstrap.Progress`."""
         what = one_line(what)
         if self._console.is_terminal:
             self._bars.start()

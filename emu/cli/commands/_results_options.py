@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from emu.host.userfiles import write_outfile
-from emu.lab.results import Case, junit, tap
+from emu.lab.conformance.results import Case, junit, tap
 
 F = TypeVar("F", bound=Callable[..., Any])
 

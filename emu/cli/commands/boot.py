@@ -8,7 +8,7 @@ import click
 
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._progress import display
-from emu.lab.interactive import Boot
+from emu.lab.guest.interactive import Boot
 
 
 @click.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from emu.host.printable import printable
-from emu.lab.stack_trace import Decoder
+from emu.lab.kernel.stack_trace import Decoder
 
 _MOST_BYTES = 64 << 20
 

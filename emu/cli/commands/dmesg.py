@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from emu.host.printable import printable
-from emu.lab.attach import output_of
+from emu.lab.named.attach import output_of
 
 
 @click.command()

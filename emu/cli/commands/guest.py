@@ -12,8 +12,11 @@ from rich.table import Table
 
 from emu.cli.commands._progress import display
 from emu.host.printable import printable
-from emu.lab import cache, image, qemu
-from emu.lab.recipe import DEFAULT_SUITE, SUITES, recipe
+from emu.lab import cache
+from emu.lab.archive.names import DEFAULT_SUITE, SUITES
+from emu.lab.image import image
+from emu.lab.image.recipe import recipe
+from emu.lab.machine import qemu
 
 
 @click.group()

@@ -14,8 +14,8 @@ from emu.cli.commands._control import console
 from emu.cli.commands._execute import command_options, execute
 from emu.cli.commands._guest_options import prepare
 from emu.host.printable import printable
-from emu.lab import attach, hosts, keeper, running, topology
 from emu.lab.errors import LabError
+from emu.lab.named import attach, hosts, keeper, running, topology
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
 _LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")

@@ -15,9 +15,9 @@ from rich.text import Text
 from emu.cli.commands._progress import display
 from emu.host.printable import printable
 from emu.host.user_error import UserError
-from emu.lab import image
-from emu.lab.driver import driver_binaries
-from emu.lab.recipe import SUITES
+from emu.lab.archive.names import SUITES
+from emu.lab.image import image
+from emu.lab.image.driver import driver_binaries
 from layouts.btf import binaries
 from layouts.btf.check import check as compare
 from layouts.btf.kernel_differences import KNOWN

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from emu.cli.commands._control import console
 from emu.host.printable import printable
-from emu.lab import running
+from emu.lab.named import running
 
 
 @click.command()

@@ -24,8 +24,9 @@ from emu.cli.commands._guest_options import described, guest_options, to_options
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
-from emu.lab import Guest, keeper, running
-from emu.lab.results import of_status
+from emu.lab import Guest
+from emu.lab.conformance.results import of_status
+from emu.lab.named import keeper, running
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

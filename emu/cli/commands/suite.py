@@ -23,9 +23,9 @@ from emu.cli.commands._results_options import results_options, write_results
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
 from emu.lab import Guest
-from emu.lab import suite as tests
-from emu.lab.suite import BROKEN, ModuleRun, Outcome
-from emu.lab.suite_reasons import count_wants
+from emu.lab.conformance import suite as tests
+from emu.lab.conformance.reasons import count_wants
+from emu.lab.conformance.suite import BROKEN, ModuleRun, Outcome
 
 REASONS = 3
 """Reasons for skipping that a module's row shows."""

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from emu.cli.commands._guest_options import described, guest_options, prepare, to_options
-from emu.lab import Guest, keeper
-from emu.lab.door import Inhabitant
+from emu.lab import Guest
+from emu.lab.named import keeper
+from emu.lab.named.door import Inhabitant
 
 
 @click.command()

@@ -13,7 +13,8 @@ from emu.coverage.data import Coverage, Function, Kernel, Module
 from emu.coverage.report import ALL_KERNELS, lcov, rows
 from emu.coverage.source import Place, Tree
 from emu.host.user_error import UserError
-from emu.lab import GuestError, frames
+from emu.lab import GuestError
+from emu.lab.channel import frames
 
 CORE = "drivers/net/core"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from emu.lab import accel, cache, doctor, recipe
+from emu.lab import cache, doctor
 from emu.lab.doctor import State
+from emu.lab.image import recipe
+from emu.lab.machine import accel
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.lab import console, frames
-from emu.lab.channel import Channel
+from emu.lab.channel import frames
+from emu.lab.channel.channel import Channel
 from emu.lab.errors import GuestError
-from emu.lab.qmp import Qmp
+from emu.lab.guest import console
+from emu.lab.machine.qmp import Qmp
 
 pytestmark = pytest.mark.hostile
 

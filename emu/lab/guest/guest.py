@@ -1,0 +1,257 @@
+"""A guest with emulated functions: boots it, runs commands in it, reads its console, stops it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab.archive.bootstrap import Progress
+from emu.lab.channel.channel import Channel
+from emu.lab.channel.job import Job, Sink
+from emu.lab.errors import ChannelClosedError, CommandFailedError, GuestError, GuestHungError
+from emu.lab.guest import console
+from emu.lab.guest.server import RECORD_NAME
+from emu.lab.guest.vm import Served, Vm
+from emu.lab.options import GuestOptions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a command in the guest; ``status`` is the exit status as a shell reports it."""
+
+    command: str
+    status: int
+    stdout: str
+    stderr: str
+
+    def check(self) -> Result:
+        """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
+        if self.status != 0:
+            raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
+        return self
+
+
+class Guest:
+    """A guest that is started, asked to run commands, and stopped.
+
+    ::
+
+        with Guest(GuestOptions(suite="sid")) as guest:
+            print(guest.run("ibv_devices").check().stdout)
+
+    Errors are :class:`GuestError` and its subclasses. Several guests may run at the same time, and
+    several threads may use the same guest.
+    """
+
+    def __init__(
+        self,
+        options: GuestOptions | None = None,
+        *,
+        progress: Progress | None = None,
+        on_wait: Callable[[], None] | None = None,
+        served: Served | None = None,
+    ) -> None:
+        self.options = options or GuestOptions()
+        self._served = served
+        self.kernel_release = ""
+        self._progress = progress
+        self._on_wait = on_wait
+        self._vm: Vm | None = None
+        self._channel: Channel | None = None
+        self._server_failure: GuestError | None = None
+        self._begun = 0.0
+
+    def __enter__(self) -> Guest:
+        if self._vm is None:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Boot until the guest accepts commands; its driver has then probed the functions."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        """Start to boot, without waiting; :meth:`wait_ready` is to follow."""
+        if self._vm is not None:
+            raise GuestError("the guest is running already")
+        self._begun = time.monotonic()
+        self._server_failure = None
+        self._vm = Vm(self.options, self.lose_server, self._served)
+        atexit.register(self.stop)
+        try:
+            connection = self._vm.start(self._progress, self._on_wait)
+            with self._diagnosed():
+                self._channel = Channel(connection, self.options.hang_timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self) -> None:
+        """Wait until the guest accepts commands; it is stopped if it does not come up."""
+        try:
+            with self._diagnosed():
+                if self._server_failure is not None:
+                    raise self._server_failure
+                self._wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        took = time.monotonic() - self._begun
+        logger.info("guest %s ready in %.1f s", self.kernel_release, took)
+
+    def stop(self) -> None:
+        """Stop the guest and its server at once; disk changes are lost. May be called twice."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._vm is not None:
+            self._vm.stop()
+        self._channel = self._vm = None
+        atexit.unregister(self.stop)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Result:
+        """Run a command as root and wait until it ends.
+
+        A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
+        there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
+        after ``timeout`` seconds; the guest stays usable.
+        """
+        job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
+        with self._diagnosed():
+            if stdin:
+                job.write(stdin, timeout)
+                job.close_input()
+            status = job.wait(timeout)
+        stdout, stderr = (bytes(data).decode(errors="replace") for data in (job.stdout, job.stderr))
+        return Result(job.name, status, stdout, stderr)
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        *,
+        has_input: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command without waiting for it; see :meth:`run`."""
+        words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        if not words:
+            raise GuestError("no command")
+        name = command if isinstance(command, str) else shlex.join(words)
+        with self._diagnosed():
+            channel = self._running
+            return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
+
+    def wait(self, job: Job, timeout: float | None = None) -> int:
+        """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
+        with self._diagnosed():
+            return job.wait(timeout)
+
+    def reboot(self, *, hard: bool = False) -> None:
+        """Reboot in the same QEMU and wait until the guest accepts commands.
+
+        By default the kernel shuts its devices down first; ``hard`` resets the machine instead.
+        """
+        with self._diagnosed():
+            channel, vm = self._running, self._machine
+            vm.control("set-action", reboot="reset")
+            channel.expect_reboot()
+            if hard:
+                vm.control("system_reset")
+            else:
+                channel.power("reboot")
+            self._wait_ready()
+            vm.control("set-action", reboot="shutdown")
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a command of QEMU's control protocol (QMP) and return its result."""
+        with self._diagnosed():
+            return self._machine.control(command, **arguments)
+
+    def kill_server(self) -> None:
+        """Kill the server: the functions disappear at once and the guest runs on without them."""
+        self._machine.kill_server()
+
+    @property
+    def control_socket(self) -> Path:
+        """The socket to which :class:`emu.control.Client` connects."""
+        return self._machine.control_socket
+
+    @property
+    def record(self) -> Path:
+        """The record of the faults that have fired."""
+        return self.options.record or self.logs / RECORD_NAME
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the guest accepts commands, as far as is known."""
+        return self._channel is not None and self._channel.is_open
+
+    @property
+    def logs(self) -> Path:
+        """Directory of ``console.log``, ``qemu.log`` and ``server.log``."""
+        return self._machine.logs
+
+    @property
+    def console(self) -> str:
+        """The console's output; of a very long one, the start and the end."""
+        return self._machine.console
+
+    def dmesg(self) -> str:
+        """The kernel's log."""
+        return self.run(["dmesg"], timeout=60).check().stdout
+
+    @property
+    def _machine(self) -> Vm:
+        if self._vm is None:
+            raise GuestError("the guest is not running")
+        return self._vm
+
+    @property
+    def _running(self) -> Channel:
+        if self._channel is None:
+            raise GuestError("the guest is not running")
+        return self._channel
+
+    def lose_server(self, error: GuestError) -> None:
+        """The server has ended: whoever waits for the guest gets ``error``."""
+        self._server_failure = error
+        if self._channel is not None:
+            self._channel.fail(error)
+
+    def _wait_ready(self) -> None:
+        release = self._running.wait_ready(self.options.boot_timeout)
+        if release is None:
+            raise GuestHungError(f"the guest is not up after {self.options.boot_timeout:g} s")
+        self.kernel_release = release
+
+    @contextlib.contextmanager
+    def _diagnosed(self) -> Iterator[None]:
+        """Add the last console lines to errors about the guest, and the reason if it has ended."""
+        try:
+            yield
+        except ChannelClosedError as error:
+            raise self._machine.why_ended() from error
+        except GuestError as error:
+            if self._vm is not None:
+                error.console = error.console or console.tail(self._vm.console)
+            raise

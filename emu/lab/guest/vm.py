@@ -1,0 +1,170 @@
+"""Starts, connects to and ends the processes of a guest: QEMU and the server of its functions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab import cache
+from emu.lab.archive.bootstrap import Progress
+from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
+from emu.lab.guest import console
+from emu.lab.guest.console_log import ConsoleLog
+from emu.lab.guest.process import Listener, stop, tied
+from emu.lab.guest.server import Server
+from emu.lab.machine.command_line import arguments
+from emu.lab.machine.launch import machine_for
+from emu.lab.machine.qmp import Qmp
+from emu.lab.options import GuestOptions
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 60.0
+EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
+
+
+@dataclass(frozen=True)
+class Served:
+    """Functions of a server that somebody else runs: their sockets, and its control socket."""
+
+    sockets: tuple[Path, ...]
+    control: Path | None
+
+
+class Vm:
+    """The processes of one guest and their files.
+
+    ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
+    ``on_server_end`` is called, from another thread, when the server ends by itself.
+    """
+
+    def __init__(
+        self,
+        options: GuestOptions,
+        on_server_end: Callable[[ServerError], None],
+        served: Served | None = None,
+    ) -> None:
+        self.logs = cache.new_run_dir()
+        self._served = served
+        self._options = options
+        self._on_server_end = on_server_end
+        self._open = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Server | None = None
+        self._qmp: Qmp | None = None
+        self._console: ConsoleLog | None = None
+
+    def start(
+        self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
+    ) -> socket.socket:
+        """Start both processes; return the connection to the port into the guest.
+
+        The caller must call :meth:`stop` even after an error.
+        """
+        work = Path(tempfile.mkdtemp(prefix="mlx5emu-"))
+        self._open.callback(shutil.rmtree, work, ignore_errors=True)
+        functions = self._start_server(work)
+        self._console = log = ConsoleLog(self.logs / "console.log")
+        self._open.callback(log.close)
+        control = self._open.enter_context(Listener(work / "qmp"))
+        port = self._open.enter_context(Listener(work / "port"))
+        machine = machine_for(
+            self._options,
+            work,
+            functions=functions,
+            control=control.path,
+            port=port.path,
+            console_log=log.path,
+            progress=progress,
+            on_wait=on_wait,
+        )
+        process = self._start_qemu(arguments(machine), log)
+        try:
+            self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
+            self._open.callback(self._qmp.close)
+            return port.accept(process, CONNECT_TIMEOUT)
+        except OSError as error:
+            raise self.why_ended() from error
+
+    def stop(self) -> None:
+        """End the processes at once. May be called twice."""
+        self._open.close()
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a QMP command."""
+        if self._qmp is None:
+            raise GuestError("the guest is not running")
+        return self._qmp.execute(command, **arguments)
+
+    @property
+    def control_socket(self) -> Path:
+        """The server's control socket."""
+        if self._served is not None and self._served.control is not None:
+            return self._served.control
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        return self._server.control
+
+    def kill_server(self) -> None:
+        """Kill the server without letting it clean up; ``on_server_end`` is not called."""
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        self._server.kill()
+
+    @property
+    def console(self) -> str:
+        """The console's output; :mod:`emu.lab.guest.console_log` says how much of it."""
+        if self._console is not None:
+            self._console.flush()
+        return console.read(self.logs / "console.log")
+
+    def why_ended(self) -> GuestError:
+        """Why QEMU has ended, or is about to."""
+        status: int | None = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(EXIT_TIMEOUT)
+        tail = console.tail(self.console)
+        reason = console.panic(self.console)
+        if reason is not None:
+            return GuestPanicError(f"the guest panicked: {reason}", tail)
+        if status == 0:
+            return GuestStoppedError("the guest powered off or rebooted", tail)
+        log = console.read(self.logs / "qemu.log").strip().splitlines()
+        said = f": {log[-1]}" if log else ""
+        return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
+
+    def _start_server(self, work: Path) -> tuple[Path, ...]:
+        if self._served is not None:
+            return self._served.sockets
+        if not self._options.devices:
+            return ()
+        log = None if self._options.verbose else self.logs / "server.log"
+        server = Server.of_guest(self._options, work, log, self._on_server_end)
+        self._open.callback(server.stop)
+        server.start()
+        self._server = server
+        return server.sockets
+
+    def _start_qemu(self, command: list[str], console_log: ConsoleLog) -> subprocess.Popen[bytes]:
+        logger.debug("starting %s", shlex.join(command))
+        with (self.logs / "qemu.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                tied(command),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=(console_log.fd,),
+            )
+        console_log.started()
+        self._open.callback(stop, self._process)
+        return self._process

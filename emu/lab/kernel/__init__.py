@@ -1,0 +1,1 @@
+"""Kernels of guests: which to boot, their modules, configuration, builds and stack traces."""

@@ -1,0 +1,100 @@
+"""Turns a user's options into a machine that can be started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.lab.archive.bootstrap import Progress
+from emu.lab.image import image
+from emu.lab.kernel import custom
+from emu.lab.kernel.custom import BootKernel
+from emu.lab.machine import accel, initramfs, qemu
+from emu.lab.machine.command_line import Machine, Share
+from emu.lab.options import GuestOptions
+
+LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
+VERBOSE_LOG_LEVEL = 7
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The terminal of an interactive guest: what TERM says, and its size."""
+
+    kind: str
+    rows: int
+    columns: int
+
+
+def machine_for(
+    options: GuestOptions,
+    work: Path,
+    *,
+    functions: tuple[Path, ...] = (),
+    control: Path | None = None,
+    port: Path | None = None,
+    console_log: Path | None = None,
+    terminal: Terminal | None = None,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Machine:
+    """Return the machine for ``options``; build and fetch what the cache lacks.
+
+    ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
+    its console; otherwise it serves commands on ``port``.
+    """
+    program = qemu.ensure(progress, on_wait)
+    root = image.ensure(options.suite, options.packages, progress, on_wait)
+    accelerator = accel.choose(options.accelerator, program, root)
+    if options.kernel is None:
+        kernel = BootKernel(root.kernel, root.release, root.boot_modules())
+    else:
+        kernel = custom.prepare(options, options.kernel, work)
+    initrd = work / "initrd"
+    config = _config(options, kernel.release, terminal)
+    initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
+    level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
+    return Machine(
+        qemu=program,
+        accelerator=accelerator,
+        kernel=kernel.path,
+        initrd=initrd,
+        kernel_arguments=(f"loglevel={level}", *options.kernel_arguments),
+        disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
+        functions=functions,
+        shares=_shares(options),
+        network=options.network,
+        memory_mib=options.memory_mib,
+        cpus=options.cpus,
+        console_log=console_log,
+        control=control,
+        port=port,
+        extra=options.qemu_arguments,
+    )
+
+
+def _shares(options: GuestOptions) -> tuple[Share, ...]:
+    shares = []
+    if options.share is not None:
+        shares.append(Share("share", options.share, options.share_writable))
+    if options.out is not None:
+        shares.append(Share("out", options.out, writable=True))
+    return tuple(shares)
+
+
+def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
+    """Shell variables for the init script of the initramfs."""
+    config: dict[str, str | int] = {
+        "release": release,
+        "probe": int(options.probe),
+        "shares": " ".join(
+            f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
+        ),
+        "network": int(options.network),
+        "hugepages": options.hugepages,
+        "shell": int(terminal is not None),
+    }
+    if terminal is not None:
+        config |= {"term": terminal.kind, "rows": terminal.rows, "columns": terminal.columns}
+    return config

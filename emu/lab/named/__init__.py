@@ -1,0 +1,1 @@
+"""Guests that outlive the command that started them, found by name; topologies of many."""

@@ -1,0 +1,188 @@
+"""The way into a guest for other processes: a socket that takes commands for it.
+
+It speaks to its clients as the program inside the guest speaks to us
+(:mod:`emu.lab.channel.frames`), so a client is a :class:`emu.lab.channel.channel.Channel`. What a
+client has started ends when the client goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from emu.host import listening
+from emu.lab.channel import frames
+from emu.lab.channel.job import Job, Sink
+from emu.lab.errors import GuestError, as_told
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 16
+_MOST_JOBS = 64
+_MOST_CLIENTS = 64
+_END = b""
+
+
+class Inhabitant(Protocol):
+    """What a door needs of :class:`emu.lab.Guest`."""
+
+    kernel_release: str
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        *,
+        has_input: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command."""
+
+    def wait(self, job: Job, timeout: float | None = None) -> int:
+        """Wait for a command's end."""
+
+
+class Door:
+    """Listens at ``path`` for clients of one guest, until :meth:`close`. Raises OSError."""
+
+    def __init__(self, guest: Inhabitant, path: Path) -> None:
+        self._guest = guest
+        self._socket = listening.listen(path, _BACKLOG)
+        self._socket.setblocking(True)
+        self._clients: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="door", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more clients, and end the connections that there are."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            for client in self._clients:
+                with contextlib.suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            with self._lock:
+                is_full = len(self._clients) >= _MOST_CLIENTS
+                if not is_full:
+                    self._clients.add(client)
+            if is_full:
+                logger.warning("more than %d clients of one guest", _MOST_CLIENTS)
+                client.close()
+            else:
+                threading.Thread(
+                    target=self._serve, args=(client,), name="visit", daemon=True
+                ).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                _Visit(self._guest, client).serve()
+            except (OSError, ValueError, frames.FrameError) as error:
+                logger.info("a client is gone: %s", error)
+            finally:
+                with self._lock:
+                    self._clients.discard(client)
+
+
+class _Visit:
+    """One client's commands."""
+
+    def __init__(self, guest: Inhabitant, client: socket.socket) -> None:
+        self._guest = guest
+        self._client = client
+        self._send_lock = threading.Lock()
+        self._jobs: dict[int, tuple[Job, queue.SimpleQueue[bytes]]] = {}
+
+    def serve(self) -> None:
+        """Until the client goes. Raises OSError and FrameError."""
+        decoder = frames.Decoder()
+        self._send(frames.HELLO, 0, frames.MARK + self._guest.kernel_release.encode())
+        try:
+            while data := self._client.recv(4 * frames.CHUNK):
+                for frame in decoder.feed(data):
+                    self._handle(frame)
+        finally:
+            for job, given in list(self._jobs.values()):
+                given.put(_END)
+                with contextlib.suppress(GuestError):
+                    job.kill(signal.SIGHUP)
+                    job.kill(signal.SIGKILL)
+
+    def _send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
+        with self._send_lock:
+            self._client.sendall(frames.encode(kind, job, payload))
+
+    def _handle(self, frame: frames.Frame) -> None:
+        known = self._jobs.get(frame.job)
+        if frame.kind == frames.PING:
+            self._send(frames.PONG)
+        elif frame.kind == frames.RUN and known is None:
+            self._start(frame)
+        elif known is None:
+            return  # it has just ended
+        elif frame.kind == frames.STDIN:
+            given = known[1]
+            if given.qsize() * frames.CHUNK > 4 * frames.WINDOW:
+                raise frames.FrameError("more input than there is room for")
+            given.put(frame.payload)
+        elif frame.kind == frames.SIGNAL and frame.payload:
+            with contextlib.suppress(GuestError):
+                known[0].kill(frame.payload[0])
+
+    def _start(self, frame: frames.Frame) -> None:
+        if len(self._jobs) >= _MOST_JOBS:
+            raise frames.FrameError("too many commands at once")
+        argv, settings, has_input = frames.decode_command(frame.payload)
+        environ = dict(setting.split("=", 1) for setting in settings)
+        sink = partial(self._pass_on, frame.job)
+        try:
+            job = self._guest.popen(argv, has_input=has_input, environ=environ, sink=sink)
+        except GuestError as error:
+            self._fail(frame.job, error)
+            return
+        given: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._jobs[frame.job] = job, given
+        for work in (self._finish, self._feed):
+            arguments = (frame.job, job, given)
+            threading.Thread(target=work, args=arguments, name="job", daemon=True).start()
+
+    def _pass_on(self, number: int, kind: int, data: bytes) -> None:
+        for at in range(0, len(data), frames.MAX_PAYLOAD):
+            self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
+
+    def _feed(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
+        """Hand the client's input over, at the pace at which the command reads it."""
+        with contextlib.suppress(GuestError, OSError):
+            while data := given.get():
+                job.write(data)
+                self._send(frames.CREDIT, number, frames.encode_count(len(data)))
+            job.close_input()
+
+    def _finish(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                status = self._guest.wait(job)
+                self._send(frames.EXIT, number, bytes([status]))
+            except GuestError as error:
+                self._fail(number, error)
+        self._jobs.pop(number, None)
+        given.put(_END)
+
+    def _fail(self, number: int, error: GuestError) -> None:
+        self._send(frames.FAILED, number, as_told(error))

@@ -1,0 +1,77 @@
+"""How mmdebstrap is run, watched and blamed."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.lab.archive import bootstrap
+from emu.lab.errors import LabError
+
+LINES = """\
+I: running apt-get update...
+Get:1 http://m/debian trixie InRelease
+I: downloading packages with apt...
+0 upgraded, 2 newly installed, 0 to remove and 0 not upgraded.
+Get:1 http://m/debian trixie/main amd64 a
+Get:2 http://m/debian trixie/main amd64 b
+I: installing remaining packages inside the chroot...
+Unpacking a (1) ...
+Selecting previously unselected package b.
+Setting up a (1) ...
+"""
+
+
+def test_progress_counts_what_packages_go_through():
+    steps = []
+    meter = bootstrap.Meter("image", lambda *step: steps.append(step))
+    for line in LINES.splitlines():
+        meter.feed(line)
+    assert steps[0] == ("image: running apt-get update", 0, 0)
+    assert steps[-1] == ("image: installing remaining packages inside the chroot", 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("I: a\nE: Unable to locate package x\nE: setup failed\n", "Unable to locate package x"),
+        ("dpkg: error processing x\n more\nE: mmdebstrap failed", "dpkg: error processing x"),
+        ("I: a\ncp: no space\nE: command failed: # Run by\nset -eu\nI: done", "cp: no space"),
+        ("E: command failed: # Run by", "no output"),
+        ("newuidmap: no subuid\n\n", "newuidmap: no subuid"),
+        ("", "no output"),
+    ],
+)
+def test_the_first_complaint_is_told(log, message):
+    assert bootstrap.first_error(log) == message
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A program that passes for mmdebstrap."""
+
+    def install(script):
+        path = tmp_path / "mmdebstrap"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return install
+
+
+def test_a_failure_is_one_line_with_the_place_of_the_log(program, tmp_path):
+    program('echo "E: no such suite: $2" >&2; exit 1')
+    log = tmp_path / "log"
+    with pytest.raises(LabError, match=f"building X failed: no such suite: arg; all of it: {log}"):
+        bootstrap.bootstrap(["arg"], what="X", log=log)
+    assert log.read_text() == "E: no such suite: arg\n"
+
+
+def test_a_success_is_silent(program, tmp_path):
+    program("echo noise; echo 'I: done' >&2")
+    bootstrap.bootstrap([], what="X", log=tmp_path / "log")
+
+
+def test_it_may_be_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match="mmdebstrap is not installed: run scripts/setup"):
+        bootstrap.bootstrap([], what="X", log=tmp_path / "log")

@@ -1,0 +1,92 @@
+"""The device server as a child process: ready, gone before, gone later."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+
+import pytest
+
+from emu.lab import GuestOptions
+from emu.lab.errors import ServerError
+from emu.lab.guest import server as module
+from emu.lab.guest.server import Server
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a server whose program is ``script``; it gets the command's words as its own."""
+    servers = []
+
+    def start_script(script, **options):
+        interpreter = tmp_path / "python"
+        interpreter.write_text(f"#!/bin/sh\nshift 3\n{script}\n")
+        interpreter.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(interpreter))
+        ended = threading.Event()
+        errors = []
+        server = Server(
+            ["connectx6", "connectx7"],
+            directory=tmp_path,
+            log=tmp_path / "server.log",
+            on_end=lambda error: (errors.append(error), ended.set()),
+            **options,
+        )
+        servers.append(server)
+        server.start()
+        return server, ended, errors
+
+    yield start_script
+    for server in servers:
+        server.stop()
+
+
+def test_each_function_has_a_socket(start, tmp_path):
+    trace = tmp_path / "trace"
+    script = f'echo "$@" > {tmp_path}/words; echo "-device ..."; echo ready; exec sleep 1000'
+    server, ended, _ = start(script, trace=trace, options=("--transport", "x"))
+    assert server.sockets == (tmp_path / "function0", tmp_path / "function1")
+    assert (tmp_path / "words").read_text().split() == [
+        *("--socket", str(server.sockets[0]), "--device", "connectx6"),
+        *("--socket", str(server.sockets[1]), "--device", "connectx7"),
+        *("--trace", str(trace), "--control", str(tmp_path / "control"), "--transport", "x"),
+    ]
+    server.stop()
+    assert not ended.is_set()
+
+
+def test_a_record_tells_what_a_replay_needs_of_the_guest(tmp_path):
+    kernel = tmp_path / "bzImage"
+    kernel.touch()
+    options = GuestOptions(
+        suite="sid", packages=("bc",), kernel=kernel, modules=tmp_path, record=tmp_path / "record"
+    )
+    words = Server.of_guest(options, tmp_path, None, print)._command
+    assert json.loads(words[words.index("--run") + 1]) == {
+        "suite": "sid", "packages": ["bc"], "kernel": str(kernel), "modules": str(tmp_path),
+    }  # fmt: skip
+
+
+def test_one_that_does_not_get_ready_says_why(start):
+    with pytest.raises(ServerError, match="ended with status 2: no model of that name"):
+        start('echo "no model of that name" >&2; exit 2')
+
+
+def test_one_that_is_never_ready_is_given_up(start, monkeypatch):
+    monkeypatch.setattr(module, "READY_TIMEOUT", 0.2)
+    with pytest.raises(ServerError, match=r"not ready after 0\.2 s"):
+        start("exec sleep 1000")
+
+
+def test_an_end_is_told(start):
+    _, ended, errors = start("echo ready; echo bad >&2; exit 3")
+    assert ended.wait(30)
+    assert str(errors[0]) == "the device server ended with status 3: bad"
+
+
+def test_being_torn_out_is_not_told(start):
+    server, ended, _ = start("echo ready; exec sleep 1000")
+    server.kill()
+    server.stop()
+    assert not ended.is_set()

@@ -1,0 +1,231 @@
+"""Guests that live on: names, the process that keeps them, the way in. No machine is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.named_guests import FakeGuest
+
+from emu.lab import LabError
+from emu.lab.channel import frames
+from emu.lab.errors import GuestError, GuestHungError, as_told, told_failure
+from emu.lab.named import keeper, running
+from emu.lab.named.attach import attached, output_of
+from emu.lab.named.door import Door
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path_factory, monkeypatch):
+    """A runtime directory of the test's own, with a short name: sockets are in it."""
+    path = tmp_path_factory.mktemp("r")
+    path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+    return path / "mlx5emu"
+
+
+@pytest.fixture
+def guest():
+    with FakeGuest() as one:
+        yield one
+
+
+@pytest.fixture
+def open_guest(guest):
+    """A guest with a door, by the name ``one``."""
+    with running.Claim("one") as claim, keeper.open_doors(claim, {"suite": "x"}, {"one": guest}):
+        yield guest
+
+
+@pytest.fixture
+def kept():
+    """Guests in a process of their own; whatever is left is ended."""
+    yield
+    for entry in running.entries():
+        keeper.end(entry)
+
+
+def fake(stack):
+    return {"kept": stack.enter_context(FakeGuest())}
+
+
+def test_a_command_has_input_output_and_a_status(open_guest):
+    with attached("one") as channel:
+        job = channel.start("it", ["sh", "-c", "cat; echo no >&2; exit 7"], {}, has_input=True)
+        data = os.urandom(1_500_000)
+        job.write(data)
+        job.close_input()
+        assert job.wait(30) == 7
+    assert bytes(job.stdout) == data
+    assert bytes(job.stderr) == b"no\n"
+
+
+def test_several_clients_at_once(open_guest):
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(attached("one")) for _ in range(4)]
+        jobs = [
+            channel.start("it", ["sh", "-c", f"read x; echo $x-{number}"], {}, has_input=True)
+            for number, channel in enumerate(channels)
+        ]
+        for job in reversed(jobs):
+            job.write(b"n\n")
+        assert [job.wait(30) for job in jobs] == [0] * 4
+        assert [bytes(job.stdout) for job in jobs] == [b"n-%d\n" % number for number in range(4)]
+
+
+def test_what_a_client_has_started_ends_with_it(open_guest, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with attached("one") as channel:
+        channel.start("it", ["sh", "-c", f"exec 3>{fifo}; sleep 1000"], {})
+        reader = os.open(fifo, os.O_RDONLY)
+    assert os.read(reader, 1) == b""  # the writer is gone
+    os.close(reader)
+
+
+def test_a_command_that_is_not_there_has_a_shells_status(open_guest):
+    with attached("one") as channel:
+        assert channel.start("it", ["/no/such"], {}).wait(30) == 127
+
+
+def test_a_guest_that_dies_fails_the_command_with_its_reason(open_guest):
+    with attached("one") as channel:
+        job = channel.start("it", ["sleep", "1000"], {})
+        open_guest.channel.fail(GuestHungError("no sign of life", "last lines"))
+        with pytest.raises(GuestError, match="no sign of life") as caught:
+            job.wait(30)
+    assert caught.value.status == GuestHungError.status
+    assert caught.value.console == "last lines"
+    with pytest.raises(GuestError, match="no sign of life"):
+        output_of("one", ["true"])
+
+
+def test_output_of_a_command_that_fails_is_an_error(open_guest):
+    assert output_of("one", ["echo", "hello"]) == b"hello\n"
+    with pytest.raises(GuestError, match="status 3: bad"):
+        output_of("one", ["sh", "-c", "echo bad >&2; exit 3"])
+
+
+@pytest.mark.hostile
+def test_garbage_ends_its_own_connection_alone(open_guest):
+    path = running.find_guest("one")
+    hello = frames.encode(frames.HELLO, 0, frames.MARK)
+    bad = [
+        hello + frames.HEADER.pack(frames.RUN, 1, frames.MAX_PAYLOAD + 1),
+        hello + frames.encode(frames.RUN, 1, b"\0\0\0\1\0"),
+        hello + frames.encode(frames.RUN, 1, frames.encode_command(["true"], ["novalue"], False)),
+    ]
+    for data in bad:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.settimeout(30)
+            client.sendall(data)
+            while client.recv(4096):
+                pass
+    assert output_of("one", ["echo", "fine"]) == b"fine\n"
+
+
+def test_a_name_is_taken_once(open_guest):
+    with pytest.raises(LabError, match="one runs already: mlx5emu down one ends it"):
+        running.Claim("one")
+    assert [entry.name for entry in running.entries()] == ["one"]
+    assert running.find("one").pid == os.getpid()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 33, "a b", "\x1b"])
+def test_what_is_no_name(name):
+    with pytest.raises(LabError, match="is no name"):
+        running.Claim(name)
+
+
+def test_unknown_names_come_with_those_that_run(open_guest):
+    with pytest.raises(LabError, match="nothing named two runs here; these do: one"):
+        running.find("two")
+    with pytest.raises(LabError, match="no guest one/two: choose one of one/one"):
+        running.find_guest("one/two")
+
+
+def test_nothing_is_left_of_a_name(runtime, guest):
+    with running.Claim("one") as claim, keeper.open_doors(claim, {}, {"one": guest}):
+        pass
+    assert not running.entries()
+    assert not list(runtime.iterdir())
+
+
+def test_a_runtime_directory_of_others_is_refused(runtime):
+    runtime.mkdir(mode=0o777)
+    runtime.chmod(0o777)
+    with pytest.raises(LabError, match="belongs to you alone"):
+        running.entries()
+
+
+def test_a_guest_is_kept_by_a_process_of_its_own(kept):
+    keeper.launch("kept", {"suite": "x"}, fake)
+    entry = running.find("kept")
+    assert entry.pid != os.getpid()
+    assert output_of("kept", ["echo", "there"]) == b"there\n"
+    assert output_of("kept", ["echo", "again"]) == b"again\n"
+    inside = int(output_of("kept", ["sh", "-c", "echo $PPID"]))
+    keeper.end(entry)
+    assert not running.entries()
+    assert not entry.path.exists()
+    assert not Path(f"/proc/{inside}").exists()
+
+
+def test_a_start_that_fails_tells_why_and_leaves_nothing():
+    def start(_stack):
+        raise GuestError("it does not boot", "its last lines")
+
+    with pytest.raises(GuestError, match="it does not boot") as caught:
+        keeper.launch("kept", {}, start)
+    assert caught.value.console == "its last lines"
+    assert not running.entries()
+
+
+UP = """
+import sys
+from pathlib import Path
+from emu.lab.named import keeper
+
+def start(stack):
+    stack.callback(Path(sys.argv[1]).write_text, "stopped")
+    open(sys.argv[2]).read()  # until the test lets it
+    return {}
+
+keeper.launch("slow", {}, start)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_start_leaves_nothing(tmp_path, runtime, number):
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    os.mkfifo(gate)
+    words = [sys.executable, "-c", UP, str(log), str(gate)]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        with gate.open("w"):  # it has begun to start
+            process.send_signal(number)
+            process.wait()
+        # The process in the background ends, and its lock's file with it.
+        with contextlib.suppress(FileNotFoundError), (runtime / "slow.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+    assert log.read_text() == "stopped"
+    assert not running.entries()
+    assert not (runtime / "slow").exists()
+
+
+def test_a_door_needs_a_path_that_fits(guest, tmp_path):
+    with pytest.raises(OSError, match="107 bytes"):
+        Door(guest, tmp_path / ("x" * 120))
+
+
+def test_errors_travel_between_processes():
+    error = told_failure(as_told(GuestHungError("a\x1b", "b")))
+    assert (str(error), error.console, error.status) == ("a\\x1b", "b", 124)
+    assert "can be read" in str(told_failure(b"[]"))
