@@ -9,12 +9,22 @@ import pytest
 from emu.coverage import blocks
 from emu.coverage.session import Session
 from emu.lab.archive.names import DEFAULT_SUITE
+from emu.lab.errors import GuestError
 from emu.lab.machine import qemu
 from emu.lab.options import DEFAULT_DEVICE
 
 pytestmark = pytest.mark.guest
 
 
+@pytest.mark.suite("bookworm")
+def test_a_kernel_without_the_probes_says_so(boot):
+    """Debian's Linux 6.1 is built without CONFIG_FPROBE."""
+    counting = Session(boot(probe=False, devices=(DEFAULT_DEVICE,)), ["mlx5_core"])
+    with pytest.raises(GuestError, match="CONFIG_FPROBE"):
+        counting.start()
+
+
+@pytest.mark.suite("trixie", "sid")
 def test_functions_that_ran_are_counted(boot):
     """From the modules' loading on: initialization, probe, and what a command makes them do."""
     guest = boot(probe=False, devices=(DEFAULT_DEVICE,))
