@@ -37,7 +37,7 @@ class Display:
             self._bars.start()
             self._bars.update(self._task, description=what, completed=done, total=total or None)
         elif what != self._shown:
-            self._console.print(what, highlight=False, markup=False)
+            self._console.print(what, highlight=False, markup=False, emoji=False)
         self._shown = what
 
     def waiting(self) -> None:

@@ -21,7 +21,7 @@ def doctor() -> None:
 
     The status is 0 when guests can run here.
     """
-    console = Console()
+    console = Console(emoji=False)
     with console.status("looking around; a first look at KVM boots a kernel"):
         checks = examine()
     console.print(_table(checks))

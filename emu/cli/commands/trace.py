@@ -174,7 +174,7 @@ def _json_line(line: str, _event: Event) -> None:
 
 
 def _printer(form: TextForm) -> Callable[[str, Event], None]:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
 
     def say(_line: str, event: Event) -> None:
         if console.is_terminal:

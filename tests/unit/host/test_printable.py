@@ -77,6 +77,13 @@ def test_progress_of_a_module_with_such_a_name():
         assert "\x1b]0" not in captured.get()
 
 
+def test_progress_of_a_kernel_whose_name_is_an_emoji():
+    console = Console(force_terminal=False, width=300)
+    with console.capture() as captured:
+        _progress.Display(console)("kernel debian:cloud: extracting archives", 0, 0)
+    assert captured.get() == "kernel debian:cloud: extracting archives\n"
+
+
 def test_rules_of_such_names(monkeypatch, capsys):
     class Client:
         def __enter__(self):
