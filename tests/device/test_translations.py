@@ -11,7 +11,7 @@ import pytest
 from helpers.driver import Driver, FunctionBar, pack64
 from helpers.keys import START, FastRegKey, umr
 from helpers.outcomes import good, settle
-from helpers.plain_keys import BOTH, PAGE, READ, blocks, listed, paged, update
+from helpers.plain_keys import BOTH, PAGE, READ, blocks, implicit, listed, paged, update
 from helpers.signatures import CRC64, Crc, Dif, SignatureKey
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from emu.device.hca import HcaOptions
 from emu.engine.mr import checksums as guards
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AccessError
+from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError, AccessError
 from emu.engine.mr.special_keys import NULL_MKEY
 from emu.function.function import Function
 from emu.models import MODELS
@@ -142,6 +142,56 @@ def test_trees_of_keys(data):
     for key in keys:
         for _ in range(3):
             check(data, node, key)
+
+
+# Implicit keys: children that come and go, over pages that come and go.
+
+NULL_OF_ITS_OWN = {"log_page_size": 61, "length64": 1}
+"""The memory scheme's null key: one page that is never present (hw/odp.c)."""
+
+
+def waits_for(node, key, span):
+    """The fault that a driver is told of: key, address and what is still needed."""
+    pd = node.hca.pds.get(node.pdn)
+    with pytest.raises(AbsentPageError) as seen:
+        access(node.hca, pd, ANY_QPN, key.key, span)
+    return seen.value.key, seen.value.va, seen.value.length
+
+
+@pytest.mark.parametrize("scheme", ["transport", "memory"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_implicit_keys(scheme, data):
+    """What is there is found; what is not is a fault of the implicit key at that very byte."""
+    node = fresh()
+    pages = data.draw(st.sampled_from([1, 2]))
+    rights = st.lists(st.sampled_from([BOTH, BOTH, READ, 0]), min_size=pages, max_size=pages)
+    size = pages * PAGE
+    null = NULL_MKEY, 0
+    if scheme == "memory":
+        null = paged(node, 0, 0, [0], **NULL_OF_ITS_OWN).key, 0
+    start = data.draw(STARTS.filter(lambda start: start + 4 * size < 1 << 64))
+    first = data.draw(st.sampled_from([0, 0x7F5C_8000_0000]))
+    children = [
+        paged(node, first + number * size, size, data.draw(rights)) if is_there else None
+        for number, is_there in enumerate(
+            data.draw(st.lists(st.booleans(), min_size=1, max_size=4))
+        )
+    ]
+    key = implicit(node, start, size.bit_length() - 1, children, null)
+    over = listed(node, 5, [(key, start + 100, size - 200)])
+    for child in filter(None, children):
+        for place in filter(None, child.readable):
+            node.memory.ram[place - node.memory.base] = place * 151 >> 3 & 0xFF
+    for _ in range(6):
+        check(data, node, key)
+        check(data, node, over)
+        at = data.draw(st.integers(0, len(key.readable) - 1))
+        length = data.draw(st.integers(1, min(2 * PAGE, len(key.readable) - at)))
+        for need, write in ((LOCAL_READ, False), (LOCAL_WRITE, True)):
+            if key.places(start + at, length, write=write) is None:
+                expected = key.key, *key.absent(start + at, length, write=write)
+                assert waits_for(node, key, (start + at, length, need)) == expected
 
 
 # Lists that UMRs have written, here and there.

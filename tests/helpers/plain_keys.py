@@ -56,12 +56,14 @@ def _create(node, mode, xlt, start, length, **context):
     return answer.mkey_index << 8
 
 
-def paged(node, start, length, rights, log_page_size=12):
+def paged(node, start, length, rights, log_page_size=12, **context):
     """Pages of guest memory; ``rights`` say by page whether it is there, for reading or writing."""
     size = 1 << log_page_size
-    pages = [node.memory.alloc(size, size) for _ in rights]
+    pages = [node.memory.alloc(size, size) if right else 0 for right in rights]
     entries = [page | right if right else 0 for page, right in zip(pages, rights, strict=True)]
-    key = _create(node, AccessMode.MTT, pack64(entries), start, length, log_page_size=log_page_size)
+    key = _create(
+        node, AccessMode.MTT, pack64(entries), start, length, log_page_size=log_page_size, **context
+    )
     first = start // size
 
     def place(va, need):
@@ -79,10 +81,13 @@ def _joined(parts):
     """The places of (key, va, length), one after the other; None for a byte that is not there."""
     readable, writable = [], []
     for below, va, length in parts:
-        for byte in range(va, va + length):
-            for places, write in ((readable, False), (writable, True)):
-                found = below.places(byte, 1, write=write) if below else None
-                places.append(found[0] if found else None)
+        if below is None:
+            readable += [None] * length
+            writable += [None] * length
+            continue
+        spots = range(va - below.start, va - below.start + length)
+        readable += [below.readable[at] if 0 <= at < len(below.readable) else None for at in spots]
+        writable += [below.writable[at] if 0 <= at < len(below.writable) else None for at in spots]
     return readable, writable
 
 
@@ -120,6 +125,31 @@ def blocks(node, start, log_size, parts, length):
     short = [None] * max(length - len(readable), 0)
     key = _create(node, AccessMode.KSM, xlt, start, length, log_page_size=log_size)
     return PlainKey(key, start, (readable + short)[:length], (writable + short)[:length])
+
+
+@dataclass
+class ImplicitKey(PlainKey):
+    """A key for on-demand paging: what is missing inside it is an absent page."""
+
+    def absent(self, va, length, *, write=False):
+        """Where a range that lies inside the key waits: from its first absent byte to its end."""
+        every = self.writable if write else self.readable
+        end = va + length
+        first = next(at for at in range(va, end) if every[at - self.start] is None)
+        return first, end - first
+
+
+def implicit(node, start, log_size, children, null):
+    """As the driver makes one: each entry is a child of its own, or ``null`` until there is one.
+
+    ``children`` are the keys or None; ``null`` is the pair (key, va) of an entry without a child.
+    """
+    size = 1 << log_size
+    entries = [(child.key, child.start) if child else null for child in children]
+    xlt = b"".join(KLM.pack(0, *entry) for entry in entries)
+    places = _joined([(child, child.start if child else 0, size) for child in children])
+    key = _create(node, AccessMode.KSM, xlt, start, size * len(children), log_page_size=log_size)
+    return ImplicitKey(key, start, *places)
 
 
 def update(qp, key, offset, xlt):
