@@ -7,8 +7,10 @@ from helpers.verbs import connect
 
 from emu.engine import lifecycle
 from emu.faults.injector import Injector
-from emu.faults.text import load
-from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, Status
+from emu.faults.text import PlanError, load
+from layouts.caps import cmd_hca_cap
+from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, RegId, Status
+from layouts.port_regs import mcam_reg
 
 MS = 1_000_000
 
@@ -84,6 +86,22 @@ def test_input_and_output_corrupted(driver, plan, function):
     pdn = next(iter(function.hca.pds)).handle
     plan(f'point="cmd"\naction="corrupt"\nmatch.op="DEALLOC_PD"\nset.pd={pdn + 500}')
     assert driver.command(Op.DEALLOC_PD, pd=pdn).status == Status.BAD_RES_ERR
+
+
+def test_fields_of_a_capability_page_and_of_a_register_corrupted(driver, plan):
+    plan('point="cmd.done"\naction="corrupt"\nmatch={op="QUERY_HCA_CAP", op_mod=0}\n'
+         "set.capability.num_ports=200")  # fmt: skip
+    pages = [driver.command(Op.QUERY_HCA_CAP, op_mod=mode).capability for mode in (0, 1)]
+    assert [cmd_hca_cap.view(page).num_ports for page in pages] == [200, 1]
+    plan('point="cmd.done"\naction="corrupt"\nset.register_data.feature_group=77\n'
+         f'match={{op="ACCESS_REG", register_id={int(RegId.MCAM):#x}}}')  # fmt: skip
+    assert driver.read_register(RegId.MCAM, mcam_reg).feature_group == 77
+
+
+def test_unknown_field_of_a_capability_page_is_a_mistake_of_the_plan(plan):
+    with pytest.raises(PlanError, match="no field of cmd_hca_cap; near it: num_ports"):
+        plan('point="cmd.done"\naction="corrupt"\nmatch={op="QUERY_HCA_CAP", op_mod=1}\n'
+             "set.capability.num_port=2")  # fmt: skip
 
 
 def test_output_replaced(driver, plan):

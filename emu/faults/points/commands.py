@@ -48,16 +48,36 @@ def _new_fields(*, is_out: bool) -> Parameter:
     """New values for fields of the command; they can be checked if the rule names one."""
 
     def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
-        command = _named(rule.get("match", {}))
+        match = rule.get("match", {})
+        command = _named(match)
         if command is None:
             return
-        layout = command.layout_out if is_out else command.layout_in
-        for name in values:
-            if not has_field(layout, name):
+        for path in values:
+            layout, name = _holder(command, match, path, is_out=is_out)
+            if layout is not None and not has_field(layout, name):
                 why = f"no field of {layout.prm_name}{near(name, names_in(layout))}"
-                yield f"set.{name}", why
+                yield f"set.{path}", why
 
     return Parameter("set", Assignments, check)
+
+
+def _holder(
+    command: Command, match: Mapping[str, Any], path: str, *, is_out: bool
+) -> tuple[Prm | None, str]:
+    """The structure that has a field of the command, and the field's name in it.
+
+    ``capability.num_ports`` is in the group of capabilities that ``match`` asks for by op_mod,
+    ``register_data.oper_speed`` in the register; None where ``match`` does not say which one.
+    """
+    layout = command.layout_out if is_out else command.layout_in
+    field, dot, name = path.partition(".")
+    if not dot or command.opened is None or field != command.opened.field:
+        return layout, path
+    asked = command.layout_in.new()
+    numbers = {key: one for key, one in match.items() if isinstance(one, int)}
+    if not numbers or set_fields(asked, numbers):
+        return None, name
+    return command.opened.layout(asked), name
 
 
 _INPUT = Opened("those of the command's input", _layout_in)
@@ -107,7 +127,27 @@ class _OfCommand(Event[Result]):
 
     def _set(self, rule: Rule, *, is_out: bool) -> None:
         for view in self._view(is_out=is_out).values():
-            set_fields(view, rule["set"])
+            prefix, opened = self._opened(view)
+            for path, value in rule["set"].items():
+                if opened is not None and path.startswith(prefix):
+                    set_fields(opened, {path.removeprefix(prefix): value})
+                else:
+                    set_fields(view, {path: value})
+
+    def _opened(self, view: View) -> tuple[str, View | None]:
+        """The prefix of the fields in the open field of a view, and a view of that field.
+
+        None where no structure is known, or the output is too short for it.
+        """
+        command = COMMANDS[self.request.opcode]
+        asked = self._view(is_out=False).get("")
+        if command.opened is None or asked is None:
+            return "", None
+        name, layout = command.opened.field, command.opened.layout(asked)
+        at = next((one.offset // 8 for one in view.prm.fields if one.name == name), None)
+        if layout is None or at is None or len(view.buf) - at < layout.size:
+            return "", None
+        return f"{name}.", layout.view(view.buf, at)
 
     def _finish(self) -> None:
         self.cmdif.finish(self.request.slot)
@@ -229,7 +269,8 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
         self.faults.later(rule, lambda: self._begin_late(self._late()))
         return _never()
 
-    @action("fields of the command's output get the values in set",
+    @action("fields of the command's output get the values in set, also those of a page of"
+            " capabilities (`capability.num_ports`) or of a register (`register_data.oper_mtu`)",
             needs=[_new_fields(is_out=True)])  # fmt: skip
     def corrupt(self, rule: Rule) -> Turns[bool]:
         """Change its output and deliver it."""
