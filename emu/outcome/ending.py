@@ -1,0 +1,44 @@
+"""What a run's end tells: an error of the guest, or the status of a command in it."""
+
+from __future__ import annotations
+
+import os
+
+from emu.lab.errors import (
+    CommandTimeoutError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+    GuestStoppedError,
+    ServerError,
+)
+from emu.outcome.finding import Finding, Kind, made, plain_text
+
+EX_DATAERR = os.EX_DATAERR
+"""65: the status of a command that has got other data than were sent (sysexits.h)."""
+
+_ENDS: tuple[tuple[type[GuestError], Kind, str], ...] = (
+    (GuestPanicError, Kind.PANIC, ""),
+    (ServerError, Kind.SERVER, "device server ended"),
+    (CommandTimeoutError, Kind.TIMEOUT, "command timed out"),
+    (GuestHungError, Kind.HANG, "no response from the guest"),
+    (GuestStoppedError, Kind.LOST, "lost connection to the guest"),
+)
+
+
+def of_error(error: GuestError) -> Finding:
+    """What an error of the lab tells by itself; a log's findings say more where there are some."""
+    for kind_of_error, kind, title in _ENDS:
+        if isinstance(error, kind_of_error):
+            reason = str(error).removeprefix("the guest panicked: ")
+            return made(
+                kind, title or f"kernel panic: {plain_text(reason)}", "", error.console.splitlines()
+            )
+    return made(Kind.LOST, "lost connection to the guest", "", error.console.splitlines())
+
+
+def of_status(status: int) -> Finding | None:
+    """What a command's status tells: data that were wrong, or nothing in particular."""
+    if status == EX_DATAERR:
+        return made(Kind.CORRUPTION, "corrupted data")
+    return None
