@@ -13,8 +13,8 @@ PACKAGES = ("layouts", "emu", "firmware_cmds")
 EDGE = tuple(
     f"emu.{name}"
     for name in (
-        "vfio", "net", "lab", "coverage", "traceview", "outcome", "service", "cli", "control",
-        "host", "pytest_plugin", "__main__",
+        "vfio", "net", "lab", "coverage", "fuzz", "traceview", "outcome", "service", "cli",
+        "control", "host", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")

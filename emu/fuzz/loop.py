@@ -1,0 +1,107 @@
+"""The loop: an input is made, carried out, and kept when it made new blocks run.
+
+The same seed and the same feedback give the same inputs, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from emu.faults.plan import Plan
+from emu.fuzz.grammar import Target
+from emu.fuzz.mutate import Input, Mutator
+from emu.fuzz.rules import Maker
+from emu.fuzz.schedule import Block, Schedule
+
+_FRESH = 0.25
+"""How many inputs are like no other, of those that the loop makes."""
+_FIRST_FRESH = 20
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What an input has brought about."""
+
+    blocks: frozenset[Block]
+    fired: frozenset[str] = frozenset()
+    """The names of the rules that fired."""
+    titles: tuple[str, ...] = ()
+    """What went wrong in the guest, the first first; empty when nothing did."""
+    log: str = ""
+    """The kernel's log of this run, when something went wrong."""
+
+
+class Executor(Protocol):
+    """Carries inputs out."""
+
+    def run(self, one: Input) -> Feedback:
+        """Carry one out, whatever state the one before has left."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the loop."""
+
+    input: Input
+    parent: str
+    feedback: Feedback
+    new: Sequence[Block]
+
+
+@dataclass
+class Loop:
+    """The state of a run."""
+
+    targets: Sequence[Target]
+    workloads: Sequence[str]
+    seed: int
+    schedule: Schedule = field(default_factory=Schedule)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)
+        self.maker = Maker(self.targets, self._random)
+        self._mutator = Mutator(self.maker, self.workloads, self._random)
+        # What the driver does without any fault is nothing new, and neither is its timers' work.
+        self._waiting = [Input(Plan(), workload) for workload in self.workloads for _ in range(2)]
+
+    def know(self, entry: Input, blocks: Iterable[Block]) -> None:
+        """Take over an input of an earlier run in the same kernel."""
+        self.schedule.note(blocks)
+        self.schedule.add(entry, blocks)
+        self._learn(entry)
+
+    def try_later(self, entry: Input) -> None:
+        """Carry out an input whose blocks are not known here, before any that is made up."""
+        self._waiting.append(entry)
+
+    def step(self, executor: Executor) -> Step:
+        """Make an input, carry it out, learn from it."""
+        made, parent = self._next()
+        feedback = executor.run(made)
+        self.runs += 1
+        for rule in made.rules:
+            self.maker.note(rule, has_fired=rule["name"] in feedback.fired)
+        new = self.schedule.note(feedback.blocks)
+        if new and made.plan.rule:
+            self.schedule.add(made, new)
+        if new or feedback.titles:
+            self._learn(made)
+        return Step(made, parent, feedback, new)
+
+    def _next(self) -> tuple[Input, str]:
+        if self._waiting:
+            return self._waiting.pop(0), ""
+        random = self._random
+        if len(self.schedule) < _FIRST_FRESH or random.random() < _FRESH:
+            return self._mutator.fresh(), ""
+        parent = self.schedule.choose(random)
+        return self._mutator.of(parent, self.schedule.choose(random)), parent.id
+
+    def _learn(self, entry: Input) -> None:
+        for rule in entry.rules:
+            for name, value in rule.get("set", {}).items():
+                self.maker.dictionary.learn(name, value)

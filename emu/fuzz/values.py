@@ -1,0 +1,86 @@
+"""Numbers that are worth a try for a field of some width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from random import Random
+
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType, RegId, Status
+
+_ENUMERATIONS: Mapping[str, type[IntEnum]] = {
+    "status": Status,
+    "syndrome": CqeSyndrome,
+    "type": EventType,
+    "opcode": Op,
+    "register_id": RegId,
+    "state": QpState,
+    "st": QpType,
+}
+"""Enumerations of fields, by the last part of their names."""
+
+_OPCODE_SHIFT = 4
+_MOST_LEARNT = 32
+
+
+class Dictionary:
+    """Values of fields that made something new happen, by the last part of the field's name."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[int]] = {}
+
+    def learn(self, name: str, value: object) -> None:
+        """Remember a value; only numbers, and the newest of many."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return
+        known = self._values.setdefault(last_part(name), [])
+        if value not in known:
+            known.append(value)
+            del known[:-_MOST_LEARNT]
+
+    def of(self, name: str) -> Sequence[int]:
+        """What is known for a field."""
+        return self._values.get(last_part(name), ())
+
+    def to_table(self) -> dict[str, list[int]]:
+        """All of it, by name."""
+        return {name: list(values) for name, values in sorted(self._values.items())}
+
+
+def last_part(name: str) -> str:
+    """``cq_context.log_cq_size`` is ``log_cq_size`` wherever it stands."""
+    return name.rpartition(".")[2]
+
+
+def known_numbers(name: str) -> Iterable[int]:
+    """The members of the field's enumeration, if it has one."""
+    last = last_part(name)
+    if last == "op_own":
+        return [opcode << _OPCODE_SHIFT for opcode in CqeOpcode]
+    return [int(one) for one in _ENUMERATIONS.get(last, ())]
+
+
+def interesting(width: int) -> list[int]:
+    """Edges of a field of ``width`` bits: the ends, both halves, powers of two and beside them."""
+    most = (1 << width) - 1
+    found = [0, 1, 2, most, most - 1, most >> 1, (most >> 1) + 1]
+    for power in range(2, width):
+        found += [(1 << power) - 1, 1 << power, (1 << power) + 1]
+    return list(dict.fromkeys(value for value in found if 0 <= value <= most))
+
+
+def choose(random: Random, name: str, width: int, dictionary: Dictionary) -> int:
+    """A value for a field: learnt, of its enumeration, an edge, or anything."""
+    most = (1 << width) - 1
+    learnt = [value for value in dictionary.of(name) if value <= most]
+    named = [value for value in known_numbers(name) if value <= most]
+    draw = random.random()
+    if learnt and draw < 0.2:
+        return random.choice(learnt)
+    if named and draw < 0.4:
+        return random.choice(named)
+    if draw < 0.6:
+        return random.choice([0, 1, most, most >> 1])
+    if draw < 0.9:
+        return random.choice(interesting(width))
+    return random.randint(0, most)

@@ -1,0 +1,101 @@
+"""The folder of a fuzzing run: kept, merged, and refused when it is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from emu.faults.text import load
+from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
+from emu.fuzz.mutate import Input
+from emu.fuzz.plot import svg
+from emu.host.user_error import UserError
+
+RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "{}"\n'
+
+
+def entry(op="ALLOC_PD", new=(("mlx5_core", 64),)):
+    about = About(workload="probe", kernel="6.12", new=list(new))
+    return Entry(Input(load(RULE.format(op)), "probe"), about)
+
+
+def finding(title="BUG: x in y", **more):
+    return FindingAbout(title=title, workload="probe", kernel="6.12", device=["connectx6"], **more)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return Corpus(tmp_path / "corpus", create=True)
+
+
+def test_an_input_comes_back_as_it_was(corpus):
+    kept = entry()
+    corpus.add(kept)
+    (found,) = Corpus(corpus.path).entries()
+    assert (found.input.id, found.about) == (kept.input.id, kept.about)
+    assert blocks_of(found) == [("mlx5_core", 64)]
+
+
+def test_a_title_is_found_once_and_counted_and_its_shortest_plan_kept(corpus):
+    assert corpus.found(finding(), "long plan text", "first log")
+    assert not corpus.found(finding(), "plan", "second log")
+    assert not corpus.found(finding(), "a longer plan", "third log")
+    (name,) = corpus.findings()
+    assert corpus.findings()[name].times == 3
+    folder = corpus.path / "findings" / name
+    assert (folder / "plan.toml").read_text() == "plan"
+    assert (folder / "log.txt").read_text() == "second log"
+
+
+def test_merge_takes_over_what_is_new(corpus, tmp_path):
+    other = Corpus(tmp_path / "other", create=True)
+    corpus.add(entry("ALLOC_PD"))
+    for op in ("ALLOC_PD", "CREATE_CQ"):
+        other.add(entry(op))
+    other.found(finding(), RULE.format("CREATE_EQ"), "log")
+    assert corpus.merge(other) == (1, 1)
+    assert corpus.merge(other) == (0, 0)
+    assert len(list(corpus.entries())) == 2
+    assert corpus.finding("BUG-x-in-y").input.plan.rule[0].match == {"op": "CREATE_EQ"}
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("content", [None, "", "[]", '{"mlx5emu_fuzz": 2}', "[" * 5000])
+def test_what_is_no_corpus_is_refused(tmp_path, content):
+    (tmp_path / "inputs").mkdir()
+    if content is not None:
+        (tmp_path / "fuzz.json").write_text(content)
+    with pytest.raises(UserError, match=r"fuzz\.json"):
+        Corpus(tmp_path, create=True)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "0123456789AB", "0123456789ab/"])
+def test_an_id_is_no_path(corpus, name):
+    with pytest.raises(UserError, match="no ID"):
+        corpus.entry(name)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("json", "{}", "workload: Field required"),
+        ("json", json.dumps({"workload": "x", "kernel": "y", "new": [["a", "b"]]}), "new.0.1"),
+        ("toml", "[[rule]]\npoint = 'nowhere'", "point"),
+    ],
+)
+def test_a_broken_input_is_told_with_its_file(corpus, file, text, why):
+    kept = entry()
+    corpus.add(kept)
+    (corpus.path / "inputs" / f"{kept.input.id}.{file}").write_text(text)
+    with pytest.raises(UserError, match=f"{kept.input.id}.{file}.*{why}"):
+        list(corpus.entries())
+
+
+def test_picture_of_a_run_has_its_numbers():
+    text = "".join(svg([(0.0, 100), (60.0, 400), (120.0, 500)]))
+    assert text.count("<text") == 12
+    assert all(word in text for word in (">500<", ">2.0<", "polyline"))
+    assert "".join(svg([])).endswith("</svg>\n")
