@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 from emu.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
 from emu.device.points import FaultPoint
 from emu.engine import lifecycle
-from emu.engine.events import cq as cq_engine
-from emu.engine.events import eq as eq_engine
-from emu.objects import Queue
+from emu.function.doorbells import PAGE, Doorbells, is_doorbell
 from emu.objects.memic import AREA_BYTES
 from emu.ports import Buffer
 from layouts.enums import HealthSyndrome, NicInterface
@@ -31,7 +29,6 @@ log = logging.getLogger(__name__)
 DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
 """Offset in BAR 0, the data written there, and the call that rings the doorbell."""
 
-PAGE = 4096
 CMD_INTERFACE_REV = 5
 HEALTH_TICK_NS = 10_000_000
 """The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
@@ -45,11 +42,6 @@ HEALTH_SYNDROME = 0x23D
 _CRITICAL = 2
 """Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
 
-UAR_CQ_ARM = 0x20
-UAR_EQ_ARM = 0x40
-UAR_EQ_CI = 0x48
-UAR_SEND = 0x800
-
 
 class Bar0:
     """The registers and doorbells in BAR 0."""
@@ -57,6 +49,7 @@ class Bar0:
     def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
         self._hca = hca
         self._cmdif = cmdif
+        self._doorbells = Doorbells(hca, self._is_disabled)
         self._memic_first = hca.model.bar0_size - AREA_BYTES
         self._seg = init_seg.new(
             cmdif_rev_fw_sub={
@@ -81,6 +74,9 @@ class Bar0:
     def segment(self) -> Any:
         """The initialization segment, as a writable view."""
         return self._seg
+
+    def _is_disabled(self) -> bool:
+        return bool(self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED)
 
     def report_fatal(self) -> None:
         """Report that the firmware has asserted and wants the function to be reset."""
@@ -110,16 +106,20 @@ class Bar0:
         if offset >= self._memic_first and self._hca.memic is not None:
             self._hca.memic.write(offset, data)
         elif offset >= PAGE * 2:
-            if self._hca.faults is None:
-                self._uar_write(offset >> 12, offset & PAGE - 1, data)
-            else:
-                kept = bytes(data)
-                ring = partial(self._uar_write, offset >> 12, offset & PAGE - 1, kept)
-                self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
+            self._uar_write(offset, data)
         elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
             self._seg_write(offset, int.from_bytes(data, "big"))
         else:
             log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
+
+    def _uar_write(self, offset: int, data: Buffer) -> None:
+        index, within = divmod(offset, PAGE)
+        if self._hca.faults is None or not is_doorbell(within, data):
+            self._doorbells.write(index, within, data)
+            return
+        kept = bytes(data)
+        ring = partial(self._doorbells.write, index, within, kept)
+        self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
 
     def _seg_write(self, offset: int, value: int) -> None:
         if offset == CMD_DBELL:
@@ -151,45 +151,3 @@ class Bar0:
             return value
         log.warning("nic_interface %d is not supported: full driver assumed", value)
         return NicInterface.FULL_DRIVER
-
-    def _uar_write(self, index: int, offset: int, data: Buffer) -> None:
-        """Ring a doorbell; it only works in a page that the driver has allocated."""
-        if self._hca.uars.get(index) is None:
-            # A driver that has disabled the interface may ring again while its queues still exist.
-            disabled = self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED
-            level = logging.DEBUG if disabled else logging.WARNING
-            log.log(
-                level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
-            )
-            return
-        if offset >= UAR_SEND:
-            self._send_doorbell(data)
-        elif offset == UAR_CQ_ARM and len(data) == 8:
-            value = int.from_bytes(data, "big")
-            cq_engine.arm(self._hca, index, value & 0xFFFFFF, value >> 32)
-        elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
-            value = int.from_bytes(data, "big")
-            eq_engine.doorbell(
-                self._hca,
-                index,
-                value >> 24,
-                value & eq_engine.INDEX_MASK,
-                arm=offset == UAR_EQ_ARM,
-            )
-        else:
-            log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
-
-    def _send_doorbell(self, data: Buffer) -> None:
-        """Take the first eight bytes of a control segment; only the queue's number is used.
-
-        It may come by any page, not only by the one that the queue's context names: all that it
-        does is to let the queue look at its own doorbell record, which it may do at any time.
-        """
-        if len(data) < 8:
-            log.debug("send doorbell of %d bytes ignored", len(data))
-            return
-        queue = self._hca.queues.holders.get(int.from_bytes(data[4:7], "big"))
-        if not isinstance(queue, Queue):
-            log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())
-            return
-        self._hca.schedule(queue)

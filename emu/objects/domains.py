@@ -34,8 +34,13 @@ class Uar(Object):
     destroys its queues. A doorbell in a page that is no longer allocated is ignored.
     """
 
-    __slots__ = ()
+    __slots__ = ("cq_arm",)
     kind = "uar"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cq_arm = 0
+        """The first half of a CQ's doorbell that comes in two halves."""
 
 
 class ReservedQpn(Object):

@@ -14,8 +14,18 @@ from typing import Any
 import construct as c
 
 from emu.device.hca import MSIX_VECTORS
-from emu.function.bar0 import PAGE, UAR_CQ_ARM, UAR_EQ_ARM, UAR_EQ_CI, UAR_SEND
+from emu.function.doorbells import (
+    PAGE,
+    SEND_SPACING,
+    UAR_CQ_ARM,
+    UAR_CQ_ARM_CQN,
+    UAR_EQ_ARM,
+    UAR_EQ_CI,
+    UAR_SEND,
+)
 from emu.function.function import MSIX_PBA, MSIX_TABLE
+from emu.models.model import BAR0_BYTES
+from emu.objects.memic import AREA_BYTES
 from emu.ports import Buffer
 from emu.trace import decode
 from layouts.iseg import init_seg
@@ -24,6 +34,9 @@ from layouts.prm import Prm, bits, rsvd
 _LONGEST_NUMBER = 8
 _WIDEST_REGISTER = 64
 """Bits; a nested structure up to this width is one register, a wider one holds several."""
+
+_MEMIC = BAR0_BYTES - AREA_BYTES
+"""Where device memory begins in the models that have it."""
 
 _MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
 _MSIX_ENTRY_BYTES = 16
@@ -41,6 +54,7 @@ _SEND_DOORBELL = Prm(
 )
 _DOORBELLS = {
     UAR_CQ_ARM: ("CQ_ARM", _CQ_DOORBELL),
+    UAR_CQ_ARM_CQN: ("CQ_ARM", None),
     UAR_EQ_ARM: ("EQ_ARM", _EQ_DOORBELL),
     UAR_EQ_CI: ("EQ_CI", _EQ_DOORBELL),
 }
@@ -80,8 +94,15 @@ def describe(offset: int, data: Buffer) -> dict[str, Any]:
         return {"register": register, "vector": vector, "value": _value(data, "little")}
     if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:
         return {"register": "msix_pba", "value": _value(data, "little")}
-    shown = _in_segment(offset, data) if offset < init_seg.size else _in_uar(offset, data)
-    return {"value": _value(data, "big")} | shown
+    return {"value": _value(data, "big")} | _place(offset, data)
+
+
+def _place(offset: int, data: Buffer) -> dict[str, Any]:
+    if offset < init_seg.size:
+        return _in_segment(offset, data)
+    if offset >= _MEMIC:
+        return {"register": "memic"}
+    return _in_uar(offset, data)
 
 
 def _value(data: Buffer, order: Any) -> int | str:
@@ -105,10 +126,18 @@ def _in_segment(offset: int, data: Buffer) -> dict[str, Any]:
     return shown
 
 
+def _sent(at: int) -> tuple[str, Prm | None]:
+    """A send doorbell, its second half, or what BlueFlame copies behind it."""
+    within = at % SEND_SPACING
+    if within == 0:
+        return "SEND_DB", _SEND_DOORBELL
+    return "SEND_DB" if within == 4 else "BF", None
+
+
 def _in_uar(offset: int, data: Buffer) -> dict[str, Any]:
     index, at = divmod(offset, PAGE)
     shown: dict[str, Any] = {"uar": index}
-    name, layout = ("SEND_DB", _SEND_DOORBELL) if at >= UAR_SEND else _DOORBELLS.get(at, ("", None))
+    name, layout = _sent(at) if at >= UAR_SEND else _DOORBELLS.get(at, ("", None))
     if name:
         shown["register"] = name
     if layout is not None and len(data) >= layout.size:

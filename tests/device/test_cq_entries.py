@@ -1,6 +1,7 @@
 """Completion queues at work: entries, events, moderation, resize, overrun (hw/cq.c)."""
 
 import pytest
+from helpers.completions import SOLICITED_ONLY
 from helpers.driver import pack64
 from helpers.verbs import SOLICITED, connect
 
@@ -143,6 +144,15 @@ def test_arm_says_how_far_the_driver_has_read(pair, queue):
         pass
     queue.arm()
     assert queue.events() == 0
+
+
+def test_arm_in_two_halves(pair, queue, driver):
+    """As 32-bit processors write it (doorbell.h: mlx5_write64)."""
+    for at, half in ((0x20, SOLICITED_ONLY), (0x24, queue.cqn)):
+        assert queue.events() == 0
+        driver.bar.write(driver.uar * 4096 + at, half.to_bytes(4, "big"))
+        pair.send(solicited=True)
+    assert queue.events() == 1
 
 
 def test_solicited_arm_waits_for_a_solicited_message(pair, queue):

@@ -248,6 +248,19 @@ def test_completion_late_and_lost(qps, plan, node, clock):
     assert not one.cq.drain()
 
 
+def test_a_blueflame_copy_is_one_doorbell(qps, plan, node):
+    """Its other bytes are no doorbells that a rule could count."""
+    one, _ = qps
+    region = node.region(4096)
+    plan('point="doorbell"\naction="drop"\nmatch.kind="send"\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 8), ring=False)
+    page = node.driver.uar * 4096
+    node.driver.bar.write(page + 0x808, bytes(8))
+    one.ring()
+    node.settle()
+    assert not one.cq.drain()
+
+
 def test_doorbell_lost_and_late(qps, plan, node, clock):
     one, _ = qps
     region = node.region(4096)

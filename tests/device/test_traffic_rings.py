@@ -293,6 +293,39 @@ def test_doorbell_of_somebody_else(node, target, bystander):
     assert right.state == QpState.RTS
 
 
+def store(node, offset, data):
+    node.driver.bar.write(node.driver.uar * 4096 + offset, data)
+
+
+@pytest.mark.parametrize("register", [SEND_DB, SEND_DB + 0x100, SEND_DB + 0x200])
+def test_doorbell_in_two_halves(node, target, register):
+    """The second half has the number; 32-bit processors, and some programs, store words."""
+    left, right = connected(node)
+    right.post_recv(target.sge())
+    left.send(b"data", ring=False)
+    store(node, register, bytes(4))
+    node.settle()
+    assert not left.cq.drain()
+    store(node, register + 4, (left.qpn << 8).to_bytes(4, "big"))
+    node.settle()
+    assert target.read(0, 4) == b"data"
+
+
+@pytest.mark.parametrize("width", [4, 8, 16, 32])
+def test_blueflame_in_stores_of_any_width(node, target, width, caplog):
+    """The copy of the work request rings once; what lies behind the doorbell is no doorbell."""
+    left, right = connected(node)
+    right.post_recv(target.sge())
+    left.send(b"data", ring=False)
+    copied = bytes(4) + (left.qpn << 8 | 2).to_bytes(4, "big") + bytes(range(56))
+    for at in range(0, len(copied), width):
+        store(node, SEND_DB + at, copied[at : at + width])
+    node.settle()
+    assert target.read(0, 4) == b"data"
+    assert len(left.cq.drain()) == 1
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("length", [1, 2, 4, 7])
 def test_doorbell_that_is_too_short(node, bystander, length):
     node.driver.bar.write(node.driver.uar * 4096 + SEND_DB, bytes(length))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from emu.faults.declare import point
 from emu.faults.event import Faults, Field
 from emu.faults.moves import Delayable, Losable, Repeatable
-from emu.function.bar0 import CMD_DBELL, DOORBELL_POINT, PAGE, UAR_CQ_ARM, UAR_SEND
+from emu.function.bar0 import CMD_DBELL, DOORBELL_POINT
+from emu.function.doorbells import PAGE, UAR_CQ_ARM, UAR_CQ_ARM_CQN, UAR_SEND, send_number
 
-_QPN = slice(4, 7)
-_CQN = slice(5, 8)
+_CQN = slice(-3, None)
 
 
 @point(
@@ -41,7 +41,7 @@ def _decoded(offset: int, data: bytes) -> tuple[str, int]:
         return "cmd", int.from_bytes(data, "big")
     within = offset & PAGE - 1
     if within >= UAR_SEND:
-        return "send", int.from_bytes(data[_QPN], "big")
-    if within == UAR_CQ_ARM:
+        return "send", send_number(within, data) or 0
+    if within in (UAR_CQ_ARM, UAR_CQ_ARM_CQN):
         return "cq", int.from_bytes(data[_CQN], "big")
     return "eq", data[0] if data else 0
