@@ -80,10 +80,17 @@ class BlockMap:
         at = _HEADER.size
         addresses = struct.unpack_from(f"<{count}Q", self._memory, at)
         lengths = struct.unpack_from(f"<{count}I", self._memory, at + 8 * self._capacity)
-        ran = self._memory[at + 12 * self._capacity :][:count]
+        start = at + 12 * self._capacity
+        ran = self._memory[start : start + count]
         return sorted(
             (address, length) for address, length, once in zip(addresses, lengths, ran) if once
         )
+
+    def clear(self) -> None:
+        """Forget what ran so far; the guest may go on meanwhile."""
+        count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
+        at = _HEADER.size + 12 * self._capacity
+        self._memory[at : at + count] = bytes(count)
 
     @property
     def lost(self) -> int:

@@ -39,6 +39,7 @@ class About(BaseModel):
 
     workload: Annotated[str, Field(max_length=80)]
     kernel: Annotated[str, Field(max_length=200)]
+    device: list[str]
     parent: Annotated[str, Field(max_length=80)] = ""
     new: list[BlockText]
     """The blocks that had never run before."""
@@ -109,7 +110,7 @@ class Corpus:
         found = self.findings().get(name)
         if found is None:
             raise UserError(f"{self.path}: no finding {name}")
-        about = About(workload=found.workload, kernel=found.kernel, new=[])
+        about = About(workload=found.workload, kernel=found.kernel, device=found.device, new=[])
         plan = _plan(self.path / "findings" / name / "plan.toml")
         return Entry(Input(plan, found.workload), about)
 

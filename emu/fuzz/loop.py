@@ -57,7 +57,7 @@ class Loop:
 
     targets: Sequence[Target]
     workloads: Sequence[str]
-    seed: int
+    seed: int | str
     schedule: Schedule = field(default_factory=Schedule)
     runs: int = 0
 

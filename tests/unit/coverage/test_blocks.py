@@ -88,6 +88,8 @@ def test_a_file_of_the_plugin_is_read():
             file.write(bytes([1, 0, 1, 1]))
         assert shared.executed() == [(0x1000, 7), (0x1010, 9)]
         assert shared.lost == 2
+        shared.clear()
+        assert shared.executed() == []
     finally:
         shared.close()
     assert not shared.path.exists()

@@ -16,7 +16,7 @@ RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "{}"\n'
 
 
 def entry(op="ALLOC_PD", new=(("mlx5_core", 64),)):
-    about = About(workload="probe", kernel="6.12", new=list(new))
+    about = About(workload="probe", kernel="6.12", device=["connectx6"], new=list(new))
     return Entry(Input(load(RULE.format(op)), "probe"), about)
 
 
@@ -82,7 +82,11 @@ def test_an_id_is_no_path(corpus, name):
     ("file", "text", "why"),
     [
         ("json", "{}", "workload: Field required"),
-        ("json", json.dumps({"workload": "x", "kernel": "y", "new": [["a", "b"]]}), "new.0.1"),
+        (
+            "json",
+            json.dumps({"workload": "x", "kernel": "y", "device": [], "new": [["a", "b"]]}),
+            "new.0.1",
+        ),
         ("toml", "[[rule]]\npoint = 'nowhere'", "point"),
     ],
 )

@@ -1,0 +1,154 @@
+"""``mlx5emu fuzz``: the device looks for mistakes of its driver."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from emu.cli.commands._control import console
+from emu.cli.commands._guest_options import guest_options, to_options
+from emu.fuzz.corpus import Corpus, Entry
+from emu.fuzz.workloads import WORKLOADS
+from emu.host.printable import one_line, printable
+from emu.host.user_error import UserError
+
+_DEFAULT_WORKLOADS = ("probe", "verbs", "ipoib", "devlink")
+_CORPUS = click.Path(file_okay=False, path_type=Path)
+_OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group()
+def fuzz() -> None:
+    """Let the device look for mistakes of its driver, by faults that are made up."""
+
+
+@fuzz.command()
+@guest_options
+@click.option("--corpus", type=_CORPUS, required=True, metavar="DIR", help="Where inputs are kept.")
+@click.option(
+    "--workload",
+    "workloads",
+    type=click.Choice(list(WORKLOADS)),
+    multiple=True,
+    help=f"What the guest does; may be repeated.  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
+)
+@click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0, show_default=True)
+@click.option(
+    "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after this."
+)
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="End after so many inputs.")
+def run(
+    corpus: Path,
+    workloads: tuple[str, ...],
+    seed: int,
+    seconds: float | None,
+    runs: int | None,
+    **choices: Any,
+) -> None:
+    """Make plans, carry them out, keep those that make new blocks of the driver run.
+
+    The guest is emulated, and its driver's blocks are counted by a plugin for QEMU, which needs a
+    C compiler. Without --time and --runs it goes on until it is interrupted. What an earlier run
+    has left in DIR is the beginning of this one.
+    """
+    from emu.fuzz.campaign import Campaign
+
+    if choices["accelerator"] == "kvm":
+        raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
+    for name in ("faults", "record", "trace"):
+        if choices[name] is not None:
+            raise click.UsageError(f"--{name} is for run and replay")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    options = to_options(**choices)
+    kept = Corpus(corpus, create=True)
+    campaign = Campaign(kept, options, workloads or _DEFAULT_WORKLOADS, seed, _targets(), _say)
+    campaign.run(seconds, runs)
+
+
+@fuzz.command()
+@click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
+def show(corpus: Path) -> None:
+    """Print what a corpus has found, and how its run went."""
+    from emu.fuzz.campaign import progress_of
+
+    kept = Corpus(corpus)
+    table = Table(box=None, header_style="bold")
+    for name in ("finding", "kernel", "workload"):
+        table.add_column(name, overflow="fold")
+    table.add_column("times", justify="right")
+    for found in kept.findings().values():
+        cells = (found.title, found.kernel, found.workload, str(found.times))
+        table.add_row(*map(one_line, cells))
+    if table.row_count:
+        console().print(table)
+    kernels = Counter(entry.about.kernel for entry in kept.entries())
+    for kernel, count in sorted(kernels.items()):
+        click.echo(f"{one_line(kernel)}: {count} inputs are kept")
+    lines = progress_of(kept)
+    if lines:
+        seconds, count = lines[-1].seconds, len(lines)
+        rate = f"{count / seconds:.2f} a second" if seconds else "at once"
+        click.echo(f"{count} runs in {seconds:.0f} s, {rate}; {lines[-1].blocks} blocks ran")
+
+
+@fuzz.command()
+@click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
+@click.argument("other", metavar="OTHER", type=_OLD_CORPUS)
+def merge(corpus: Path, other: Path) -> None:
+    """Take over into DIR what OTHER has and DIR has not."""
+    inputs, titles = Corpus(corpus).merge(Corpus(other))
+    click.echo(f"{inputs} inputs and {titles} findings are new")
+
+
+@fuzz.command()
+@guest_options
+@click.argument("which", metavar="DIR/ID", type=click.Path(path_type=Path))
+def replay(which: Path, **choices: Any) -> None:
+    """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
+
+    ID is that of an input, or the name of a finding's folder. Status 1 says that a finding did not
+    come up again.
+    """
+    from emu.fuzz.executor import GuestExecutor
+
+    kept = Corpus(which.parent)
+    wanted, entry, devices = _named(kept, which.name)
+    choices["devices"] = choices["devices"] or devices
+    executor = GuestExecutor(to_options(**choices))
+    try:
+        feedback = executor.run(entry.input)
+    finally:
+        executor.close()
+    for title in feedback.titles:
+        click.echo(one_line(title))
+    if feedback.titles:
+        click.echo(printable(feedback.log), err=True)
+    if wanted and wanted not in feedback.titles:
+        raise UserError(f"it did not come up: {wanted}")
+
+
+def _named(kept: Corpus, name: str) -> tuple[str, Entry, tuple[str, ...]]:
+    """The title of a finding, the input, its functions."""
+    found = kept.findings().get(name)
+    if found is not None:
+        return found.title, kept.finding(name), tuple(found.device)
+    entry = kept.entry(name)
+    return "", entry, tuple(entry.about.device)
+
+
+def _targets() -> Any:
+    import firmware_cmds  # noqa: F401  (declares the commands)
+    from emu.cmdif.registry import COMMANDS
+    from emu.fuzz.grammar import targets
+
+    return targets(COMMANDS)
+
+
+def _say(text: str) -> None:
+    click.echo(f"mlx5emu: {text}", err=True)

@@ -1,0 +1,141 @@
+"""One run of the fuzzer: the loop, a guest, and the folder in which all is kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from emu.faults.text import dump
+from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
+from emu.fuzz.executor import GuestExecutor
+from emu.fuzz.grammar import Target
+from emu.fuzz.loop import Loop, Step
+from emu.fuzz.plot import svg
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile, write_parts
+from emu.lab import GuestOptions
+
+_TOLD_SECONDS = 30.0
+_MOST_PROGRESS = 256 << 20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run was after one of its inputs."""
+
+    seconds: float
+    """Of this run and those before it."""
+    blocks: int
+    """That ran in this run so far, in any input."""
+    kept: int
+    findings: int
+
+
+class Campaign:
+    """A run that goes on where the last one in the same folder has ended."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        options: GuestOptions,
+        workloads: Sequence[str],
+        seed: int,
+        targets: Sequence[Target],
+        say: Callable[[str], None],
+    ) -> None:
+        self._corpus = corpus
+        self._options = options
+        self._say = say
+        self._progress = progress_of(corpus)
+        before = self._progress[-1].seconds if self._progress else 0.0
+        self._begun = time.monotonic() - before
+        self._earlier = len(self._progress)
+        self._told = 0.0
+        self._loop = Loop(targets, workloads, f"{seed}/{self._earlier}")
+        self._executor = GuestExecutor(options)
+
+    def run(self, seconds: float | None, runs: int | None) -> None:
+        """Go on for so long, for so many inputs, or until interrupted. Raises UserError."""
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            kernel = self._executor.kernel
+            self._take_over(kernel)
+            with (self._corpus.path / "progress.jsonl").open("a") as file:
+                while (end is None or time.monotonic() < end) and (
+                    runs is None or self._loop.runs < runs
+                ):
+                    self._note(self._loop.step(self._executor), kernel)
+                    file.write(json.dumps(vars(self._progress[-1])) + "\n")
+                    file.flush()
+        finally:
+            self._executor.close()
+            self._finish()
+
+    def _take_over(self, kernel: str) -> None:
+        """The inputs of earlier runs: those of the same kernel are known, others are tried."""
+        for entry in self._corpus.entries():
+            if entry.about.kernel == kernel:
+                self._loop.know(entry.input, blocks_of(entry))
+            else:
+                self._loop.try_later(entry.input)
+
+    def _note(self, step: Step, kernel: str) -> None:
+        devices = list(self._options.devices)
+        if step.new and step.input.plan.rule:
+            about = About(
+                workload=step.input.workload, kernel=kernel, device=devices, parent=step.parent,
+                new=list(step.new),
+            )  # fmt: skip
+            self._corpus.add(Entry(step.input, about))
+        for title in step.feedback.titles[:1]:
+            what = FindingAbout(
+                title=title, workload=step.input.workload, kernel=kernel, device=devices
+            )
+            if self._corpus.found(what, dump(step.input.plan), step.feedback.log):
+                self._say(f"found: {title}")
+        seconds = time.monotonic() - self._begun
+        self._progress.append(
+            Progress(
+                round(seconds, 2), len(self._loop.schedule.hits), len(self._loop.schedule),
+                len(self._corpus.findings()),
+            )
+        )  # fmt: skip
+        if seconds - self._told > _TOLD_SECONDS:
+            self._told = seconds
+            self._tell()
+
+    def _tell(self) -> None:
+        last = self._progress[-1]
+        self._say(
+            f"{last.seconds:.0f} s, {len(self._progress)} runs, {last.blocks} blocks,"
+            f" {last.kept} inputs kept, {last.findings} findings, {self._executor.boots} guests,"
+            f" {self._executor.stuck} times stuck"
+        )
+
+    def _finish(self) -> None:
+        if len(self._progress) > self._earlier:
+            self._tell()
+            points = [(one.seconds, one.blocks) for one in self._progress]
+            write_parts(self._corpus.path / "progress.svg", svg(points))
+
+
+def progress_of(corpus: Corpus) -> list[Progress]:
+    """The lines of a corpus' progress. Raises UserError."""
+    path = corpus.path / "progress.jsonl"
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(read_infile(path, _MOST_PROGRESS).splitlines(), 1):
+        try:
+            table = json.loads(line)
+            found.append(
+                Progress(
+                    float(table["seconds"]), int(table["blocks"]), int(table["kept"]),
+                    int(table["findings"]),
+                )
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise UserError(f"{path}:{number}: no line of a run's progress") from None
+    return found

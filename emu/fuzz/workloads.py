@@ -1,0 +1,122 @@
+"""What the guest does while a plan is in force: shell scripts, run between binding and unbinding.
+
+Every step has a time limit of its own and may fail; each ends by itself.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+WORKLOADS = MappingProxyType(
+    {
+        "probe": """
+            timeout 5 ibv_devinfo -v
+            cd /sys/class/infiniband && timeout 5 sh -c 'cat */* */ports/1/* */ports/1/*counters/*'
+        """,
+        "verbs": """
+            for options in '-n 20' '-n 20 -s 9000 -o' '-n 20 -e'; do
+                timeout 6 ibv_rc_pingpong $options > /dev/null &
+                timeout 5 sh -c "until ibv_rc_pingpong $options 127.0.0.1; do sleep 0.1; done"
+                wait
+            done
+            timeout 4 ibv_ud_pingpong -n 10 > /dev/null & sleep 0.2
+            timeout 3 ibv_ud_pingpong -n 10 127.0.0.1
+            timeout 4 ibv_srq_pingpong -n 10 > /dev/null & sleep 0.2
+            timeout 3 ibv_srq_pingpong -n 10 127.0.0.1
+            wait
+        """,
+        "ipoib": """
+            for path in /sys/class/net/ib*; do
+                timeout 5 ip link set ${path##*/} up
+                timeout 2 ip address add 10.7.0.1/24 dev ${path##*/}
+                timeout 3 ping -c 2 -i 0.2 -W 1 -I ${path##*/} -b 10.7.0.255
+                timeout 3 ping -c 2 -i 0.2 -W 1 10.7.0.9
+                timeout 5 ip link set ${path##*/} down
+            done
+        """,
+        "ethernet": """
+            ip netns add peer
+            n=0
+            for path in /sys/class/net/eth*; do
+                n=$((n + 1)) name=${path##*/} in=
+                [ $n = 1 ] || { timeout 5 ip link set $name netns peer; in='-n peer'; }
+                timeout 2 ip $in address add 10.9.0.$n/24 dev $name
+                timeout 5 ip $in link set $name up
+            done
+            timeout 5 ping -c 10 -i 0.1 -W 1 10.9.0.2
+            timeout 3 ping -c 3 -i 0.1 -W 1 -s 8000 10.9.0.2
+            timeout 5 ip netns del peer
+        """,
+        "ethtool": """
+            for path in /sys/class/net/eth* /sys/class/net/ib*; do
+                for word in '' -i -S -m -k -g -c -l -x -a -T -P -n -t --show-fec --show-priv-flags
+                do
+                    timeout 4 ethtool $word ${path##*/}
+                done
+                timeout 3 ethtool -G ${path##*/} rx 512 tx 512
+                timeout 3 ethtool -L ${path##*/} combined 1
+                timeout 3 ip link set ${path##*/} mtu 2000
+            done
+        """,
+        "devlink": """
+            for words in 'dev info' 'dev param show' 'health show' 'port show' 'dev eswitch show' \\
+                'resource show' 'region show'; do
+                timeout 4 devlink $words
+            done
+            for one in $(devlink dev | grep ^pci); do
+                timeout 5 devlink health diagnose $one reporter fw
+                timeout 8 devlink dev reload $one
+            done
+        """,
+    }
+)
+
+INSTALL = """
+cat > /usr/local/bin/fuzz-turn
+chmod +x /usr/local/bin/fuzz-turn
+sysctl -qw kernel.printk='7 4 1 7'
+echo 0 > /sys/bus/pci/drivers_autoprobe
+modprobe -a mlx5_core mlx5_ib ib_uverbs ib_ipoib
+dmesg --clear
+"""
+"""Loads the modules without probing anything; the program ``fuzz-turn`` comes from the input."""
+
+TURN = """#!/bin/sh
+# fuzz-turn reset | fuzz-turn run WORKLOAD
+functions=$(grep -il 0x15b3 /sys/bus/pci/devices/*/vendor)
+driver=/sys/bus/pci/drivers/mlx5_core
+if [ "$1" = reset ]; then
+    for file in $functions; do
+        [ -e "${file%/vendor}/driver" ] && exit 3
+        echo 1 > "${file%/vendor}/reset"
+    done
+    echo 1 > /sys/kernel/debug/clear_warn_once
+    exit 0
+fi
+for file in $functions; do
+    slot=${file%/vendor}
+    echo "${slot##*/}" > $driver/bind
+done
+case "$2" in
+CASES
+esac > /tmp/fuzz-output 2>&1
+for file in $functions; do
+    slot=${file%/vendor}
+    [ ! -e "$slot/driver" ] || echo "${slot##*/}" > $driver/unbind
+done
+dmesg --read-clear
+"""
+
+SECTIONS = """
+for file in /sys/module/*/sections/.text* /sys/module/*/sections/.exit.text; do
+    module=${file#/sys/module/}
+    echo "${module%%/*} ${file##*/} $(cat $file)"
+done 2> /dev/null
+"""
+"""Tells where the code of each module is. A module's .init.text is freed, and may be another's."""
+
+
+def program() -> str:
+    """The guest's program, with all workloads."""
+    cases = "\n".join(f"{name})\n{script}\n;;" for name, script in WORKLOADS.items())
+    return TURN.replace("CASES", cases)

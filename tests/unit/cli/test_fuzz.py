@@ -1,0 +1,82 @@
+"""``mlx5emu fuzz``, as far as it goes without a guest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from emu.cli.main import main
+from emu.faults.text import load
+from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout
+from emu.fuzz.mutate import Input
+
+RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'
+
+
+def mlx5emu(*words):
+    return CliRunner().invoke(main, ["fuzz", *map(str, words)])
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    made = Corpus(tmp_path / "corpus", create=True)
+    about = About(workload="probe", kernel="6.12", device=["connectx6"], new=[("mlx5_core", 1)])
+    made.add(Entry(Input(load(RULE), "probe"), about))
+    what = FindingAbout(
+        title="BUG: it is [red]gone[/red]", workload="probe", kernel="6.12", device=["connectx6"]
+    )
+    made.found(what, RULE, "log")
+    lines = [
+        {"seconds": second, "blocks": 100 + second, "kept": 1, "findings": 1}
+        for second in (1, 2, 4)
+    ]
+    (made.path / "progress.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return made
+
+
+def test_show_tells_findings_inputs_and_rate(corpus):
+    said = mlx5emu("show", corpus.path)
+    assert said.exit_code == 0
+    assert "BUG: it is [red]gone[/red]" in said.output
+    assert "6.12: 1 inputs are kept" in said.output
+    assert "3 runs in 4 s, 0.75 a second; 104 blocks ran" in said.output
+
+
+def test_merge_into_an_empty_corpus(corpus, tmp_path):
+    empty = Corpus(tmp_path / "empty", create=True)
+    assert "1 inputs and 1 findings are new" in mlx5emu("merge", empty.path, corpus.path).output
+    assert "0 inputs and 0 findings are new" in mlx5emu("merge", empty.path, corpus.path).output
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["show", "{}"], "no corpus"),
+        (["merge", "{}", "{}"], "no corpus"),
+        (["replay", "{}/0123456789ab"], "no corpus"),
+        (["run", "--corpus", "{}/file"], "is a file"),
+        (["run", "--corpus", "{}"], "no corpus"),
+        (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
+        (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
+        (["run", "--corpus", "{}/new", "--faults", "{}/file"], "for run and replay"),
+        (["run"], "Missing option '--corpus'"),
+    ],
+)
+def test_mistakes_are_told_before_anything_starts(tmp_path, words, why):
+    (tmp_path / "file").write_text(RULE)
+    said = mlx5emu(*(word.replace("{}", str(tmp_path)) for word in words))
+    assert said.exit_code != 0
+    assert why in said.output
+    assert "Traceback" not in said.output
+
+
+@pytest.mark.hostile
+def test_a_broken_line_of_progress_is_told_with_its_number(corpus):
+    with (corpus.path / "progress.jsonl").open("a") as file:
+        file.write("[[[\n")
+    said = mlx5emu("show", corpus.path)
+    assert said.exit_code == 1
+    assert "progress.jsonl:4: no line" in said.output
