@@ -32,10 +32,12 @@ def opcode(value):
 class Table:
     """A root table with one entry, by BTH opcode or for every packet."""
 
-    def __init__(self, node, kind, action, op=None):
+    def __init__(self, node, kind, action, op=None, *, rest=None):
+        """``rest`` is a table to which the packets go that no entry matches."""
         self.node, self.kind = node, kind
         must = node.driver.must
-        self.number = must(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(1)).table_id
+        fields = table_fields(1 if rest else 2, miss=rest and rest.number)
+        self.number = must(Op.CREATE_FLOW_TABLE, table_type=kind, **fields).table_id
         criteria = {} if op is None else {"enable": MISC, "match_criteria": opcode(0xFF)}
         group = must(
             Op.CREATE_FLOW_GROUP, table_type=kind, **group_fields(self.number, 0, 0, **criteria)
@@ -85,6 +87,19 @@ def test_packets_of_both_directions_are_counted(ends):
     packets, octets = counts["sent"]
     assert packets == 1
     assert octets > 1024
+
+
+def test_a_packet_that_is_allowed_meets_no_later_table(ends):
+    """So the driver's counter of all packets counts those that no other counter has taken."""
+    channel = Channel(QpType.RC, *ends)
+    rest = Table(channel.right, RX, FlowAction.ALLOW)
+    last = Table(channel.right, RX, FlowAction.ALLOW, RC_WRITE_LAST, rest=rest)
+    sent = Table(channel.left, TX, FlowAction.ALLOW)
+    assert write(channel, len(TEXT)).read(0) == TEXT
+    assert last.counted[0] == 1
+    packets, octets = (a + b for a, b in zip(last.counted, rest.counted, strict=True))
+    assert (packets, octets) == sent.counted
+    assert packets > 1
 
 
 def test_without_a_root_a_message_stays_a_message(clock):
