@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import importlib
 import json
+import multiprocessing
 import os
 import select
 import signal
@@ -128,6 +129,9 @@ def run_tests(out: int, directory: str, module: str, last: str) -> None:
     os.dup2(2, 1)
     sys.stdout = sys.stderr  # unbuffered: nothing is lost when a test crashes
     sys.argv[1:] = []
+    # Some tests start processes that run a method of the test. It cannot be pickled, so they need
+    # fork, which is not the default any more since Python 3.14.
+    multiprocessing.set_start_method("fork")
     try:
         tests = load(directory, module)
     except Exception:

@@ -26,7 +26,7 @@ parser = Parser()
 """
 
 TESTS = """
-import os, signal, subprocess, sys, time, unittest
+import multiprocessing, os, signal, subprocess, sys, time, unittest
 from tests.utils import NAME
 
 class Good(unittest.TestCase):
@@ -34,6 +34,8 @@ class Good(unittest.TestCase):
     def test_2_skips(self): raise unittest.SkipTest("no such capability")
     @unittest.skip("never here")
     def test_3_is_skipped(self): pass
+    def test_4_may_start_processes(self):
+        self.assertEqual(multiprocessing.get_start_method(allow_none=True), "fork")
 
 class Wrong(unittest.TestCase):
     def test_1_fails(self): self.assertEqual(1, 2)
@@ -90,6 +92,7 @@ ENDS = {
     "Good.test_1_passes": ("passed", ""),
     "Good.test_2_skips": ("skipped", "no such capability"),
     "Good.test_3_is_skipped": ("skipped", "never here"),
+    "Good.test_4_may_start_processes": ("passed", ""),
     "Wrong.test_1_fails": ("failed", "1 != 2"),
     "Wrong.test_2_is_in_error": ("error", "ValueError: odd"),
     "Wrong.test_3_has_subtests": ("failed", "1 == 1"),
@@ -198,7 +201,7 @@ def test_results_of_a_module(guest):
     run = run_module(guest, "test_all", 2.0, lambda *progress: seen.append(progress))
     assert len(run.tests) == len(ENDS) + 1
     assert seen[-1] == ("test_all", len(ENDS) + 1, len(ENDS) + 1)
-    assert run.count(Outcome.PASSED) == 3
+    assert run.count(Outcome.PASSED) == 4
     assert run.count(Outcome.CRASHED, Outcome.TIMEOUT) == 4
     assert run.skip_reasons() == [("no such capability", 1), ("never here", 1)]
     (crash,) = (test for test in run.tests if test.test.endswith("test_1_crashes"))
@@ -275,7 +278,7 @@ def test_command_prints_a_table_and_what_failed(invoke, tmp_path):
     assert "crashed: tests.test_all.Worse.test_1_crashes" in result.output
     assert "ValueError: odd" in result.output
     (run,) = json.loads(file.read_text())
-    assert run["counts"]["passed"] == 3
+    assert run["counts"]["passed"] == 4
 
 
 def test_command_ends_well_when_nothing_failed(invoke):
