@@ -1,6 +1,6 @@
-"""Keys that fall into pieces of one byte, several keys deep: what frames and datagrams cost then.
+"""Keys that fall into pieces of one byte, several keys deep: what frames and packets cost then.
 
-Nobody waits for room for a frame or a datagram, so none of them can be cut into turns. Work is
+A frame, a datagram or a packet is not cut into turns; a message inside the process is. Work is
 counted in steps of a round.
 """
 
@@ -17,7 +17,13 @@ from helpers.world import HandClock
 from emu.engine import lifecycle
 from emu.engine.eth.receive import arrive
 from emu.engine.eth.steering import domain
-from emu.engine.mr.rights import MOST_STEPS, MOST_STEPS_RECEIVED, PACKET_BYTES
+from emu.engine.mr.rights import (
+    MOST_STEPS,
+    MOST_STEPS_RECEIVED,
+    PACKET_BYTES,
+    STEPS_PER_ROUND,
+)
+from emu.net.poller import PACKETS_PER_ROUND
 from emu.port.eth.frame import Frame
 from emu.port.eth.segment import unsegmented
 from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpType
@@ -117,6 +123,88 @@ def test_a_group_whose_members_are_all_scattered(channel, most_steps):
     assert len(last.received()) == 1
 
 
+# -- connected services
+
+A_ROUND = MOST_STEPS_RECEIVED + MOST_STEPS + SLACK
+"""What a function's own turns may take, and one packet that arrives after them."""
+
+
+def full_of_steps(channel, packet_wire, most_steps):
+    """Let everything happen, all packets of the wire in one round."""
+    for _ in range(10_000):
+        busy = [lifecycle.run(node.hca) for node in (channel.left, channel.right)]
+        if not packet_wire.run() and not any(busy):
+            return max(most_steps(channel.left), most_steps(channel.right))
+    raise AssertionError("it never ends")
+
+
+@pytest.fixture
+def packets(packet_pair):
+    return Channel(QpType.RC, *packet_pair, mtu=5, log_msg_max=30)
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("op", ["send", "write", "read"])
+def test_a_message_of_single_bytes_inside_the_process(pair, most_steps, op, depth):
+    channel = Channel(QpType.RC, *pair, mtu=5)
+    source, target = channel.left.region(SIZE), channel.right.region(SIZE)
+    far, near = scattered(channel.right, depth, SIZE, target), (SIZE, source.key, source.va)
+    text = bytes(range(256)) * 16
+    (target if op == "read" else source).write(text)
+    for _ in range(3):
+        if op == "send":
+            channel.post_recv((SIZE, far, 0))
+            channel.send(near)
+        else:
+            getattr(channel, op)((far, 0), near)
+    channel.settle()
+    assert len(channel.sent()) == 3
+    assert (source if op == "read" else target).read() == text
+    assert max(most_steps(channel.left), most_steps(channel.right)) <= A_ROUND
+
+
+@pytest.mark.parametrize("op", ["send", "write", "read", "local"])
+def test_packets_of_single_bytes(packets, packet_wire, most_steps, op):
+    """One key deep they are served, some in each round, on either side."""
+    size = 16 * SIZE
+    source, target = packets.left.region(size), packets.right.region(size)
+    text = bytes(range(256)) * (size // 256)
+    (source if op != "read" else target).write(text)
+    far, near = (target.key, target.va), (size, source.key, source.va)
+    if op == "local":
+        packets.read((target.key, target.va), (size, scattered(packets.left, 1, size, source), 0))
+        target.write(text)
+    elif op == "send":
+        packets.post_recv((size, scattered(packets.right, 1, size, target), 0))
+        packets.send(near)
+    else:
+        far = scattered(packets.right, 1, size, target), 0
+        getattr(packets, op)(far, near)
+    assert full_of_steps(packets, packet_wire, most_steps) <= A_ROUND
+    assert len(packets.sent()) == 1
+    assert source.read() == target.read() == text
+
+
+@pytest.mark.parametrize("op", ["send", "write", "read", "local"])
+def test_packets_in_too_many_pieces(packets, packet_wire, most_steps, op):
+    size = 16 * SIZE
+    source, target = packets.left.region(size), packets.right.region(size)
+    near, expected = (size, source.key, source.va), CqeSyndrome.REMOTE_ACCESS_ERR
+    if op == "local":
+        packets.read((target.key, target.va), (size, scattered(packets.left, 4, size), 0))
+        expected = CqeSyndrome.LOCAL_PROT_ERR
+    elif op == "send":
+        packets.post_recv((size, scattered(packets.right, 4, size), 0))
+        packets.send(near)
+        expected = CqeSyndrome.REMOTE_OP_ERR
+    else:
+        getattr(packets, op)((scattered(packets.right, 4, size), 0), near)
+    assert full_of_steps(packets, packet_wire, most_steps) <= A_ROUND
+    assert packets.failure() == expected
+    if op == "send":
+        assert packets.receive_failure() == CqeSyndrome.LOCAL_PROT_ERR
+
+
 # -- frames
 
 
@@ -181,6 +269,22 @@ def test_frames_into_too_many_pieces_are_discarded(node):
     assert node.hca.eth.received.discards > 4
     assert all(rq.object.queue.posted() for rq in rqs)
     assert [data for _, data in buffers.drain()] == [FRAME] * 4
+
+
+def test_what_sockets_bring_in_a_round_finds_room(node):
+    """The fabric's and the links', after a function's own turns have had their share."""
+    frames = 2 * PACKETS_PER_ROUND
+    rq = ReceiveQueue(node, log_size=11)
+    region = node.region(SIZE)
+    for _ in range(frames):
+        rq.post(region.sge())
+    lead(node, rq)
+    node.settle()
+    node.hca.steps = STEPS_PER_ROUND
+    for _ in range(frames):
+        arrive(node.hca, Frame(FRAME))
+    assert node.hca.eth.received.discards == 0
+    assert rq.object.queue.posted() == 0
 
 
 def test_a_super_frame_into_too_many_pieces(node):

@@ -10,6 +10,7 @@ from helpers.segment import EVERYONE, Host, ethernet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.net import poller
 from emu.net.eth.segments import Segments
 from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric import protocol
@@ -130,6 +131,24 @@ def test_frames_keep_what_is_known_of_them(lab):
     assert hub.host.got == [Frame(data, 1448, True)]
     lab.send(one, data, checked=True, filled=True)
     assert hub.host.got == [Frame(data, 0, True, True)]
+
+
+def test_super_frames_wait_in_the_socket_for_later_rounds(unix):
+    """Each is as much work as its packets, and a function takes no more of them in a round."""
+    hub, one = unix.join(), unix.join()
+    unix.settle()
+    hub.host.got.clear()
+    data = Packet(payload=bytes(30_000), checked=False).frame()
+    for _ in range(8):
+        one.host.send(data, gso_size=2 * len(data) // poller.PACKETS_PER_TURN, checked=True)
+    seen = []
+    while sum(seen) < 8:
+        unix.loop.step(5_000_000)
+        seen.append(len(hub.host.got))
+        hub.host.got.clear()
+        assert len(seen) < 100
+    assert max(seen) == 2
+    assert len(list(filter(None, seen))) == 4
 
 
 def test_segments_do_not_meet(lab):

@@ -24,7 +24,6 @@ from emu.engine.mr.rights import (
     LOCAL_WRITE,
     MOST_BYTES,
     MOST_STEPS,
-    PACKET_BYTES,
     PIECE_BYTES,
     WRITES,
     AbsentPageError,
@@ -69,7 +68,7 @@ def access(
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
     ``most`` is the value of ``hca.steps`` above which InPieces is raised; without it the access may
-    take MOST_STEPS, and any number of steps up to PACKET_BYTES.
+    take MOST_STEPS, and any number of steps up to PIECE_BYTES.
     """
     if not span[1]:
         return ()
@@ -237,7 +236,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
     pieces = _ksm_pieces if is_ksm else _klm_pieces
     views: list[memoryview] = []
     if most is None:
-        limit = MOST_STEPS + hca.steps if length > PACKET_BYTES else _NO_LIMIT
+        limit = MOST_STEPS + hca.steps if length > PIECE_BYTES else _NO_LIMIT
     else:
         limit = most
     for key, at, size in pieces(mkey, va, length):

@@ -34,22 +34,22 @@ MOST_BYTES = 4 << 20
 """How much is translated and moved in one call, at most."""
 
 PACKET_BYTES = 4096 + 64
-"""Always translated in one call, however scattered it is: a packet with its headers."""
+"""A packet with its headers."""
 
 PIECE_BYTES = 1024
-"""How much is moved at a time of a range that falls into too many pieces for one call."""
+"""Always translated in one call, however scattered it is. So much is moved at a time of a range
+that falls into too many pieces for one call."""
 
 STEPS_PER_ROUND = 4096
 """The work of one round of the loop: pieces and pages found by keys, some 10 ms."""
 
-MOST_STEPS = 4096
-"""How many steps one access may take; up to PACKET_BYTES an access may take more."""
+MOST_STEPS = PACKET_BYTES
+"""How many steps an access to more than PIECE_BYTES may take: a packet of single bytes."""
+MOST_STEPS_RECEIVED = STEPS_PER_ROUND + MOST_STEPS
+"""Steps of a round from which on what arrives is dropped: datagrams, Ethernet frames, READ data.
 
-
-MOST_STEPS_RECEIVED = 2 * STEPS_PER_ROUND
-"""Steps of a round from which on datagrams and Ethernet frames that arrive are dropped.
-
-Nobody waits for room for them, so each one has to be done with in the round in which it comes."""
+Nobody waits for room for them, so each one has to be done with in the round in which it comes. A
+function's own turns may take as much, so they never keep out what arrives."""
 
 
 class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it

@@ -86,7 +86,7 @@ class Signature:
         stream = _Stream(hca, mkey, self, qpn, need, depth)
         if most is not None:
             stream.most = most
-        elif length > PACKET_BYTES:
+        elif length > PIECE_BYTES:
             stream.most = hca.steps + MOST_STEPS
         at = va - mkey.start
         if not need & WRITES:
@@ -117,7 +117,8 @@ class _Stream:
         mkey, va = self._mkey, self._mkey.start + at
         while length:
             size = min(length, PACKET_BYTES)
-            views = memory.indirect(self._hca, mkey, (va, size, self._need), self._depth)
+            span = va, size, self._need
+            views = memory.indirect(self._hca, mkey, span, self._depth, self.most)
             if self._hca.steps > self.most:
                 raise InPieces(mkey.key, va, length, PIECE_BYTES)
             yield from views

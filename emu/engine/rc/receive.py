@@ -16,7 +16,6 @@ from emu.engine.mr.access import access, is_for, is_type_2a
 from emu.engine.mr.rights import (
     LOCAL_WRITE,
     MOST_STEPS,
-    PACKET_BYTES,
     PIECE_BYTES,
     AbsentPageError,
     AccessError,
@@ -160,7 +159,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             ) from None
         left -= size
         skip = 0
-        if hca.steps > most and length > PACKET_BYTES:
+        if hca.steps > most and length > PIECE_BYTES:
             raise InPieces(lkey, address, length, PIECE_BYTES)
     if left:
         raise ReceiveError(

@@ -22,9 +22,11 @@ the responder happens at once: an error completion, an asynchronous event, the e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from emu.engine.mr.rights import InPieces
 from emu.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.engine.rc.nak import NakCode
 from emu.engine.rc.receive import (
     ReceiveError,
     check_resource,
@@ -39,6 +41,7 @@ from emu.engine.wqe.atomic import atomic_word
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.views import Views, copy
+from layouts.enums import CqeSyndrome
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -87,6 +90,20 @@ def execute(hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length
     else:
         target = map_next_piece(hca, qp, message, offset, length)
     copy(target, data)
+
+
+def refuse_packet(hca: Hca, qp: Qp, message: Message, why: InPieces) -> NoReturn:
+    """SEND and WRITE: the memory of one packet falls into too many pieces. Raises as ``execute``.
+
+    A message inside the process is cut into smaller pieces; a packet is not.
+    """
+    if message.op is not _SEND:
+        raise access_violation(hca, qp, str(why))
+    error = ReceiveError(
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"too many pieces: {why}"
+    )
+    assert message.taken is not None
+    give_up(hca, qp, message.taken, error)
 
 
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:

@@ -19,7 +19,6 @@ from emu.engine.mr.rights import (
     LOCAL_WRITE,
     MOST_BYTES,
     MOST_STEPS,
-    PACKET_BYTES,
     PIECE_BYTES,
     AccessError,
     InPieces,
@@ -117,14 +116,14 @@ def _check_inline(at: int, length: int, end: int, need: int) -> None:
 def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, length: int) -> Views:
     """``length`` bytes at ``offset`` of the data that the data segments from byte ``at`` on name.
 
-    Raises InPieces when it is too much for one call, which PACKET_BYTES never are. Raises
+    Raises InPieces when it is too much for one call, which PIECE_BYTES never are. Raises
     AccessError also when the segments are shorter than before: a key's signatures, which add
     bytes on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
     end, most = wqe.ds * DS, hca.steps + MOST_STEPS
     lkey = address = 0
-    is_long = length > PACKET_BYTES
+    is_long = length > PIECE_BYTES
     while length:
         if at >= end:
             raise AccessError(Violation.BOUNDS, lkey, address, length)

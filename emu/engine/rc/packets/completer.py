@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
+from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS_RECEIVED, AbsentPageError, AccessError
 from emu.engine.qp import send_requests
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
@@ -114,6 +114,8 @@ class PacketCompleter:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
+        elif self._connection.hca.steps > MOST_STEPS_RECEIVED:
+            self._ask_again()
         else:
             self._take(request, packet.payload, offset)
 
@@ -143,6 +145,12 @@ class PacketCompleter:
         else:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
+
+    def _ask_again(self) -> None:
+        """This round has done enough: drop all responses from here, and ask for them again."""
+        self.window.rewind()
+        self._is_retrying = True
+        self._schedule()
 
     def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.held import HeldPackets
+from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.rc.duplicates import may_read_again
 from emu.engine.rc.fatal_nak import invalid_request
@@ -26,6 +27,7 @@ from emu.engine.rc.responder import (
     complete,
     execute,
     execute_atomic,
+    refuse_packet,
 )
 from emu.engine.rc.validation import (
     EXPECTED,
@@ -96,7 +98,8 @@ class PacketResponder:
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
         self._held = HeldPackets(connection.hca.held_room)
-        """Packets that came while the responder waits for a page or has older held packets."""
+        """Packets that came while the responder waits for a page, or after enough work for a round;
+        and those that came after them."""
         self._has_missed = False
         """Packets were dropped because there was no room to hold them."""
         self._patience: Timer | None = None
@@ -114,11 +117,14 @@ class PacketResponder:
         return [taken for taken in (current, self._spare) if taken is not None]
 
     def request(self, packet: Packet) -> None:
-        """Take a request packet."""
+        """Take a request packet, or hold it when this round has done enough."""
+        hca = self._connection.hca
         if self.responses.is_full:
             return
-        if self._held.packets or self._is_waiting:
+        if self._held.packets or self._is_waiting or hca.steps > STEPS_PER_ROUND:
             self._hold(packet)
+            if not self._is_waiting:
+                hca.schedule(self._connection.qp)
             return
         try:
             self._take(packet)
@@ -128,8 +134,10 @@ class PacketResponder:
 
     def turn(self) -> bool:
         """Take a share of the held packets and send responses; True when there is more."""
-        budget = PACKETS_PER_TURN
+        budget, hca = PACKETS_PER_TURN, self._connection.hca
         while self._held and budget and not self._is_waiting and not self.responses.is_full:
+            if hca.steps > STEPS_PER_ROUND:
+                break
             budget -= 1
             packet = self._held.pop()
             try:
@@ -190,7 +198,7 @@ class PacketResponder:
             if not self._held and not self._has_naked:
                 self._ask_for_time()
             return
-        if self._patience is None:
+        if self._patience is None and self._is_waiting:
             patience = UC_PATIENCE_NS if qp.st is _UC else PATIENCE_NS
             self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
@@ -300,6 +308,8 @@ class PacketResponder:
             if op.is_first:
                 self._break_off()
             raise
+        except InPieces as why:
+            refuse_packet(hca, qp, message, why)
         self._offset += size
         if op.is_last:
             complete(hca, qp, message, packet.slid)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import STEPS_PER_ROUND
+from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
 from emu.engine.rc import duplicates, responder
+from emu.engine.rc.fatal_nak import access_violation
 from emu.engine.rc.nak import Nak
 from emu.engine.rc.validation import packets_of
 from emu.objects.message import Message
@@ -149,6 +150,9 @@ class ResponseQueue:
         except Held as held:
             self.is_stuck = True
             self._connection.responder.wait_for(held.page_fault)
+            return
+        except InPieces as why:
+            self.stop_data(access_violation(hca, qp, str(why)))
             return
         except Nak as nak:
             self.stop_data(nak)
