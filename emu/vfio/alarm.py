@@ -2,21 +2,21 @@
 
 O_NONBLOCK belongs to the open file, which we share with the client (fcntl(2)): a client that clears
 the flag and fills the counter would block the whole process for ever. The alarm's signal ends such
-a write (EINTR) within a second.
+a write (EINTR) within 40 ms.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-_SECONDS: Final = 1.0
-_AGAIN_NS: Final = 500_000_000
-"""An alarm older than this is set anew: at most twice a second, and never when idle."""
+_SECONDS: Final = 0.04
+_AGAIN_NS: Final = 20_000_000
+"""An alarm older than this is set anew: at most fifty times a second, and never when idle."""
 
 
 class Alarm:
@@ -27,15 +27,21 @@ class Alarm:
         self._set_ns = 0
 
     @contextmanager
-    def ready(self) -> Iterator[None]:
+    def ready(self, wake: Callable[[], None]) -> Iterator[None]:
         """Inside this context :meth:`set` works. Only in the main thread: the signal interrupts it.
 
-        Does nothing when SIGALRM already has another handler.
+        ``wake`` ends a wait: Python begins a system call anew that a signal has interrupted, with
+        the whole time limit, which would make timers late. Does nothing when SIGALRM already has
+        another handler.
         """
+
+        def ring(_signum: int, _frame: FrameType | None) -> None:
+            wake()
+
         if signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
             yield
             return
-        signal.signal(signal.SIGALRM, _nothing)
+        signal.signal(signal.SIGALRM, ring)
         self._is_ready = True
         try:
             yield
@@ -45,14 +51,10 @@ class Alarm:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def set(self) -> None:
-        """A system call that begins now and blocks ends with EINTR after 0.5 to 1 s."""
+        """A system call that begins now and blocks ends with EINTR after 20 to 40 ms."""
         if self._is_ready and (now := time.monotonic_ns()) - self._set_ns > _AGAIN_NS:
             self._set_ns = now
             signal.setitimer(signal.ITIMER_REAL, _SECONDS)
-
-
-def _nothing(_signum: int, _frame: FrameType | None) -> None:
-    """Does nothing: the signal only has to interrupt the system call."""
 
 
 ALARM: Final = Alarm()

@@ -31,6 +31,8 @@ class MsixVectors(ABC):
 
     def __init__(self) -> None:
         self.count = 0
+        self.on_blocked: Callable[[], None] = _nobody
+        """Called when a write to a client's eventfd has blocked; no more are written to then."""
         self._pending: set[int] = set()
         self._deliver: Callable[[int], bool] = self._send
 
@@ -62,6 +64,10 @@ class MsixVectors(ABC):
         """Forget what is latched, as a reset of the function does."""
         self._pending.clear()
 
+    def clear(self) -> None:
+        """Drop everything latched, and what is the client's: it is gone."""
+        self.clear_pending()
+
     def permit(self, allowed: bool) -> None:
         """As :meth:`emu.ports.Interrupts.permit`."""
         self._deliver = self._send if allowed else _withhold
@@ -83,8 +89,6 @@ class IrqTable(MsixVectors):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_blocked: Callable[[], None] = _nobody
-        """Called when a write to a client's eventfd has blocked; the eventfds are dropped then."""
         self._fds: list[list[int]] = [[] for _ in range(NUM_IRQS)]
         self._msix: list[int] = []
         self.resize(0)

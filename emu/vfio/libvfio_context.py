@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from emu.ports import PciFunction
 from emu.vfio import libvfio_abi as abi
+from emu.vfio.alarm import ALARM
 from emu.vfio.base import TransportError
 from emu.vfio.interrupts import MsixVectors
 from emu.vfio.mappings import find_backing
@@ -36,9 +37,23 @@ class LibraryVectors(MsixVectors):
     def __init__(self) -> None:
         super().__init__()
         self.context: Context | None = None
+        self._has_blocked = False
+
+    def clear(self) -> None:
+        """Drop everything latched; the next client may have better eventfds."""
+        super().clear()
+        self._has_blocked = False
 
     def _send(self, vector: int) -> bool:
-        return self.context is not None and self.context.trigger(vector)
+        if self.context is None or self._has_blocked:
+            return False
+        ALARM.set()
+        try:
+            return self.context.trigger(vector)
+        except InterruptedError:
+            self._has_blocked = True
+            self.on_blocked()
+            return True
 
     def send_pending(self) -> None:
         """Send latched vectors that can be sent now; called after the client has set eventfds."""
@@ -132,8 +147,16 @@ class Context:
             logger.debug("%s: the library has let go of the client %s", self._name, error)
 
     def trigger(self, vector: int) -> bool:
-        """Send a vector; False when the client has given no eventfd for it."""
-        return bool(self._library.vfu_irq_trigger(self._context, vector) == 0)
+        """Send a vector; False when the client has given no eventfd for it.
+
+        Raises InterruptedError when the write to the eventfd has blocked until the alarm.
+        """
+        if self._library.vfu_irq_trigger(self._context, vector) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code == errno.EINTR:
+            raise InterruptedError
+        return code == errno.EAGAIN  # the counter is full: it is signalled already
 
     def destroy(self) -> None:
         """Free the context and the private path."""

@@ -166,7 +166,7 @@ class Loop(TimerQueue):
         previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
         previous = {number: signal.signal(number, stop) for number in signals}
         try:
-            with ALARM.ready():
+            with ALARM.ready(self.wake):
                 yield
         finally:
             signal.set_wakeup_fd(previous_fd)

@@ -33,6 +33,7 @@ from emu.vfio.protocol import (
     command_name,
 )
 from emu.vfio.requests import Requests
+from emu.vfio.server import SLOW_BYTES, TURN_BYTES
 from emu.vfio.waiting import Waiter
 
 logger = logging.getLogger(__name__)
@@ -44,11 +45,6 @@ _BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 _NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
-
-_TURN: Final = 16 << 10
-"""Bytes of requests that are handled in one turn: some 400 BAR accesses, about a millisecond."""
-_SLOW: Final = 256
-"""Bytes that any other request counts as; one of them, a reset, takes 0.3 ms."""
 
 _unpack, _pack = REGION_REQUEST.unpack_from, REGION_REQUEST.pack
 _HEADER: Final = HEADER.size
@@ -147,7 +143,7 @@ class Session:
         buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
         function, send = self._function, self._send
         head = self._head
-        last = min(filled - _HEADER, head + _TURN)
+        last = min(filled - _HEADER, head + TURN_BYTES)
         while head <= last:
             msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
             end = head + size
@@ -156,7 +152,7 @@ class Session:
                     filled = 0
                     break
                 sizes = self._hot_sizes
-                last = -1 if self._unsent else last - _SLOW
+                last = -1 if self._unsent else last - SLOW_BYTES
             elif cmd == _WRITE and size == _ACCESS + count and flags in (0, _NO_REPLY):
                 function.bar_write(bar, offset, buffer[head + _ACCESS : end])
                 if not flags:
@@ -173,7 +169,7 @@ class Session:
                     self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
             else:
                 self._slow(head, end)
-                last = -1 if self._unsent else last - _SLOW
+                last = -1 if self._unsent else last - SLOW_BYTES
             head = end
         self.behind = bool(self._unsent) or filled - head >= _HEADER
         if self.behind:

@@ -92,9 +92,15 @@ def serve(tmp_path):
 
 
 @pytest.fixture(params=USABLE_KINDS)
-def served(request, serve):
-    """The same test with each transport; test_libvfio_user says when there is only one."""
-    return serve(request.param)
+def kind(request):
+    """Each transport; test_libvfio_user says when there is only one."""
+    return request.param
+
+
+@pytest.fixture
+def served(kind, serve):
+    """The same test with each transport."""
+    return serve(kind)
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Finding libvfio-user, and what is special about serving through it."""
 
+import select
+
 import pytest
 
 from emu.vfio import libvfio_abi
 from emu.vfio.base import TransportError
 from emu.vfio.kinds import make_transport
-from emu.vfio.protocol import HEADER, REGION_ACCESS, Command
+from emu.vfio.protocol import HEADER, REGION_ACCESS, Command, Flag, Region
 
 
 @pytest.fixture
@@ -74,6 +76,43 @@ def test_twin_socket_is_passed_on(library):
     agreed = client.negotiate({"max_msg_fds": 1, "twin_socket": {"supported": True}})
     assert agreed["twin_socket"]["supported"]
     client.device_info()
+
+
+def calls_of(library):
+    """Appends to the list that it returns whenever the library handles a message."""
+    done, context = [], library.transport._context
+    run = context.run
+    context.run = lambda: done.append(1) or run()
+    return done
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("region", "command", "data", "most"),
+    [
+        (0, Command.REGION_WRITE, b"12345678", 500),
+        (0, Command.REGION_READ, b"", 5),
+        (Region.CONFIG, Command.REGION_WRITE, b"1234", 100),
+        (None, Command.DEVICE_RESET, b"", 100),
+    ],
+    ids=["doorbells", "long reads", "configuration", "resets"],
+)
+def test_a_flood_is_done_turn_by_turn(library, region, command, data, most):
+    """By its cost, as in our own server: others are served in between."""
+    client = library.client()
+    count = len(data) or 4096
+    payload = b"" if region is None else REGION_ACCESS.pack(0, region, count) + data
+    flags = 0 if command == Command.REGION_READ else Flag.NO_REPLY
+    size = HEADER.size + len(payload)
+    client.send_raw((HEADER.pack(1, command, size, flags, 0) + payload) * 600)
+    done, turns = calls_of(library), []
+    while sum(turns) < 600:
+        before = len(done)
+        library.step()
+        turns.append(len(done) - before)
+        while select.select([client.sock], [], [], 0)[0]:
+            client.sock.recv(1 << 20)
+    assert max(turns) <= most
 
 
 def test_a_client_that_does_not_read_is_dropped(library):
