@@ -12,7 +12,7 @@ packet (``packets/responder.py``):
     execute          here            write the data, read them, or do the atomic
     complete         here            invalidate the key that the sender names, write the CQE
     acknowledge      direct: the requester goes on; packets: packets/responses.py
-    duplicate        duplicates.py, packets/responder.py
+    duplicate        duplicates.py, packets/execution.py
 
 For packets, the length is checked before anything else that could have an effect, because a packet
 of the wrong length must have none. A request that fails a check is NAKed, and what that means for

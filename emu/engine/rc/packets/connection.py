@@ -108,7 +108,7 @@ class PacketConnection:
 
     def unfinished(self) -> list[TakenWqe]:
         """Receive WQEs that no message has filled yet."""
-        return self.responder.unfinished()
+        return self.responder.execution.unfinished()
 
     def stop(self) -> None:
         """SQER or ERR: forget outstanding requests, which are then flushed from the ring.
@@ -117,7 +117,7 @@ class PacketConnection:
         """
         self.completer.restart()
         if self.qp.state is QpState.ERR:
-            self.responder.abandon()
+            self.responder.execution.abandon()
 
 
 def connection_of(hca: Hca, qp: Qp) -> PacketConnection:

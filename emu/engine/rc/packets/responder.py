@@ -1,52 +1,32 @@
-"""The responder of connected services, packet by packet (IBTA 9.7.4, 9.7.5, 9.9.3).
+"""The responder of connected services: which packets it takes, holds or NAKs (IBTA 9.7.4, 9.9.3).
 
-A request packet passes the steps listed in ``emu.engine.rc.responder``. One before the expected PSN
-is a duplicate: its response is sent again and nothing else is done. The first packet after a gap
-gets a NAK, further ones are dropped. UC has no responses: a message that misses a packet is
-dropped, and the next first packet starts a new one.
+A request packet passes the steps listed in ``emu.engine.rc.responder``; ``execution.py`` does what
+it asks for. One before the expected PSN is a duplicate: its response is sent again and nothing else
+is done. The first packet after a gap gets a NAK, further ones are dropped. UC has no responses: a
+message that misses a packet is dropped, and the next first packet starts a new one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.device.held import HeldPackets
-from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
-from emu.engine.qp import lifecycle as qp_life
-from emu.engine.rc.duplicates import may_read_again
-from emu.engine.rc.fatal_nak import invalid_request
+from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.engine.rc.packets.responses import ResponseQueue
-from emu.engine.rc.receive import check_resource, keep
-from emu.engine.rc.responder import (
-    ATOMIC_BYTES,
-    begin_pieces,
-    begin_rdma,
-    complete,
-    execute,
-    execute_atomic,
-    refuse_packet,
-)
 from emu.engine.rc.validation import (
     EXPECTED,
     GAP,
-    MSG_OPS,
     check_length,
     check_op_seq,
     check_psn,
     follows,
-    is_possible,
-    packets_of,
 )
-from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Held, PageFault, Side
-from emu.objects.receive_queue import TakenWqe
 from emu.port.packet import Packet
 from layouts import bth
-from layouts.bth import MSN_MASK, PSN_MASK, Kind
-from layouts.enums import CqeSyndrome, QpType
+from layouts.enums import QpType
 
 if TYPE_CHECKING:
     from emu.engine.rc.packets.interfaces import InnerConnection
@@ -55,7 +35,7 @@ if TYPE_CHECKING:
 _UC = QpType.UC
 
 PACKETS_PER_TURN = 64
-"""How many packets that were held for a page are taken in one turn."""
+"""How many held packets are taken in one turn."""
 
 PATIENCE_NS = 100_000_000
 """After waiting this long for a page, the responder sends an RNR NAK."""
@@ -63,58 +43,27 @@ UC_PATIENCE_NS = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
 
 _RESPONDER = Side.RESPONDER
-_SEND = MsgOp.SEND
-_SENDS = Kind.SEND
-_WRITES = Kind.WRITE
-_READS = Kind.READ
 
 
 class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_atomics",
-        "_connection",
-        "_has_missed",
-        "_has_naked",
-        "_held",
-        "_message",
-        "_offset",
-        "_patience",
-        "_spare",
-        "responses",
+        "_connection", "_has_missed", "_has_naked", "_held", "_patience", "execution", "responses",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection) -> None:
         self._connection = connection
         self.responses = ResponseQueue(connection)
-        self._message: Message | None = None
-        """The message whose last packet is still to come."""
-        self._offset = 0
-        self._spare: TakenWqe | None = None
-        """The receive WQE of an incomplete UC message; the next message uses it."""
+        self.execution = PacketExecution(connection, self.responses)
         self._has_naked = False
         """A NAK for the expected PSN has been sent, and no second one is."""
-        self._atomics: deque[tuple[int, int]] = deque()
-        """PSN and old value of the newest atomics, for duplicates."""
         self._held = HeldPackets(connection.hca.held_room)
         """Packets that came while the responder waits for a page, or after enough work for a round;
         and those that came after them."""
         self._has_missed = False
         """Packets were dropped because there was no room to hold them."""
         self._patience: Timer | None = None
-
-    def abandon(self) -> None:
-        """The queue pair stops: flush the receive WQE of an incomplete message."""
-        hca, qp = self._connection.hca, self._connection.qp
-        for taken in self.unfinished():
-            qp_life.fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
-        self._message = self._spare = None
-
-    def unfinished(self) -> list[TakenWqe]:
-        """Receive WQEs that were taken and that no message has filled yet."""
-        current = None if self._message is None else self._message.taken
-        return [taken for taken in (current, self._spare) if taken is not None]
 
     def request(self, packet: Packet) -> None:
         """Take a request packet, or hold it when this round has done enough."""
@@ -145,6 +94,7 @@ class PacketResponder:
             except Held as held:
                 self._held.put_back(packet)
                 self.wait_for(held.page_fault)
+                self._set_patience()
             else:
                 self._ask_for_missed()
         more = self.responses.turn()
@@ -180,7 +130,7 @@ class PacketResponder:
         elif found is GAP:
             self._nak_gap()
         else:
-            _DUPLICATES[packet.op.kind](self, packet)
+            REPEAT[packet.op.kind](self.execution, packet)
 
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK for a request, as if there were no receive request."""
@@ -192,14 +142,17 @@ class PacketResponder:
 
     def _hold(self, packet: Packet) -> None:
         """Hold a packet until the page is present; without room for it, send an RNR NAK."""
-        qp = self._connection.qp
         if not self._held.add(packet):
             self._has_missed = True
             if not self._held and not self._has_naked:
                 self._ask_for_time()
-            return
+        else:
+            self._set_patience()
+
+    def _set_patience(self) -> None:
+        """From now on the page has so long to come."""
         if self._patience is None and self._is_waiting:
-            patience = UC_PATIENCE_NS if qp.st is _UC else PATIENCE_NS
+            patience = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
             self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
 
     def wait_for(self, fault: PageFault) -> None:
@@ -237,17 +190,17 @@ class PacketResponder:
             self.responses.nak(qp.epsn, bth.KIND_NAK | outcome.code)
         elif outcome is not None and self._held:
             self._held.pop()
-            self._break_off()
+            self.execution.break_off()
         self._connection.hca.schedule(qp)
 
     # -- PSN
 
     def _expected(self, packet: Packet) -> None:
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         try:
-            check_op_seq(hca, qp, packet, self._message)
-            check_length(hca, qp, packet, self._message, self._offset)
-            _REQUESTS[packet.op.kind](self, packet)
+            check_op_seq(hca, qp, packet, execution.message)
+            check_length(hca, qp, packet, execution.message, execution.offset)
+            EXECUTE[packet.op.kind](execution, packet)
         except Nak as nak:
             self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
         except RnrNak as nak:
@@ -264,176 +217,17 @@ class PacketResponder:
 
     def _unreliable(self, packet: Packet) -> None:
         """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
-        hca, qp = self._connection.hca, self._connection.qp
+        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
         if packet.op.is_first:
-            self._break_off()
-        elif packet.psn != qp.epsn or self._message is None or not follows(packet, self._message):
-            self._break_off()
+            execution.break_off()
+        message = execution.message
+        if not packet.op.is_first and (
+            packet.psn != qp.epsn or message is None or not follows(packet, message)
+        ):
+            execution.break_off()
             return
         try:
-            check_length(hca, qp, packet, self._message, self._offset)
-            _REQUESTS[packet.op.kind](self, packet)
+            check_length(hca, qp, packet, message, execution.offset)
+            EXECUTE[packet.op.kind](execution, packet)
         except Dropped:
-            self._break_off()
-
-    def _break_off(self) -> None:
-        """Drop an incomplete UC message; keep its receive WQE for the next one."""
-        if self._message is not None and self._message.has_wqe:
-            self._spare = self._message.taken
-        self._message = None
-
-    # -- execution
-
-    def piece(self, packet: Packet) -> None:
-        """Execute a packet of a SEND or a WRITE."""
-        hca, qp, op, message = self._connection.hca, self._connection.qp, packet.op, self._message
-        if op.is_first or message is None:
-            message = _message_of(packet)
-            self._begin(message, op.is_last)
-            self._offset = 0
-        elif message.op is _SEND and not message.has_wqe:
-            raise invalid_request(hca, qp, "the message's receive queue was destroyed")
-        size = len(packet.payload)
-        if op.is_last:
-            self._finish_reading(message, packet, self._offset + size)
-            if message.immediate is not None and not message.has_wqe:
-                self._take_wqe(message)
-        # From here on the message owns its receive WQE, whatever happens next.
-        self._message = message
-        try:
-            execute(hca, qp, message, self._offset, (packet.payload,), size)
-        except Held:
-            # The packet will be taken again; if it is a first one it then starts the message anew.
-            keep(hca, qp, message)
-            if op.is_first:
-                self._break_off()
-            raise
-        except InPieces as why:
-            refuse_packet(hca, qp, message, why)
-        self._offset += size
-        if op.is_last:
-            complete(hca, qp, message, packet.slid)
-            self._message = None
-            self._count_message()
-        elif op.is_first:
-            keep(hca, qp, message)
-        qp.epsn = (packet.psn + 1) & PSN_MASK
-        if packet.ack_request and qp.st is not _UC:
-            self.responses.acknowledge(packet.psn)
-
-    def _begin(self, message: Message, is_whole: bool) -> None:
-        if message.op is _SEND:
-            self._take_wqe(message)
-        elif is_whole:
-            message.target = begin_rdma(self._connection.hca, self._connection.qp, message)
-        else:
-            begin_pieces(self._connection.hca, self._connection.qp, message)
-
-    def _take_wqe(self, message: Message) -> None:
-        """Take a receive WQE: that of an incomplete message if there is one, else the next."""
-        spare, self._spare = self._spare, None
-        if spare is not None and spare.wqe is not None:
-            message.taken = spare
-        else:
-            check_resource(self._connection.hca, self._connection.qp, message)
-
-    @staticmethod
-    def _finish_reading(message: Message, packet: Packet, length: int) -> None:
-        """Take over the fields that are in a message's last packet."""
-        message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
-        message.solicited = packet.solicited
-        if message.op is _SEND:
-            message.length = length
-
-    def read(self, packet: Packet) -> None:
-        """Execute a READ request: check its range now, send its data in turns."""
-        hca, qp = self._connection.hca, self._connection.qp
-        message = _message_of(packet)
-        begin_pieces(hca, qp, message)
-        if len(self.responses.reads) >= 1 << qp.ctx.log_rra_max:
-            raise invalid_request(hca, qp, "more READs than the queue pair takes")
-        self._count_message()
-        qp.epsn = self.responses.data(packet.psn, message).end
-
-    def atomic(self, packet: Packet) -> None:
-        """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
-        qp = self._connection.qp
-        old = execute_atomic(self._connection.hca, qp, _message_of(packet))
-        self._count_message()
-        qp.epsn = (packet.psn + 1) & PSN_MASK
-        self._atomics.append((packet.psn, old))
-        while len(self._atomics) > 1 << qp.ctx.log_rra_max:
-            self._atomics.popleft()
-        self.responses.value(packet.psn, old)
-
-    def _count_message(self) -> None:
-        self.responses.msn = (self.responses.msn + 1) & MSN_MASK
-
-    # -- duplicates (9.7.5.1.4)
-
-    def duplicate_piece(self, packet: Packet) -> None:
-        """The data are placed already and only the ACK was lost: acknowledge again."""
-        self.responses.acknowledge(packet.psn)
-
-    def duplicate_read(self, packet: Packet) -> None:
-        """Read the data again, if the key still allows it and the PSNs lie before the expected one.
-
-        If the READ's response is still being sent, it restarts at the requested packet.
-        """
-        qp = self._connection.qp
-        message = _message_of(packet)
-        packets = packets_of(message.length, qp.mtu_bytes)
-        if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
-            return
-        if not may_read_again(self._connection.hca, qp, message):
-            return
-        reads = self.responses.reads
-        for response in reads:
-            if response.end == (packet.psn + packets) & PSN_MASK:
-                if packets > (response.end - response.psn & PSN_MASK):
-                    response.message, response.psn = message, packet.psn
-                return
-        if len(reads) <= 1 << qp.ctx.log_rra_max:
-            self.responses.data(packet.psn, message, is_replay=True)
-
-    def duplicate_atomic(self, packet: Packet) -> None:
-        """Send the kept result again; an atomic that is too old gets no response."""
-        for psn, old in self._atomics:
-            if psn == packet.psn:
-                self.responses.value(psn, old)
-                return
-
-
-def _message_of(packet: Packet) -> Message:
-    """The message that a packet starts. The length of a SEND is known only at its end."""
-    kind = packet.op.kind
-    message = Message(MSG_OPS[kind], 0)
-    message.srqn = packet.srqn
-    if kind is not _SENDS:
-        message.va, message.rkey = packet.va, packet.rkey
-    if kind in (_WRITES, _READS):
-        message.length = packet.length
-    elif kind is not _SENDS:
-        message.length = ATOMIC_BYTES
-        message.swap_add = packet.swap_add
-        message.compare = packet.compare if kind is Kind.COMPARE_SWAP else 0
-    return message
-
-
-Step = Callable[[PacketResponder, Packet], None]
-
-_REQUESTS: Mapping[Kind, Step] = {
-    Kind.SEND: PacketResponder.piece,
-    Kind.WRITE: PacketResponder.piece,
-    Kind.READ: PacketResponder.read,
-    Kind.COMPARE_SWAP: PacketResponder.atomic,
-    Kind.FETCH_ADD: PacketResponder.atomic,
-}
-
-_DUPLICATES: Mapping[Kind, Step] = {
-    Kind.SEND: PacketResponder.duplicate_piece,
-    Kind.WRITE: PacketResponder.duplicate_piece,
-    Kind.READ: PacketResponder.duplicate_read,
-    Kind.COMPARE_SWAP: PacketResponder.duplicate_atomic,
-    Kind.FETCH_ADD: PacketResponder.duplicate_atomic,
-}
+            execution.break_off()
