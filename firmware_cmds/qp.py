@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.cmdif.registry import Handler, command
-from emu.device.hca import MULTICAST
+from emu.device.tables import MULTICAST
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import transitions as qp_state
 from emu.engine.ud import datagram

@@ -14,46 +14,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from emu.device.caps import Caps
 from emu.device.containment import ContainedClock
 from emu.device.fwpages import FirmwarePages
 from emu.device.held import HeldRoom
 from emu.device.looks import SeldomLooks
 from emu.device.points import FaultPoints
+from emu.device.tables import ObjectTables
 from emu.device.unhandled import Unhandled
 from emu.errors import CmdError
-from emu.objects import (
-    Cq,
-    Eq,
-    FlowCounter,
-    FlowDomain,
-    FlowEntry,
-    FlowGroup,
-    FlowTable,
-    Memic,
-    MemicArea,
-    Mkey,
-    Pd,
-    Psv,
-    QCounter,
-    Qp,
-    Queue,
-    ReservedQpn,
-    Rq,
-    Rqt,
-    Sq,
-    Srq,
-    Tir,
-    Tis,
-    TransportDomain,
-    Uar,
-    Uctx,
-    Umem,
-    Xrcd,
-)
-from emu.objects.ledger import Ledger
+from emu.objects import Cq, Eq, Queue
 from emu.objects.page_fault import PageFaultTable
-from emu.objects.table import Caller, Numbers, Object, Remains, Table
+from emu.objects.table import Remains
 from emu.port.base import NODE_DESCRIPTION_BYTES, Link, Port
 from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
 from emu.port.eth.roce.gids import GidTable
@@ -63,7 +34,6 @@ from emu.port.ib.port import IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
 from layouts.enums import EventType, PortType, Status
-from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.tracer import DeviceTracer
@@ -72,21 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MSIX_VECTORS = 64
-
-FIRST_UAR = 8
-"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
-
-FIRST_MKEY_INDEX = 0x100
-"""Lower indices are the device's own keys (``emu.engine.mr.special_keys``).
-
-Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
-"""
-
-MULTICAST = "multicast"
-"""The ledger's account of queue pairs in multicast groups."""
-
-FIRST_QPN = 0x40
-"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
 
 class HcaState(IntEnum):
@@ -111,7 +66,7 @@ class HcaOptions:
     """MAC address of an Ethernet port; 0 derives it from the GUID."""
 
 
-class Hca:
+class Hca(ObjectTables):
     """One mlx5 function."""
 
     def __init__(
@@ -133,7 +88,7 @@ class Hca:
         ``remains`` receives the objects that are dropped; they may outlive this Hca. ``eth_wire``
         is what an Ethernet port is plugged into.
         """
-        self.model = model
+        super().__init__(model)
         self.options = options
         self.memory = memory
         self.interrupts = interrupts
@@ -141,7 +96,6 @@ class Hca:
         self.tracer = tracer
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
-        self.caps = Caps(model.capabilities)
         self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
         self._eth = _eth_port(model, options) if model.port_type is PortType.ETH else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
@@ -154,8 +108,6 @@ class Hca:
         self.eth_wire: EthWire[Hca] = eth_wire or NoWire()
         """What carries the frames of an Ethernet port."""
         self.remains = remains if remains is not None else Remains()
-        self.ledger = Ledger(model.host_bytes)
-        """Host memory in use on behalf of the guest."""
         self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
         self.issi = 0
         self.internal_errors = 0
@@ -166,7 +118,6 @@ class Hca:
         self.has_failed = False
         """An unexpected exception has stopped it permanently (see ``emu.device.containment``)."""
         self._on_failure = on_failure
-        self.caller = Caller()
         self.has_signatures = False
         """A key has or had block signatures, so its segments may be longer on the wire."""
         self.steps = 0
@@ -189,7 +140,6 @@ class Hca:
         self.held_room = HeldRoom(self.ledger)
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
-        self._make_tables()
         self.wire.attach(self)
         if self._eth is not None:
             self.eth_wire.attach(self)
@@ -220,78 +170,9 @@ class Hca:
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
         return self._roce
 
-    def _make_tables(self) -> None:
-        """Create empty tables with the limits that the driver has been told."""
-        caps, on = self.caps.general, (self.ledger, self.caller)
-        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, *on)
-        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, *on)
-        self.tds = Table[TransportDomain](
-            "transport domain", 1, 1 << caps.log_max_transport_domain, *on
-        )
-        self.memics = Table[Memic]("device memory", 1, 1 << 16, *on)
-        self.memic = MemicArea(self.model.bar0_size) if caps.device_memory else None
-        """Memory at the end of BAR 0, on adapters that have it."""
-        bar_end = self.memic.first if self.memic is not None else self.model.bar0_size
-        self.uars = Table[Uar]("uar", FIRST_UAR, bar_end >> 12, *on)
-        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
-        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
-        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
-        self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
-        """Everything that a send doorbell can name; queue pairs share their numbers with others."""
-        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
-        self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
-        self.reserved_qpns = Table[ReservedQpn](
-            "reserved qpn", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues
-        )
-        self.rqs = Table[Rq]("rq", 1, 1 << caps.log_max_rq, *on)
-        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
-        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
-        flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
-        self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
-        self.tises = Table[Tis]("tis", 1, 1 << caps.log_max_tis, *on)
-        self.rqts = Table[Rqt]("rqt", 1, 1 << caps.log_max_rqt, *on)
-        self.tirs = Table[Tir]("tir", 1, 1 << caps.log_max_tir, *on)
-        self._make_flow_tables()
-        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
-        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
-        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
-        self.special_qps: dict[int, Qp] = {}
-        """The queue pairs that receive as QP0 and QP1."""
-        self.mcgs: dict[bytes, list[Qp]] = {}
-        """Datagram queue pairs by the multicast GID that they are attached to."""
-
-    def _make_flow_tables(self) -> None:
-        """Nothing steers packets yet. Received packets can be steered, and RoCE's both ways."""
-        caps, on = self.caps.flow_table, (self.ledger, self.caller)
-        props = caps.flow_table_properties_nic_receive
-        self.flow_tables = Table[FlowTable]("flow table", 1, 1 << props.log_max_ft_num, *on)
-        self.flow_groups = Table[FlowGroup]("flow group", 1, 1 << props.log_max_flow, *on)
-        self.flow_entries = Table[FlowEntry]("flow table entry", 1, 1 << props.log_max_flow, *on)
-        self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
-        """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
-        found = (
-            (FlowTableType.NIC_RX, props, FlowDomain()),
-            (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
-            (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
-        )
-        self.flow_domains: dict[int, FlowDomain] = {
-            kind: domain for kind, properties, domain in found if properties.ft_support
-        }
-        """By flow_table_type; the types with ``ft_support``."""
-
-    @property
-    def tables(self) -> tuple[Table[Object], ...]:
-        """Every table, for summaries and leak checks."""
-        return (
-            self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
-            self.mkeys, self.qps, self.sqs, self.rqs, self.srqs, self.counters,
-            self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
-            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.reserved_qpns,
-        )  # type: ignore[return-value]  # fmt: skip
-
     def initialize(self) -> None:
         """INIT_HCA: the driver's capability choices take effect."""
-        self._make_tables()
+        self.make_tables()
         self.state = HcaState.INITIALIZED
 
     def forget_views(self) -> None:
@@ -306,17 +187,8 @@ class Hca:
         """Forget all objects at once. The caller must have stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
-        for flow_table in self.flow_tables:
-            flow_table.groups.clear()
-        for group in self.flow_groups:
-            group.forget()
-        for table in self.tables:
-            self.remains.add(table.clear())
-            self.ledger.close(table.kind)
-        self.ledger.close(MULTICAST)
-        self.caller.owned.clear()
         self.gids.clear()
-        self._make_tables()
+        self.clear_tables(self.remains)
 
     def fail(self) -> None:
         """Stop permanently because of the exception that is being handled.

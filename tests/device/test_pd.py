@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.device.hca import FIRST_UAR
+from emu.device.tables import FIRST_UAR
 from emu.objects.memic import AREA_BYTES
 from layouts.enums import Op, Status
 

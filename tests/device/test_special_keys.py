@@ -7,7 +7,7 @@ import pytest
 from helpers.channels import Channel
 from helpers.keys import Window
 
-from emu.device.hca import FIRST_MKEY_INDEX
+from emu.device.tables import FIRST_MKEY_INDEX
 from emu.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from layouts.enums import CqeSyndrome, Op, QpType, Status
 
