@@ -27,8 +27,8 @@ from emu.outcome import Finding, Kind, findings
 log = logging.getLogger(__name__)
 
 MODULES = ("mlx5_core", "mlx5_ib")
-TURN_SECONDS = 45.0
-RESET_SECONDS = 20.0
+TURN_SECONDS = 90.0
+RESET_SECONDS = 45.0
 _INSTALL_SECONDS = 90.0
 _HANG_SECONDS = 40.0
 _LONGEST_LOG = 200_000

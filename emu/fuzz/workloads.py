@@ -14,16 +14,17 @@ WORKLOADS = MappingProxyType(
             cd /sys/class/infiniband && timeout 5 sh -c 'cat */* */ports/1/* */ports/1/*counters/*'
         """,
         "verbs": """
-            for options in '-n 20' '-n 20 -s 9000 -o' '-n 20 -e'; do
-                timeout 6 ibv_rc_pingpong $options > /dev/null &
-                timeout 5 sh -c "until ibv_rc_pingpong $options 127.0.0.1; do sleep 0.1; done"
+            pair() {
+                timeout 9 "$@" > /dev/null &
+                for i in $(seq 40); do
+                    grep -q ':4853 .* 0A ' /proc/net/tcp && break
+                    sleep 0.05
+                done
+                timeout 6 "$@" 127.0.0.1 || kill $!
                 wait
-            done
-            timeout 4 ibv_ud_pingpong -n 10 > /dev/null & sleep 0.2
-            timeout 3 ibv_ud_pingpong -n 10 127.0.0.1
-            timeout 4 ibv_srq_pingpong -n 10 > /dev/null & sleep 0.2
-            timeout 3 ibv_srq_pingpong -n 10 127.0.0.1
-            wait
+            }
+            pair ibv_rc_pingpong -n 20 -s 9000
+            pair ibv_srq_pingpong -n 10
         """,
         "ipoib": """
             for path in /sys/class/net/ib*; do

@@ -193,6 +193,15 @@ def test_event_that_nothing_has_caused(node, plan):
     assert node.events() == [(EventType.CQ_ERROR, cq.cqn)]
 
 
+def test_event_that_no_queue_has_asked_for(driver, plan):
+    eq = driver.use_events()
+    plan('point="load"\naction="event"\nevent="PPS_EVENT"\ndata="00112233"')
+    driver.bar.settle()
+    assert [(entry.type, bytes(entry.data[:4])) for entry in eq.drain()] == [
+        (EventType.PPS_EVENT, bytes.fromhex("00112233"))
+    ]
+
+
 def test_interrupt_lost_and_spurious(driver, plan, irqs, function):
     driver.use_events(vector=3)
     irqs.fired.clear()

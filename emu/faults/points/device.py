@@ -174,7 +174,8 @@ def restart(effects: Effects, rule: Rule) -> Ending:
 
 
 @effect(
-    "an event without a cause; its type, and its data by set or data",
+    "an event without a cause; its type, and its data by set or data. One that no event queue has"
+    " asked for goes to the queue of CMD events",
     needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
 )  # fmt: skip
 def event(effects: Effects, rule: Rule) -> None:
@@ -187,8 +188,10 @@ def event(effects: Effects, rule: Rule) -> None:
     if layout is not None:
         names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
         set_fields(layout.view(data), names)
+    hca = effects.faults.hca
+    eq = hca.event_eq(kind) or hca.event_eq(EventType.CMD)
     for _ in range(max(rule["count"] or 1, 0)):
-        if not eq_engine.raise_event(effects.faults.hca, kind, data, sub_type):
+        if eq is None or not eq_engine.post(hca, eq, kind, sub_type, data):
             log.warning("fault %s: no EQ for %s: the event is lost", rule.name, kind.name)
             return
 
