@@ -13,6 +13,7 @@ from emu.fuzz.executor import GuestExecutor
 from emu.fuzz.grammar import Target
 from emu.fuzz.loop import Loop, Step
 from emu.fuzz.plot import svg
+from emu.fuzz.schedule import Schedule
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile, write_parts
 from emu.lab import GuestOptions
@@ -53,35 +54,43 @@ class Campaign:
         self._begun = time.monotonic() - before
         self._earlier = len(self._progress)
         self._told = 0.0
-        self._loop = Loop(targets, workloads, f"{seed}/{self._earlier}")
+        self._targets = targets
+        self._workloads = workloads
+        self._seed = f"{seed}/{self._earlier}"
+        self._loop: Loop | None = None
+        self._kernel = ""
         self._executor = GuestExecutor(options)
 
     def run(self, seconds: float | None, runs: int | None) -> None:
         """Go on for so long, for so many inputs, or until interrupted. Raises UserError."""
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            kernel = self._executor.kernel
-            self._take_over(kernel)
+            self._kernel = kernel = self._executor.kernel
+            self._loop = loop = self._begin(kernel)
             with (self._corpus.path / "progress.jsonl").open("a") as file:
                 while (end is None or time.monotonic() < end) and (
-                    runs is None or self._loop.runs < runs
+                    runs is None or loop.runs < runs
                 ):
-                    self._note(self._loop.step(self._executor), kernel)
+                    self._note(loop, loop.step(self._executor), kernel)
                     file.write(json.dumps(vars(self._progress[-1])) + "\n")
                     file.flush()
         finally:
             self._executor.close()
             self._finish()
 
-    def _take_over(self, kernel: str) -> None:
-        """The inputs of earlier runs: those of the same kernel are known, others are tried."""
+    def _begin(self, kernel: str) -> Loop:
+        """The loop, with the inputs of earlier runs: of the same kernel known, others to try."""
+        hits, known = self._corpus.hits(kernel)
+        schedule = Schedule(hits)
+        loop = Loop(self._targets, self._workloads, self._seed, schedule, known)
         for entry in self._corpus.entries():
             if entry.about.kernel == kernel:
-                self._loop.know(entry.input, blocks_of(entry))
+                loop.know(entry.input, blocks_of(entry))
             else:
-                self._loop.try_later(entry.input)
+                loop.try_later(entry.input)
+        return loop
 
-    def _note(self, step: Step, kernel: str) -> None:
+    def _note(self, loop: Loop, step: Step, kernel: str) -> None:
         devices = list(self._options.devices)
         if step.new and step.input.plan.rule:
             about = About(
@@ -98,7 +107,7 @@ class Campaign:
         seconds = time.monotonic() - self._begun
         self._progress.append(
             Progress(
-                round(seconds, 2), len(self._loop.schedule.hits), len(self._loop.schedule),
+                round(seconds, 2), len(loop.schedule.hits), len(loop.schedule),
                 len(self._corpus.findings()),
             )
         )  # fmt: skip
@@ -115,8 +124,9 @@ class Campaign:
         )
 
     def _finish(self) -> None:
-        if len(self._progress) > self._earlier:
+        if self._loop is not None and len(self._progress) > self._earlier:
             self._tell()
+            self._corpus.save_hits(self._kernel, self._loop.schedule.hits, self._loop.known)
             points = [(one.seconds, one.blocks) for one in self._progress]
             write_parts(self._corpus.path / "progress.svg", svg(points))
 

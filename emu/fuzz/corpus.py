@@ -2,14 +2,16 @@
 
 ``inputs/ID.toml`` is a fault plan, ``inputs/ID.json`` its workload, the kernel in which it ran, and
 the blocks that were new. ``findings/NAME/`` has ``plan.toml``, ``log.txt`` and ``about.json`` for
-each distinct title. ``progress.jsonl`` has a line for each run, ``progress.svg`` is its picture.
+each distinct title. ``blocks.json`` says how many runs have come by each block of each kernel.
+``progress.jsonl`` has a line for each run, ``progress.svg`` is its picture.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +57,17 @@ class FindingAbout(BaseModel):
     kernel: Annotated[str, Field(max_length=200)]
     device: list[str]
     times: Annotated[int, Field(ge=1)] = 1
+
+
+class Hits(BaseModel):
+    """What the runs in one kernel have come by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workloads: list[str]
+    """Those that have been carried out without any fault."""
+    modules: dict[str, dict[int, int]]
+    """By module and offset, how many runs have come by a block."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,34 @@ class Corpus:
         about = what.model_copy(update={"times": times})
         write_outfile(folder / "about.json", about.model_dump_json() + "\n")
         return known is None
+
+    def hits(self, kernel: str) -> tuple[Counter[Block], set[str]]:
+        """How many runs have come by each block, and the workloads known without faults."""
+        path = self.path / "blocks.json"
+        if not path.exists() or kernel not in (table := _table(path)):
+            return Counter(), set()
+        try:
+            told = Hits.model_validate(table[kernel])
+        except ValidationError as error:
+            raise UserError(f"{path}: {error.errors(include_url=False)[0]['msg']}") from None
+        counts = Counter(
+            {
+                (module, offset): count
+                for module, offsets in told.modules.items()
+                for offset, count in offsets.items()
+            }
+        )
+        return counts, set(told.workloads)
+
+    def save_hits(self, kernel: str, hits: Mapping[Block, int], workloads: Iterable[str]) -> None:
+        """Replace what is known of a kernel's blocks."""
+        path = self.path / "blocks.json"
+        table = _table(path) if path.exists() else {}
+        modules: dict[str, dict[int, int]] = {}
+        for (module, offset), count in sorted(hits.items()):
+            modules.setdefault(module, {})[offset] = count
+        told = Hits(workloads=sorted(workloads), modules=modules)
+        write_outfile(path, json.dumps(table | {kernel: told.model_dump()}) + "\n")
 
     def merge(self, other: Corpus) -> tuple[int, int]:
         """Take over what another corpus has; how many inputs and titles were new."""

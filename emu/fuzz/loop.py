@@ -59,6 +59,8 @@ class Loop:
     workloads: Sequence[str]
     seed: int | str
     schedule: Schedule = field(default_factory=Schedule)
+    known: set[str] = field(default_factory=set)
+    """Workloads of which earlier runs have told what the driver does without any fault."""
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -66,11 +68,14 @@ class Loop:
         self.maker = Maker(self.targets, self._random)
         self._mutator = Mutator(self.maker, self.workloads, self._random)
         # What the driver does without any fault is nothing new, and neither is its timers' work.
-        self._waiting = [Input(Plan(), workload) for workload in self.workloads for _ in range(2)]
+        self._waiting = [
+            Input(Plan(), workload)
+            for workload in self.workloads
+            for _ in range(0 if workload in self.known else 2)
+        ]
 
     def know(self, entry: Input, blocks: Iterable[Block]) -> None:
         """Take over an input of an earlier run in the same kernel."""
-        self.schedule.note(blocks)
         self.schedule.add(entry, blocks)
         self._learn(entry)
 
@@ -83,6 +88,8 @@ class Loop:
         made, parent = self._next()
         feedback = executor.run(made)
         self.runs += 1
+        if not made.plan.rule and all(one.workload != made.workload for one in self._waiting):
+            self.known.add(made.workload)
         for rule in made.rules:
             self.maker.note(rule, has_fired=rule["name"] in feedback.fired)
         new = self.schedule.note(feedback.blocks)

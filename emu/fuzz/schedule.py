@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 
 from emu.fuzz.mutate import Input
@@ -18,8 +18,8 @@ _MOST_KEPT = 64
 class Schedule:
     """The inputs that are worth changing, and how often each block has run."""
 
-    def __init__(self) -> None:
-        self.hits: Counter[Block] = Counter()
+    def __init__(self, hits: Mapping[Block, int] | None = None) -> None:
+        self.hits: Counter[Block] = Counter(hits)
         self._entries: list[tuple[Input, tuple[Block, ...]]] = []
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Schedule:
         Raises IndexError without any.
         """
         weights = [
-            1 / min((self.hits[block] for block in new), default=self._most())
+            1 / max(1, min((self.hits[block] for block in new), default=self._most()))
             for _, new in self._entries
         ]
         return random.choices([entry for entry, _ in self._entries], weights)[0]

@@ -48,6 +48,22 @@ def test_a_title_is_found_once_and_counted_and_its_shortest_plan_kept(corpus):
     assert (folder / "log.txt").read_text() == "second log"
 
 
+def test_hits_of_each_kernel_are_kept(corpus):
+    assert corpus.hits("6.12") == ({}, set())
+    corpus.save_hits("6.12", {("mlx5_core", 64): 3, ("mlx5_ib", 0): 1}, {"probe"})
+    corpus.save_hits("7.2", {("mlx5_core", 80): 2}, set())
+    assert corpus.hits("6.12") == ({("mlx5_core", 64): 3, ("mlx5_ib", 0): 1}, {"probe"})
+    assert corpus.hits("7.2") == ({("mlx5_core", 80): 2}, set())
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("text", ["{", "[]", '{"6.12": 1}', '{"6.12": {"workloads": [7]}}'])
+def test_broken_hits_are_told_with_their_file(corpus, text):
+    (corpus.path / "blocks.json").write_text(text)
+    with pytest.raises(UserError, match=r"blocks\.json"):
+        corpus.hits("6.12")
+
+
 def test_merge_takes_over_what_is_new(corpus, tmp_path):
     other = Corpus(tmp_path / "other", create=True)
     corpus.add(entry("ALLOC_PD"))

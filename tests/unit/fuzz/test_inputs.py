@@ -64,6 +64,16 @@ def test_the_first_inputs_of_each_workload_have_no_fault():
     ]
 
 
+def test_what_is_known_of_a_workload_is_not_looked_for_again():
+    loop, driver = Loop(TARGETS, WORKLOADS, 3, known={"verbs"}), Pretended()
+    for _ in range(4):
+        loop.step(driver)
+    assert [len(one.rules) for one in driver.inputs[:2]] == [0, 0]
+    assert all(one.rules for one in driver.inputs[2:])
+    assert {one.workload for one in driver.inputs[:2]} == {"probe"}
+    assert loop.known == {"probe", "verbs"}
+
+
 def test_inputs_with_new_blocks_become_parents():
     loop, _, steps = carried_out(5, 200)
     kept = {step.input.id for step in steps if step.new and step.input.plan.rule}
