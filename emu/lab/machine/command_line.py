@@ -23,9 +23,11 @@ KERNEL_ARGUMENTS = (
     "panic=-1",
     "oops=panic",
     # Emulated processors are slow: no mitigations for hardware bugs, and no lockup warning when a
-    # busy host stalls one of them.
+    # busy host stalls one of them, nor a panic when its timer is late ("IO-APIC + timer doesn't
+    # work!").
     "mitigations=off",
     "nowatchdog",
+    "no_timer_check",
     "audit=0",
 )
 
