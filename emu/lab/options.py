@@ -28,6 +28,10 @@ class GuestOptions:
     guest writes in /mnt/out goes to the directory ``out``. ``network`` adds a virtio network card
     with the host's network behind it.
 
+    ``dump`` is where the memory of a guest that panics goes. With ``gdb`` QEMU takes a debugger.
+    ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
+    :meth:`emu.lab.Guest.probe`.
+
     ``devices`` are passed to the server unchanged, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree if it has modules.
     ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and ``qemu_arguments`` are
@@ -52,6 +56,9 @@ class GuestOptions:
     cpus: int = 2
     hugepages: int = 0
     probe: bool = True
+    hold_probe: bool = False
+    dump: Path | None = None
+    gdb: bool = False
     accelerator: str = "auto"
     kernel_arguments: tuple[str, ...] = ()
     qemu_arguments: tuple[str, ...] = ()

@@ -32,7 +32,9 @@ def mlx5emu(lab, tmp_path_factory):
 
 
 def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
-    up = mlx5emu("up", "dev", "--out", str(tmp_path / "out"), "--memory", "1024")
+    memory = [tmp_path / "asked", tmp_path / "panic"]
+    options = ("--out", str(tmp_path / "out"), "--memory", "1024", "--dump", str(memory[1]))
+    up = mlx5emu("up", "dev", *options)
     assert (up.returncode, up.stderr) == (0, b"")
     assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
     data = os.urandom(3_000_000)
@@ -46,11 +48,30 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     console = mlx5emu("exec", "-t", "dev", "--", "sh", "-c", "test -t 0 && tty && stty size")
     assert b"/dev/pts/" in console.stdout
     assert b"runs already" in mlx5emu("up", "dev").stderr
+    assert mlx5emu("dump", "dev", str(memory[0])).returncode == 0
     panic = mlx5emu("exec", "dev", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60")
     assert panic.returncode == 125
-    assert b"the guest panicked" in panic.stderr
+    assert b"the guest panicked: sysrq triggered crash; its memory is in" in panic.stderr
+    for path in memory:
+        assert_memory_of_a_kernel(path)
     assert mlx5emu("down", "dev").stdout == b"dev is down\n"
     assert b"no guests" in mlx5emu("ps").stdout
+
+
+def assert_memory_of_a_kernel(path):
+    """What crash and drgn look for, and drgn itself where it is installed."""
+    with path.open("rb") as file:
+        head = file.read(1 << 20)
+    assert head.startswith(b"KDUMP   ")
+    assert b"VMCOREINFO" in head
+    assert path.stat().st_size < 512 << 20
+    try:
+        import drgn
+    except ImportError:
+        return
+    program = drgn.Program()
+    program.set_core_dump(path)
+    assert program.flags & drgn.ProgramFlags.IS_LINUX_KERNEL
 
 
 def test_a_start_that_fails_says_why(mlx5emu):

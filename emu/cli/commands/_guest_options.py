@@ -145,6 +145,16 @@ _OPTIONS = (
 )
 
 
+_DUMP = click.option(
+    "--dump", type=_NEW_FILE, help="Where the guest's memory goes if it panics, for crash and drgn."
+)
+
+
+def dump_option(function: F) -> F:
+    """Add --dump, for a guest that does not own our terminal."""
+    return _DUMP(function)
+
+
 def guest_options(function: F) -> F:
     """Add the options to a command; it gets them as keywords for :func:`to_options`."""
     for option in reversed(_OPTIONS):

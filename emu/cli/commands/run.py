@@ -20,7 +20,12 @@ from emu.cli.commands._coverage_options import (
     covered,
     with_coverage,
 )
-from emu.cli.commands._guest_options import described, guest_options, to_options
+from emu.cli.commands._guest_options import (
+    described,
+    dump_option,
+    guest_options,
+    to_options,
+)
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
@@ -31,6 +36,7 @@ from emu.lab.named import keeper, running
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @guest_options
+@dump_option
 @coverage_options
 @results_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")

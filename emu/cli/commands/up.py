@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._guest_options import described, guest_options, prepare, to_options
+from emu.cli.commands._guest_options import (
+    described,
+    dump_option,
+    guest_options,
+    prepare,
+    to_options,
+)
 from emu.lab import Guest
 from emu.lab.named import keeper
 from emu.lab.named.door import Inhabitant
@@ -17,6 +23,7 @@ from emu.lab.named.door import Inhabitant
 @click.command()
 @click.argument("name")
 @guest_options
+@dump_option
 def up(name: str, **choices: Any) -> None:
     """Start a guest that runs in the background until `mlx5emu down NAME`."""
     options = to_options(**choices)

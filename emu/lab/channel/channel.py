@@ -7,6 +7,7 @@ slow, the reader blocks and so do the guest's commands: no buffer grows without 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import socket
 import threading
@@ -43,6 +44,7 @@ class Channel:
         self._failure: BaseException | None = None
         self._reading = True
         self._ping_sent: float | None = None
+        self._clock = b""
         self._thread = threading.Thread(target=self._read, name="guest channel", daemon=True)
         self._thread.start()
 
@@ -70,12 +72,26 @@ class Channel:
         """Start a command; without ``has_input`` it reads end of file at once."""
         settings = [f"{name}={value}" for name, value in environ.items()]
         payload = frames.encode_command(list(argv), settings, has_input)
+        return self._begin(frames.RUN, payload, name, sink)
+
+    def ask(self, what: str, **about: str) -> Job:
+        """Ask a door (:mod:`emu.lab.named.door`) for what it does itself."""
+        payload = json.dumps({"what": what, **about}).encode()
+        return self._begin(frames.ASK, payload, what, None)
+
+    def mark_clock(self) -> None:
+        """Put our clock into the log of the guest's kernel, beside its own."""
+        stamp = frames.encode_clock(time.monotonic_ns())
+        self.send(frames.CLOCK, 0, stamp)
+        self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
+
+    def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> Job:
         with self._changed:
             self._raise_failure()
             self._last_number = self._last_number % 0xFFFF + 1
             job = Job(self, self._last_number, name, sink)
             self._jobs[job.number] = job
-        self.send(frames.RUN, job.number, payload)
+        self.send(kind, job.number, payload)
         return job
 
     def power(self, action: str) -> None:
@@ -194,6 +210,10 @@ class Channel:
                 self._changed.notify_all()
         elif frame.kind == frames.BYE:
             self._decoder.hunt()
+        elif frame.kind == frames.CLOCK:
+            with self._changed:
+                self._clock = frame.payload
+                self._changed.notify_all()
         elif job is None:
             if frame.kind != frames.PONG:
                 logger.debug("frame %d for no command (%d)", frame.kind, frame.job)

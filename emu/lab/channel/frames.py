@@ -30,9 +30,13 @@ EXIT = 9  # from the guest: one byte, the status as a shell gives it
 CREDIT = 10  # from the guest: that many bytes of STDIN are consumed
 PONG = 11
 BYE = 12  # from the guest: nothing follows before the next HELLO
+PAUSE = 14  # to the guest: one byte, 1 when it is to read no more of the command's output, else 0
+CLOCK = 15  # both ways: encode_clock(), for the log of the guest's kernel; it comes back
+ASK = 16  # to a door: JSON, what it is to do itself; answered as a command is
 FAILED = 13  # from a door (emu.lab.named.door): JSON, why the command has no exit status
 
 _COUNT = struct.Struct(">I")
+_CLOCK = struct.Struct(">Q")
 
 
 class FrameError(ValueError):
@@ -67,6 +71,18 @@ def decode_count(payload: bytes) -> int:
     if len(payload) != _COUNT.size:
         raise FrameError(f"a count of {len(payload)} bytes")
     return int(_COUNT.unpack(payload)[0])
+
+
+def encode_clock(ns: int) -> bytes:
+    """Payload of CLOCK: the host's monotonic clock in nanoseconds."""
+    return _CLOCK.pack(ns)
+
+
+def decode_clock(payload: bytes) -> int:
+    """Inverse of :func:`encode_clock`."""
+    if len(payload) != _CLOCK.size:
+        raise FrameError(f"a clock of {len(payload)} bytes")
+    return int(_CLOCK.unpack(payload)[0])
 
 
 def encode_command(argv: list[str], environ: list[str], has_input: bool) -> bytes:

@@ -84,6 +84,11 @@ class Job:
         if self.status is None:
             self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
 
+    def pause(self, wanted: bool) -> None:
+        """Let the guest read no more of its output, or go on; a command that writes then waits."""
+        if not self._is_over():
+            self._channel.send(frames.PAUSE, self.number, bytes([wanted]))
+
     def _room(self) -> int:
         """Bytes of input that the guest can accept now."""
         return frames.WINDOW - (self.sent - self.consumed)

@@ -15,12 +15,15 @@ from emu.lab.archive.bootstrap import Progress
 from emu.lab.channel.channel import Channel
 from emu.lab.channel.job import Job, Sink
 from emu.lab.errors import ChannelClosedError, CommandFailedError, GuestError, GuestHungError
-from emu.lab.guest import console
+from emu.lab.guest import console, dump
 from emu.lab.guest.server import RECORD_NAME
 from emu.lab.guest.vm import Served, Vm
 from emu.lab.options import GuestOptions
 
 logger = logging.getLogger(__name__)
+
+_MODPROBE_TIMEOUT = 60.0
+_MARKS = 5
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,26 @@ class Guest:
         with self._diagnosed():
             return self._machine.control(command, **arguments)
 
+    def probe(self) -> None:
+        """Load the driver and let it take the functions, where booting has left that out.
+
+        Without a time limit: a debugger may stop it for as long as it likes.
+        """
+        self.run(["sh", "/run/mlx5emu/probe.sh"]).check()
+
+    def dump(self, path: Path) -> None:
+        """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""
+        # The kernel tells QEMU then what the file has to say of it.
+        self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
+        with self._diagnosed():
+            dump.write(self._machine.control, path)
+
+    def mark_clock(self) -> None:
+        """Put our clock into the kernel's log; the best of a few tells how the clocks relate."""
+        with self._diagnosed():
+            for _ in range(_MARKS):
+                self._running.mark_clock()
+
     def kill_server(self) -> None:
         """Kill the server: the functions disappear at once and the guest runs on without them."""
         self._machine.kill_server()
@@ -195,6 +218,11 @@ class Guest:
     def control_socket(self) -> Path:
         """The socket to which :class:`emu.control.Client` connects."""
         return self._machine.control_socket
+
+    @property
+    def gdb_socket(self) -> Path | None:
+        """The socket to which a debugger connects; None without ``options.gdb``."""
+        return self._machine.gdb_socket
 
     @property
     def record(self) -> Path:
@@ -243,6 +271,8 @@ class Guest:
         if release is None:
             raise GuestHungError(f"the guest is not up after {self.options.boot_timeout:g} s")
         self.kernel_release = release
+        if self.options.trace is not None:
+            self._running.mark_clock()
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:

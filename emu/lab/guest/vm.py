@@ -19,6 +19,7 @@ from emu.lab.archive.bootstrap import Progress
 from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.lab.guest import console
 from emu.lab.guest.console_log import ConsoleLog
+from emu.lab.guest.dump import PanicDump
 from emu.lab.guest.process import Listener, stop, tied
 from emu.lab.guest.server import Server
 from emu.lab.machine.command_line import arguments
@@ -62,6 +63,9 @@ class Vm:
         self._server: Server | None = None
         self._qmp: Qmp | None = None
         self._console: ConsoleLog | None = None
+        self._dump: PanicDump | None = None
+        self.gdb_socket: Path | None = None
+        """Where QEMU takes a debugger, if it does."""
 
     def start(
         self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
@@ -77,17 +81,26 @@ class Vm:
         self._open.callback(log.close)
         control = self._open.enter_context(Listener(work / "qmp"))
         port = self._open.enter_context(Listener(work / "port"))
+        if self._options.dump is not None:
+            self._dump = PanicDump(self._options.dump, work, lambda: self.console)
+            self._open.callback(self._dump.close)
+        if self._options.gdb:
+            self.gdb_socket = work / "gdb"
         machine = machine_for(
             self._options,
             work,
             functions=functions,
             control=control.path,
             port=port.path,
+            events=None if self._dump is None else self._dump.control,
+            gdb=self.gdb_socket,
             console_log=log.path,
             progress=progress,
             on_wait=on_wait,
         )
         process = self._start_qemu(arguments(machine), log)
+        if self._dump is not None:
+            self._dump.start(process)
         try:
             self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
             self._open.callback(self._qmp.close)
@@ -136,7 +149,8 @@ class Vm:
         tail = console.tail(self.console)
         reason = console.panic(self.console)
         if reason is not None:
-            return GuestPanicError(f"the guest panicked: {reason}", tail)
+            kept = f"; {self._dump.outcome}" if self._dump and self._dump.outcome else ""
+            return GuestPanicError(f"the guest panicked: {reason}{kept}", tail)
         if status == 0:
             return GuestStoppedError("the guest powered off or rebooted", tail)
         log = console.read(self.logs / "qemu.log").strip().splitlines()

@@ -3,7 +3,7 @@
 # then hands over to the program that runs the host's commands, or to a shell on the console.
 # systemd is left out: a guest that does one thing is ready several seconds sooner without it.
 
-. /mlx5emu/config  # release probe shares network hugepages shell; for a shell: term rows columns
+. /mlx5emu/config  # release probe dump shares network hugepages shell; for a shell: term rows columns
 
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -77,9 +77,12 @@ if [ "$network" = 1 ]; then
     echo nameserver 10.0.2.3 > /new/etc/resolv.conf
 fi
 
-if [ "$probe" = 1 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then
+# The kernel tells QEMU what a file with its memory has to say of it.
+[ "$dump" = 0 ] || chroot /new modprobe -q qemu_fw_cfg
+
+if [ "$probe" != 0 ] && grep -q 0x15b3 /new/sys/bus/pci/devices/*/vendor; then
     echo "mlx5emu: loading the mlx5 driver"
-    chroot /new sh /run/mlx5emu/probe.sh
+    chroot /new sh /run/mlx5emu/probe.sh "$probe"
 fi
 
 echo "mlx5emu: ready"

@@ -1,7 +1,21 @@
 # Loads the mlx5 driver and what sits on top of it, as udev would for the functions that it finds.
-# Runs in the guest's root file system: while booting, or later where that was left out.
+# Runs in the guest's root file system: while booting, or later where that was left out. With "held",
+# the driver is loaded, and takes no function before the next time that this runs.
+
+autoprobe=/sys/bus/pci/drivers_autoprobe
+if [ "$1" = held ]; then
+    echo 0 > $autoprobe
+else
+    echo 1 > $autoprobe
+fi
 
 modprobe -a mlx5_core mlx5_ib ib_uverbs ib_umad rdma_ucm
+[ "$1" != held ] || exit 0
+for function in /sys/bus/pci/devices/*; do
+    read -r vendor < "$function/vendor"
+    [ "$vendor" = 0x15b3 ] && [ ! -e "$function/driver" ] || continue
+    echo "${function##*/}" > /sys/bus/pci/drivers_probe
+done
 
 # What a network manager would do: Ethernet interfaces of the adapter are up, and have carrier soon.
 for net in /sys/class/net/*; do

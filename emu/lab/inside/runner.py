@@ -41,14 +41,16 @@ class Job:
         self.stdin = stdin
         self.outputs = outputs  # our end of a pipe -> STDOUT or STDERR
         self.pending = bytearray()
+        self.is_paused = False
         self.input_ended = False
 
 
 class Runner:
     """Serves the host's port for as long as the guest runs."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, kernel_log: str = "/dev/kmsg") -> None:
         self._port = port
+        self._kernel_log = kernel_log
         self._decoder = frames.Decoder()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
@@ -102,6 +104,10 @@ class Runner:
             self._power(frame.payload.decode())
         elif frame.kind == frames.STDIN and job is not None:
             self._take_input(job, frame.payload)
+        elif frame.kind == frames.PAUSE and job is not None:
+            self._pause(job, frame.payload == b"\x01")
+        elif frame.kind == frames.CLOCK:
+            self._note_clock(frame.payload)
         elif frame.kind == frames.SIGNAL and job is not None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                 os.killpg(job.pid, frame.payload[0])
@@ -138,6 +144,24 @@ class Runner:
         self._jobs[job.number] = job
         for fd in job.outputs:
             self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+
+    def _pause(self, job: Job, wanted: bool) -> None:
+        """Leave the output in its pipes, so that the command waits when they are full."""
+        if wanted == job.is_paused:
+            return
+        job.is_paused = wanted
+        for fd in job.outputs:
+            if wanted:
+                del self._handlers[fd]
+                self._poll.unregister(fd)
+            else:
+                self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+
+    def _note_clock(self, payload: bytes) -> None:
+        """The host's clock, in the log beside the kernel's (:mod:`emu.lab.timeline.clock`)."""
+        with contextlib.suppress(OSError), open(self._kernel_log, "wb", buffering=0) as log:
+            log.write(b"<6>mlx5emu: clock %d\n" % frames.decode_clock(payload))
+        self._send(frames.CLOCK, 0, payload)
 
     def _refuse(self, number: int, name: str, error: OSError) -> None:
         self._send(frames.STDERR, number, f"{name}: {error.strerror}\n".encode())
@@ -214,6 +238,7 @@ class Runner:
                     break
         if job.stdin is not None:
             self._close(job.stdin)
+        self._pause(job, False)  # what it has left in the background is read, and dropped
         del self._jobs[job.number]
         self._send(frames.EXIT, job.number, bytes([code if code >= 0 else 128 - code]))
 

@@ -59,6 +59,8 @@ class Machine:
     console_log: Path | None = None
     control: Path | None = None  # QMP; like port, our own listening socket
     port: Path | None = None  # the port into the guest
+    events: Path | None = None  # QMP as well, for who waits for a panic: QEMU stops there
+    gdb: Path | None = None  # a socket on which QEMU waits for a debugger
     extra: tuple[str, ...] = ()
 
 
@@ -73,6 +75,8 @@ def arguments(machine: Machine) -> list[str]:
         *_shares(machine),
         *_network(machine),
         *_functions(machine),
+        # Where the kernel writes what a debugger of its memory has to know.
+        *("-device", "vmcoreinfo"),
         *machine.extra,
     ]
 
@@ -112,6 +116,11 @@ def _channels(machine: Machine) -> list[str]:
     words = []
     if machine.control is not None:
         words += ["-qmp", f"unix:{_quoted(machine.control)},server=off"]
+    if machine.events is not None:
+        words += ["-qmp", f"unix:{_quoted(machine.events)},server=off"]
+        words += ["-action", "shutdown=pause"]
+    if machine.gdb is not None:
+        words += ["-gdb", f"unix:{_quoted(machine.gdb)},server=on,wait=off"]
     if machine.port is not None:
         words += ["-chardev", f"socket,id=port,path={_quoted(machine.port)},server=off"]
         words += ["-device", "virtio-serial-pci"]

@@ -34,6 +34,8 @@ def machine_for(
     functions: tuple[Path, ...] = (),
     control: Path | None = None,
     port: Path | None = None,
+    events: Path | None = None,
+    gdb: Path | None = None,
     console_log: Path | None = None,
     terminal: Terminal | None = None,
     progress: Progress | None = None,
@@ -55,12 +57,14 @@ def machine_for(
     config = _config(options, kernel.release, terminal)
     initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
     level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
+    # Symbols stand where vmlinux says.
+    fixed = ("nokaslr",) if gdb is not None else ()
     return Machine(
         qemu=program,
         accelerator=accelerator,
         kernel=kernel.path,
         initrd=initrd,
-        kernel_arguments=(f"loglevel={level}", *options.kernel_arguments),
+        kernel_arguments=(f"loglevel={level}", *fixed, *options.kernel_arguments),
         disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
         functions=functions,
         shares=_shares(options),
@@ -70,6 +74,8 @@ def machine_for(
         console_log=console_log,
         control=control,
         port=port,
+        events=events,
+        gdb=gdb,
         extra=options.qemu_arguments,
     )
 
@@ -87,7 +93,8 @@ def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> d
     """Shell variables for the init script of the initramfs."""
     config: dict[str, str | int] = {
         "release": release,
-        "probe": int(options.probe),
+        "probe": "held" if options.hold_probe else int(options.probe),
+        "dump": int(options.dump is not None),
         "shares": " ".join(
             f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
         ),

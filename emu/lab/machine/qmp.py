@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from typing import Any
 
 from emu.lab.errors import GuestError
@@ -21,9 +22,11 @@ _MOST_EVENTS = 100_000
 class Qmp:
     """A connection over which QEMU takes commands."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(REPLY_TIMEOUT)
+    def __init__(self, connection: socket.socket, timeout: float = REPLY_TIMEOUT) -> None:
+        connection.settimeout(timeout)
         self._connection = connection
+        self._timeout = timeout
+        self._lock = threading.Lock()
         self._lines = connection.makefile("rb")
         self._receive()  # its greeting
         self.execute("qmp_capabilities")
@@ -32,8 +35,9 @@ class Qmp:
         """Run a command and return its result; :class:`GuestError` when QEMU refuses it."""
         request = {"execute": command, "arguments": arguments}
         try:
-            self._connection.sendall(json.dumps(request).encode() + b"\n")
-            reply = self._answer()
+            with self._lock:
+                self._connection.sendall(json.dumps(request).encode() + b"\n")
+                reply = self._answer()
         except OSError as error:
             raise GuestError(f"QEMU does not answer {command}: {error}") from error
         if "error" in reply:
@@ -41,6 +45,13 @@ class Qmp:
             why = why.get("desc") if isinstance(why, dict) else why
             raise GuestError(f"QEMU refuses {command}: {why}")
         return reply["return"]
+
+    def wait_for(self, event: str) -> None:
+        """Wait until QEMU tells of that event, however long it takes. Raises OSError at its end."""
+        self._connection.settimeout(None)
+        while self._receive().get("event") != event:
+            pass
+        self._connection.settimeout(self._timeout)
 
     def close(self) -> None:
         """Close the connection; QEMU keeps running."""

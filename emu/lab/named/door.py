@@ -8,12 +8,13 @@ client has started ends when the client goes.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import queue
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +22,8 @@ from typing import Protocol
 from emu.host import listening
 from emu.lab.channel import frames
 from emu.lab.channel.job import Job, Sink
-from emu.lab.errors import GuestError, as_told
+from emu.lab.errors import GuestError, LabError, as_told
+from emu.lab.named.outbox import Outbox
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,12 @@ class Inhabitant(Protocol):
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
         """Wait for a command's end."""
+
+    def dump(self, path: Path) -> None:
+        """Write the guest's memory into a file."""
+
+    def mark_clock(self) -> None:
+        """Put our clock into the log of the guest's kernel."""
 
 
 class Door:
@@ -106,8 +114,11 @@ class _Visit:
     def __init__(self, guest: Inhabitant, client: socket.socket) -> None:
         self._guest = guest
         self._client = client
-        self._send_lock = threading.Lock()
+        self._outbox = Outbox(client.sendall, self._hold)
         self._jobs: dict[int, tuple[Job, queue.SimpleQueue[bytes]]] = {}
+        self._hold_lock = threading.Lock()
+        self._is_held = False
+        self._is_asked = False
 
     def serve(self) -> None:
         """Until the client goes. Raises OSError and FrameError."""
@@ -118,6 +129,7 @@ class _Visit:
                 for frame in decoder.feed(data):
                     self._handle(frame)
         finally:
+            self._outbox.close()
             for job, given in list(self._jobs.values()):
                 given.put(_END)
                 with contextlib.suppress(GuestError):
@@ -125,8 +137,15 @@ class _Visit:
                     job.kill(signal.SIGKILL)
 
     def _send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
-        with self._send_lock:
-            self._client.sendall(frames.encode(kind, job, payload))
+        self._outbox.put(frames.encode(kind, job, payload))
+
+    def _hold(self, wanted: bool) -> None:
+        """The client does not read: its commands wait, and nobody else's."""
+        with self._hold_lock:
+            self._is_held = wanted
+            for job, _ in list(self._jobs.values()):
+                with contextlib.suppress(GuestError):
+                    job.pause(wanted)
 
     def _handle(self, frame: frames.Frame) -> None:
         known = self._jobs.get(frame.job)
@@ -134,6 +153,8 @@ class _Visit:
             self._send(frames.PONG)
         elif frame.kind == frames.RUN and known is None:
             self._start(frame)
+        elif frame.kind == frames.ASK:
+            self._ask(frame)
         elif known is None:
             return  # it has just ended
         elif frame.kind == frames.STDIN:
@@ -157,7 +178,11 @@ class _Visit:
             self._fail(frame.job, error)
             return
         given: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._jobs[frame.job] = job, given
+        with self._hold_lock:
+            self._jobs[frame.job] = job, given
+            if self._is_held:
+                with contextlib.suppress(GuestError):
+                    job.pause(True)
         for work in (self._finish, self._feed):
             arguments = (frame.job, job, given)
             threading.Thread(target=work, args=arguments, name="job", daemon=True).start()
@@ -184,5 +209,38 @@ class _Visit:
         self._jobs.pop(number, None)
         given.put(_END)
 
-    def _fail(self, number: int, error: GuestError) -> None:
+    def _ask(self, frame: frames.Frame) -> None:
+        """Do something ourselves, in a thread of its own, one at a time."""
+        try:
+            work = self._request(**json.loads(frame.payload))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise frames.FrameError("a request that is none") from None
+        if self._is_asked:
+            raise frames.FrameError("more than one request at once")
+        self._is_asked = True
+        arguments = (frame.job, work)
+        threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()
+
+    def _request(self, what: str, path: str = "") -> Callable[[], None]:
+        """What a request asks for. Raises KeyError and ValueError."""
+        if (what == "dump") != bool(path):
+            raise ValueError("only a dump has a path, and has to")
+        works: dict[str, Callable[[], None]] = {
+            "dump": partial(self._guest.dump, Path(path)),
+            "clock": self._guest.mark_clock,
+        }
+        return works[what]
+
+    def _do(self, number: int, work: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                work()
+            except (LabError, OSError) as error:
+                self._is_asked = False
+                self._fail(number, error)
+            else:
+                self._is_asked = False
+                self._send(frames.EXIT, number, b"\0")
+
+    def _fail(self, number: int, error: Exception) -> None:
         self._send(frames.FAILED, number, as_told(error))

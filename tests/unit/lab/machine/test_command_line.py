@@ -51,9 +51,17 @@ def test_memory_is_shared_with_the_servers(line):
     assert "memory-backend=memory" in after(words, "-machine")[0]
 
 
+def test_a_panic_that_is_waited_for_stops_the_machine(line):
+    words = line(control=Path("/w/qmp"), events=Path("/w/events"), gdb=Path("/w/gdb,1"))
+    assert after(words, "-qmp") == ["unix:/w/qmp,server=off", "unix:/w/events,server=off"]
+    assert after(words, "-action") == ["reboot=shutdown", "shutdown=pause"]
+    assert after(words, "-gdb") == ["unix:/w/gdb,,1,server=on,wait=off"]
+    assert after(line(), "-gdb") == []
+
+
 def test_every_function_has_a_root_port_of_its_own(line):
     words = line(functions=(Path("/w/function0"), Path("/w/function1")))
-    devices = after(words, "-device")
+    *devices, _ = after(words, "-device")
     assert devices[0::2] == [
         "pcie-root-port,id=port0,chassis=1,slot=1",
         "pcie-root-port,id=port1,chassis=2,slot=2",
@@ -84,7 +92,7 @@ def test_what_comes_back_is_written_by_the_guest(line):
     shares = (Share("share", Path("/s")), Share("out", Path("/o"), writable=True))
     words = line(shares=shares)
     assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
-    assert after(words, "-device")[-1] == "virtio-9p-pci,fsdev=out,mount_tag=out"
+    assert after(words, "-device")[-2] == "virtio-9p-pci,fsdev=out,mount_tag=out"
 
 
 def test_a_network_card_is_there_when_asked_for(line):

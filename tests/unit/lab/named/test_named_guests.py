@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from helpers.named_guests import FakeGuest
 from emu.lab import LabError
 from emu.lab.channel import frames
 from emu.lab.errors import GuestError, GuestHungError, as_told, told_failure
-from emu.lab.named import keeper, running
+from emu.lab.named import keeper, outbox, running
 from emu.lab.named.attach import attached, output_of
 from emu.lab.named.door import Door
 
@@ -80,6 +82,69 @@ def test_several_clients_at_once(open_guest):
         assert [bytes(job.stdout) for job in jobs] == [b"n-%d\n" % number for number in range(4)]
 
 
+def test_a_client_that_does_not_read_stops_nobody_else(open_guest):
+    """Its command waits as at a full pipe, and goes on when it reads again."""
+    path = running.find_guest("one")
+    count = 3 * outbox.HIGH + 12345
+    words = ["sh", "-c", f"head -c {count} /dev/zero; exit 3"]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(path))
+        client.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
+        client.sendall(frames.encode(frames.RUN, 1, frames.encode_command(words, [], False)))
+        # It does not read while the others are served.
+        for _ in range(20):
+            assert output_of("one", ["echo", "fine"]) == b"fine\n"
+        decoder, got, status = frames.Decoder(), 0, None
+        while status is None:
+            for frame in decoder.feed(client.recv(65536)):
+                got += len(frame.payload) if frame.kind == frames.STDOUT else 0
+                status = frame.payload[0] if frame.kind == frames.EXIT else status
+    assert (got, status) == (count, 3)
+
+
+def test_an_outbox_holds_and_lets_go():
+    gate, sent, told = threading.Event(), [], queue.SimpleQueue()
+
+    def send(data):
+        gate.wait(30)
+        sent.append(data)
+
+    box = outbox.Outbox(send, told.put)
+    for _ in range(3):
+        box.put(bytes(outbox.HIGH))
+    assert told.get(timeout=30) is True
+    gate.set()
+    assert told.get(timeout=30) is False
+    box.put(b"more")
+    assert told.empty()
+    box.close()
+    with pytest.raises(OSError, match="does not read"):
+        box.put(b"x")
+
+
+@pytest.mark.hostile
+def test_what_waits_for_a_client_is_bounded():
+    gate = threading.Event()
+    box = outbox.Outbox(lambda _: gate.wait(30), lambda _: None)
+    for _ in range(outbox.MOST // frames.MAX_PAYLOAD):
+        box.put(bytes(frames.MAX_PAYLOAD))
+    box.put(b"the last")
+    with pytest.raises(OSError, match="does not read"):
+        box.put(b"x")
+    gate.set()
+
+
+def test_a_door_does_things_itself(open_guest, tmp_path):
+    with attached("one") as channel:
+        assert channel.ask("dump", path=str(tmp_path / "memory")).wait(30) == 0
+        assert channel.ask("clock").wait(30) == 0
+        job = channel.ask("dump", path=str(tmp_path / "no" / "memory"))
+        with pytest.raises(GuestError, match="No such file"):
+            job.wait(30)
+    assert (tmp_path / "memory").read_bytes() == b"memory"
+
+
 def test_what_a_client_has_started_ends_with_it(open_guest, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -120,6 +185,9 @@ def test_garbage_ends_its_own_connection_alone(open_guest):
     bad = [
         hello + frames.HEADER.pack(frames.RUN, 1, frames.MAX_PAYLOAD + 1),
         hello + frames.encode(frames.RUN, 1, b"\0\0\0\1\0"),
+        hello + frames.encode(frames.ASK, 1, b"[]"),
+        hello + frames.encode(frames.ASK, 1, b'{"what": "all"}'),
+        hello + frames.encode(frames.ASK, 1, b'{"what": "dump"}'),
         hello + frames.encode(frames.RUN, 1, frames.encode_command(["true"], ["novalue"], False)),
     ]
     for data in bad:

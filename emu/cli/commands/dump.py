@@ -1,0 +1,25 @@
+"""``mlx5emu dump``: the memory of a guest that runs, in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from emu.lab.named.attach import attached
+
+_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path, resolve_path=True)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("file", type=_NEW_FILE)
+def dump(name: str, file: Path) -> None:
+    """Write the memory of the guest NAME (in a lab, LAB/GUEST) into FILE, for crash and drgn.
+
+    The guest stops meanwhile, and goes on. `run --dump FILE` and `up --dump FILE` do the same when
+    the guest panics.
+    """
+    with attached(name) as channel:
+        channel.ask("dump", path=str(file)).wait()
+    click.echo(f"{file} is written: {file.stat().st_size >> 20} MiB")
