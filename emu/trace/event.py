@@ -1,7 +1,8 @@
 """A traced event, and its JSON form: one object on one line.
 
 Every line has ``t_ns`` (the device's clock when the line was made, in nanoseconds since some fixed
-moment), ``function`` (index of the PCI function) and ``point``. The other keys follow the point:
+moment), ``function`` (index of the PCI function; ``KERNEL`` for the guest's kernel) and ``point``.
+The other keys follow the point:
 
 ====== ============================================================================================
 point  keys
@@ -26,6 +27,8 @@ cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` 
 fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
        ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
        ``length`` of what was absent
+log    a line of the log of a guest's kernel: ``text``; the lab puts it in (emu.lab.timeline)
+call   a call that a guest's ftrace has seen: ``name``, ``caller``, ``task``, ``pid``, ``cpu``
 ====== ============================================================================================
 
 Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
@@ -45,6 +48,9 @@ from typing import Any
 MOST_ITEMS = 16
 """Longest list that is shown whole."""
 
+KERNEL = -1
+"""In place of a function's index: the event is the guest's kernel's."""
+
 _COMMON = ("t_ns", "function", "point")
 
 
@@ -59,6 +65,8 @@ class Point(StrEnum):
     WQE = "wqe"
     CQE = "cqe"
     FAULT = "fault"
+    LOG = "log"
+    CALL = "call"
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,5 +134,6 @@ _NAMES: Mapping[str, str] = {
     Point.EQE: "type",
     Point.MMIO: "register",
     Point.RESET: "model",
+    Point.CALL: "name",
 }
 """The field that says which kind it is."""

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from emu.trace.event import Event, Point
+from emu.trace.event import KERNEL, Event, Point
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000
@@ -56,7 +56,8 @@ class TextForm:
     def columns(self, event: Event) -> tuple[str, str, str, str]:
         """Time, function, point and what happened, padded to stand in columns."""
         time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
-        return time, f"f{event.function}", f"{_word(event.point):5}", body(event)
+        whose = "k" if event.function == KERNEL else f"f{event.function}"
+        return time, f"{whose:2}", f"{_word(event.point):5}", body(event)
 
 
 def body(event: Event) -> str:
@@ -134,6 +135,15 @@ def _fault(fields: Mapping[str, Any]) -> Iterator[str]:
     yield from _pairs({name: fields[name] for name in ("key", "va", "length") if name in fields})
 
 
+def _log(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield _word(fields.get("text"))
+
+
+def _call(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_word(fields.get('name'))} <- {_word(fields.get('caller'))}"
+    yield f"{_word(fields.get('task'))}-{_word(fields.get('pid'))} cpu {_word(fields.get('cpu'))}"
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     Point.RESET: _reset,
     Point.CMD: _cmd,
@@ -143,6 +153,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     Point.WQE: _wqe,
     Point.CQE: _cqe,
     Point.FAULT: _fault,
+    Point.LOG: _log,
+    Point.CALL: _call,
 }
 
 

@@ -66,7 +66,7 @@ function choose() {
   draw(); list();
 }
 
-const title = (track) => `f${meta.tracks[track][0]} ${meta.tracks[track][1]}`;
+const title = (track) => `${meta.tracks[track][0] < 0 ? "" : `f${meta.tracks[track][0]} `}${meta.tracks[track][1]}`;
 const seconds = (us) => `${(us / 1e6).toFixed(6)}`;
 
 function draw() {

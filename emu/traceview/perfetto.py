@@ -11,8 +11,11 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from emu.trace.event import Event, Point
-from emu.traceview.tracks import Tracks, fields_of, name_of, order_of, span
+from emu.trace.event import KERNEL, Event, Point
+from emu.traceview.tracks import Tracks, fields_of, name_of, order_of, owner, span
+
+_KERNEL_PROCESS = 1 << 20
+"""Beyond every function's; 0 is the idle task's."""
 
 
 def export(events: Iterable[Event]) -> Iterator[str]:
@@ -32,14 +35,14 @@ def export(events: Iterable[Event]) -> Iterator[str]:
 
 def _naming(function: int, track: str, number: int, event: Event) -> Iterator[dict[str, Any]]:
     """What names a track that is new, and its function (again, which does no harm)."""
-    pid, tid = function + 1, number + 1
-    yield _metadata("process_name", pid, 0, {"name": f"function {function}"})
+    pid, tid = _process(function), number + 1
+    yield _metadata("process_name", pid, 0, {"name": owner(function)})
     yield _metadata("thread_name", pid, tid, {"name": track})
     yield _metadata("thread_sort_index", pid, tid, {"sort_index": order_of(event)})
 
 
 def _entries(event: Event, number: int) -> Iterator[dict[str, Any]]:
-    pid, tid = event.function + 1, number + 1
+    pid, tid = _process(event.function), number + 1
     about = {"name": name_of(event), "cat": event.point, "pid": pid, "tid": tid}
     when = span(event)
     start, fields = when.start_ns / 1000, fields_of(event)
@@ -51,6 +54,10 @@ def _entries(event: Event, number: int) -> Iterator[dict[str, Any]]:
         yield {"ph": "X", "ts": start, "dur": when.duration_ns / 1000, **about, "args": fields}
     else:
         yield {"ph": "i", "s": "t", "ts": start, **about, "args": fields}
+
+
+def _process(function: int) -> int:
+    return _KERNEL_PROCESS if function == KERNEL else function + 1
 
 
 def _metadata(name: str, pid: int, tid: int, values: dict[str, Any]) -> dict[str, Any]:

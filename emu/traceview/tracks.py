@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emu.trace.event import Event, Point
+from emu.trace.event import KERNEL, Event, Point
 from emu.trace.stored import kind_of
 
 MOST_TRACKS = 4096
@@ -40,6 +40,8 @@ def name_of(event: Event) -> str:
     """What the event is called."""
     if event.point == Point.FAULT:
         return f"page fault, {event.fields.get('outcome')}"[:_LONGEST]
+    if event.point == Point.LOG:
+        return "log"
     point, kind = kind_of(event)
     return (kind or point)[:_LONGEST]
 
@@ -63,6 +65,11 @@ def track_of(event: Event) -> str:
     return where(event.fields)[:_LONGEST] if where is not None else event.point[:_LONGEST]
 
 
+def owner(function: int) -> str:
+    """Whose tracks these are, in words."""
+    return "guest's kernel" if function == KERNEL else f"function {function}"
+
+
 def _number(value: Any) -> str:
     return f"{value:#x}" if isinstance(value, int) and value > 9 else str(value)
 
@@ -80,6 +87,8 @@ _TRACKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     Point.EQE: lambda fields: f"events, EQ {_number(fields.get('eqn'))}",
     Point.IRQ: lambda fields: f"interrupts, vector {fields.get('vector')}",
     Point.FAULT: lambda fields: f"page faults, queue {_number(fields.get('qpn'))}",
+    Point.LOG: lambda fields: "kernel log",
+    Point.CALL: lambda fields: f"calls, processor {fields.get('cpu')}",
 }
 
 

@@ -14,17 +14,23 @@ from emu.lab.inside.runner import Runner
 
 port = int(sys.argv[1])
 os.set_inheritable(port, False)  # as the guest opens it: no command keeps it
+if len(sys.argv) > 2:
+    os.environ["PATH"] = sys.argv[2] + ":" + os.environ["PATH"]
 Runner(port, os.devnull).run()
 """
 
 
 class FakeGuest:
-    """What a door needs of a guest."""
+    """What a door needs of a guest; ``path`` is where its commands are found first."""
+
+    def __init__(self, path=None):
+        self.path = path
 
     def __enter__(self):
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", INSIDE, str(theirs.fileno())]
+            command += [self.path] if self.path is not None else []
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         self.channel = Channel(ours, 30.0)
         self.kernel_release = self.channel.wait_ready(30.0)

@@ -114,8 +114,8 @@ CORE = (
 LAB = tuple(
     f"emu.lab{name}"
     for name in (
-        ".errors", ".cache", ".archive", ".options", ".channel", ".inside", ".kernel", ".image",
-        ".machine", ".guest", ".named", ".conformance", "",
+        ".errors", ".cache", ".archive", ".options", ".timeline", ".channel", ".inside", ".kernel",
+        ".image", ".machine", ".guest", ".named", ".conformance", "",
     )
 )  # fmt: skip
 ORDER = (*CORE, *LAB)

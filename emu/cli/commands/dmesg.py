@@ -2,14 +2,49 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 
+from emu.cli.commands._stored import stored_events
 from emu.host.printable import printable
-from emu.lab.named.attach import output_of
+from emu.lab.named.attach import attached, output_of
+from emu.lab.timeline.clock import Clock
+from emu.lab.timeline.kernel_log import log_events
+from emu.lab.timeline.merge import merged
+from emu.trace.event import KERNEL
+from emu.trace.text import body, seconds
 
 
 @click.command()
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Put what the functions did, which --trace of `up` records, between its lines.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --trace: a trace of both.")
 @click.argument("name")
-def dmesg(name: str) -> None:
-    """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST)."""
-    click.echo(printable(output_of(name, ["dmesg"]).decode(errors="replace")), nl=False)
+def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
+    """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
+
+    With --trace, times are the guest's. Device and kernel are right to about a millisecond against
+    each other.
+    """
+    if trace is None:
+        if as_json:
+            raise click.UsageError("--json is for --trace")
+        click.echo(printable(output_of(name, ["dmesg"]).decode(errors="replace")), nl=False)
+        return
+    with attached(name) as channel:
+        channel.ask("clock").wait()
+    log = list(log_events(output_of(name, ["dmesg"]).decode(errors="replace")))
+    clock = Clock.of_log(log)
+    for event in merged((event for _, event in stored_events(str(trace))), log, clock):
+        if as_json:
+            sys.stdout.write(event.to_json() + "\n")
+        else:
+            owner = "  " if event.function == KERNEL else f"    f{event.function} {event.point:5} "
+            time = seconds(clock.guest_ns(event.t_ns))
+            click.echo(f"[{time:>12}]{owner}{printable(body(event))}")
+    sys.stdout.flush()

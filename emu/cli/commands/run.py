@@ -20,6 +20,12 @@ from emu.cli.commands._coverage_options import (
     covered,
     with_coverage,
 )
+from emu.cli.commands._debug_options import (
+    Debugger,
+    Debugging,
+    debug_options,
+    with_debugging,
+)
 from emu.cli.commands._guest_options import (
     described,
     dump_option,
@@ -38,6 +44,7 @@ from emu.lab.named import keeper, running
 @guest_options
 @dump_option
 @coverage_options
+@debug_options
 @results_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
 @click.option("--name", help="The guest's name for `exec`, `dmesg`.  [default: run-PID]")
@@ -50,6 +57,7 @@ def run(
     name: str | None,
     stdin: bool,
     coverage: Wanted,
+    debugging: Debugging,
     junit_file: Path | None,
     tap_file: Path | None,
     **choices: Any,
@@ -61,19 +69,23 @@ def run(
 
     --junit and --tap write COMMAND's result as one test; as with kernel selftests, status 4 says
     that it was skipped. A guest that fails leaves no file.
+
+    --dmesg and --ftrace need --trace: its file has device and kernel on one time line then.
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
-    options = to_options(**with_coverage(choices, coverage))
+    options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
     # Leave in order when asked to, so that the guest ends with us.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     name = name or f"run-{os.getpid()}"
     with contextlib.ExitStack() as stack:
+        debugger = Debugger(debugging, options.trace)
+        stack.callback(debugger.finish)
         claim = stack.enter_context(running.Claim(name))
         with display() as (progress, on_wait):
             guest = stack.enter_context(Guest(options, progress=progress, on_wait=on_wait))
         stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
-        with covered(guest, coverage):
+        with debugger.watching(guest), covered(guest, coverage):
             job = guest.popen(words, has_input=stdin, sink=pass_on)
             if stdin:
                 threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()

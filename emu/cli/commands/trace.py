@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emu.host.user_error import UserError
+from emu.cli.commands._stored import stored_events
 from emu.host.userfiles import write_parts
 from emu.trace.event import Event, Point
-from emu.trace.stored import REFUSED, Choice, Reader, StoredTextError, kind_of
+from emu.trace.stored import REFUSED, Choice, kind_of
 from emu.trace.text import TextForm
 from emu.traceview import page
 from emu.traceview import perfetto as perfetto_form
@@ -31,6 +31,7 @@ _STYLES: Mapping[str, str] = {
     Point.IRQ: "green",
     Point.WQE: "bright_blue",
     Point.CQE: "yellow",
+    Point.LOG: "bold",
 }
 _FEW = 8
 _NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -108,7 +109,7 @@ def show(file: str, as_json: bool, **wanted: Any) -> None:
     """
     choice, form = Choice(**wanted), TextForm()
     say = _json_line if as_json else _printer(form)
-    for line, event in _events(file):
+    for line, event in stored_events(file):
         if choice.takes(event, form.origin_ns(event)):
             say(line, event)
     # A reader that has gone is noticed here, not when the interpreter ends.
@@ -123,7 +124,7 @@ def count(file: str) -> None:
     FILE is what --trace has written in its JSON form; - is standard input.
     """
     found: Counter[tuple[str, str]] = Counter()
-    for _, event in _events(file):
+    for _, event in stored_events(file):
         found[kind_of(event)] += 1
     table = Table("point", "kind")
     table.add_column("number", justify="right")
@@ -149,24 +150,7 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
     if not chosen or (file == "-" and len(chosen) > 1):
         raise click.UsageError("--perfetto FILE or --html FILE; of standard input, one of them")
     for path, form in chosen:
-        write_parts(path, form(event for _, event in _events(file)))
-
-
-def _events(file: str) -> Iterator[tuple[str, Event]]:
-    """The lines of a stored trace with their events; says what it leaves out. Raises UserError."""
-    with click.open_file(file, "rb") as stream:
-        reader = Reader(stream, lambda number, why: _warn(f"{file}:{number}: left out: {why}"))
-        try:
-            yield from reader
-        except StoredTextError:
-            raise UserError(
-                f"{file} is a trace in text form: read it as it is;"
-                " this reads the JSON form (--trace-format json)"
-            ) from None
-    if reader.broken and not reader.events:
-        raise UserError(f"{file} is no trace")
-    if reader.broken > 1:
-        _warn(f"{file}: {reader.broken} lines left out in all")
+        write_parts(path, form(event for _, event in stored_events(file)))
 
 
 def _json_line(line: str, _event: Event) -> None:
@@ -193,7 +177,3 @@ def _coloured(event: Event, columns: tuple[str, str, str, str]) -> Text:
         (point, _STYLES.get(event.point, "")),
         (f" {body}", "red" if event.is_refusal else ""),
     )
-
-
-def _warn(message: str) -> None:
-    click.echo(f"mlx5emu: {message}", err=True)

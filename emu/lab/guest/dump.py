@@ -10,6 +10,7 @@ A panic resets the machine. For a guest whose panic is to be kept, QEMU stops th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import subprocess
@@ -96,11 +97,12 @@ class PanicDump:
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            qmp = Qmp(self._listener.accept(process, CONNECT_TIMEOUT), WRITE_TIMEOUT)
-            qmp.wait_for("SHUTDOWN")
-            if console.panic(self._read_console()) is not None:
-                self._keep(qmp)
-            qmp.execute("quit")
+            connection = self._listener.accept(process, CONNECT_TIMEOUT)
+            with contextlib.closing(Qmp(connection, WRITE_TIMEOUT)) as qmp:
+                qmp.wait_for("SHUTDOWN")
+                if console.panic(self._read_console()) is not None:
+                    self._keep(qmp)
+                qmp.execute("quit")
         except (GuestError, OSError) as error:
             logger.debug("QEMU has ended: %s", error)
 
