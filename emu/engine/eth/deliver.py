@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from emu.device.points import FaultPoint
 from emu.engine.eth import queues
 from emu.engine.eth.steering.route import Delivery
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.mr.access import access
 from emu.engine.mr.rights import (
     LOCAL_WRITE,
@@ -130,7 +130,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
         header_type | _L3_TYPE[version], tci, rq.uidx or 0, length, now >> 32 & _WORD,
         now & _WORD, flow_tag, wqe.index,
     )  # fmt: skip
-    cq_engine.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
 
 
 def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:

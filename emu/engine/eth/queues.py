@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.looks import INTERVAL_NS
 from emu.device.turns import turn_of
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.events import eq as eq_engine
 from emu.engine.qp.lifecycle import break_srq
 from emu.objects import Cq, Rq, Sq
@@ -77,7 +77,7 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
 def fail(hca: Hca, sq: Sq, index: int, opcode: int, syndrome: CqeSyndrome, why: str) -> None:
     """A request completes in error, and the queue stops (core/en_tx.c: mlx5e_poll_tx_cq)."""
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
-    cq_engine.fail_send(hca, sq.cq, sq, syndrome, index, opcode)
+    completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode)
     stop_sq(hca, sq)
 
 
@@ -104,7 +104,7 @@ def flush_sq(hca: Hca, sq: Sq) -> bool:
     try:
         for ctrl in islice(sq.ring.drain(), FLUSHED_AT_ONCE):
             left -= 1
-            cq_engine.fail_send(
+            completions.fail_send(
                 hca, sq.cq, sq, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
             )
     except DmaError as error:
@@ -142,7 +142,7 @@ def fail_receive(hca: Hca, rq: Rq, index: int, why: str) -> None:
     The driver then takes the queue through RST (core/en/reporter_rx.c).
     """
     log.warning("%r: receive request %d fails: %s", rq, index, why)
-    cq_engine.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
+    completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.LOCAL_PROT_ERR, index)
     stop_rq(hca, rq)
 
 
@@ -176,7 +176,7 @@ def flush_rq(hca: Hca, rq: Rq) -> bool:
             if wqe is None:
                 break
             found += 1
-            cq_engine.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
+            completions.fail_receive(hca, rq.cq, rq, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except (DmaError, ListBrokenError) as error:
         log.warning("%r: receive queue cannot be flushed: %s", rq, error)
         return False

@@ -13,7 +13,7 @@ from emu.device.turns import turn_of
 from emu.engine.eth import queues
 from emu.engine.eth.gather import TooLongError
 from emu.engine.eth.transmit import transmit
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.mr.rights import STEPS_PER_ROUND, AccessError
 from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.objects import Sq
@@ -67,7 +67,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         if sq.state is not _RDY:  # this request has failed, or its completion
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-            cq_engine.complete_send(hca, sq.cq, sq, wqe)
+            completions.complete_send(hca, sq.cq, sq, wqe)
         if hca.steps > STEPS_PER_ROUND:
             break
     return True

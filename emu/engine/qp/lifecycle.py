@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.device.looks import INTERVAL_NS
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.events import eq as eq_engine
 from emu.engine.events.counters import count_event
 from emu.engine.mr import page_faults
@@ -191,7 +191,7 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
         left = FLUSHED_AT_ONCE
         for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
             left -= 1
-            cq_engine.fail_send(
+            completions.fail_send(
                 hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
             )
         if not left:
@@ -243,7 +243,7 @@ def _flush_receives(hca: Hca, qp: Qp) -> None:
             wqe = ring.take()
             if wqe is None:
                 break
-            cq_engine.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
+            completions.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
     except DmaError as error:
         log.warning("%r: receive queue cannot be flushed: %s", qp, error)
 
@@ -288,7 +288,7 @@ def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> No
     """Complete a receive WQE in error, unless that has been done."""
     wqe, taken.wqe = taken.wqe, None
     if wqe is not None:
-        cq_engine.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)
+        completions.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)
 
 
 def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError, AccessError, InPieces
 from emu.engine.qp import lifecycle as qp_life
@@ -104,7 +104,7 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
     if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
-        cq_engine.complete_send(hca, qp.scq, qp, wqe, length)
+        completions.complete_send(hca, qp.scq, qp, wqe, length)
     if qp.is_draining:
         qp_life.drained(hca, qp)
 
@@ -115,7 +115,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    cq_engine.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode)
+    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode)
     if qp.st in (QpType.RC, QpType.XRC, QpType.REG_UMR):
         qp_life.to_error(hca, qp)
     else:

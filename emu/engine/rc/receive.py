@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access, is_for, is_type_2a
 from emu.engine.mr.rights import (
@@ -236,7 +236,7 @@ def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
         message.solicited, 0, None,
     )  # fmt: skip
-    cq_engine.complete_receive(hca, taken.cq, qp, _opcode(message), received)
+    completions.complete_receive(hca, taken.cq, qp, _opcode(message), received)
 
 
 def _opcode(message: Message) -> CqeOpcode:

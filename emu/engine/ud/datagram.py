@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emu.engine.events import cq as cq_engine
+from emu.engine.events import completions
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
 from emu.engine.mr.rights import (
@@ -125,7 +125,7 @@ def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin)
         wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
         datagram.solicited, datagram.to.path_bits, tag,
     )  # fmt: skip
-    cq_engine.complete_receive(hca, cq, qp, opcode, received)
+    completions.complete_receive(hca, cq, qp, opcode, received)
 
 
 def _wait_for_room(

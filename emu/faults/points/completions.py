@@ -10,7 +10,7 @@ from pydantic import Field as Bounds
 from emu.device.hca import Hca
 from emu.engine.eth import queues as eth_queues
 from emu.engine.events import cq as cq_engine
-from emu.engine.events.cq import CQE_POINT
+from emu.engine.events.completions import CQE_POINT, error_entry
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.faults.declare import Parameter, action, point
@@ -189,7 +189,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
             return self.go_on()
         is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
         view = self._view
-        entry = cq_engine.error_entry(
+        entry = error_entry(
             self._queue, _syndrome(rule), wqe_counter=view.wqe_counter, vendor=rule["vendor"] or 0,
             wqe_opcode=self._wqe_opcode, srqn=view.srqn,
         )  # fmt: skip
