@@ -14,11 +14,11 @@ directly it reads as zeros and discards writes (``emu.engine.mr.special_keys``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import special_keys
+from emu.engine.mr.entries import in_page, klm_pieces, ksm_pieces, page_runs
 from emu.engine.mr.rights import (
     LOCAL_READ,
     LOCAL_WRITE,
@@ -32,17 +32,15 @@ from emu.engine.mr.rights import (
     Violation,
 )
 from emu.engine.mr.special_keys import NULL_MKEY
-from emu.objects import ANY_QPN, MTT_READ, MTT_WRITE, Mkey, Pd
+from emu.objects import ANY_QPN, Mkey, Pd
 from emu.objects.table import DRIVER_UID
 from emu.objects.views import Span, Views, length_of
 from emu.ports import DmaError
 from layouts.enums import AccessMode
-from layouts.wqe import KLM
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
-_MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
 _NO_LIMIT = 1 << 64
 _KEPT_RANGES = 64
 """How many ranges of one key have a cached translation."""
@@ -162,7 +160,7 @@ def _translate(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None) -
     size = 1 << mkey.log_page_size
     views: list[memoryview] = []
     if (va & size - 1) + length <= size:
-        views = hca.memory.segments(_in_page(mkey, va, length, need), length, writable=writable)
+        views = hca.memory.segments(in_page(mkey, va, length, need), length, writable=writable)
     else:
         for iova, size in page_runs(mkey, va, length, need):
             views += hca.memory.segments(iova, size, writable=writable)
@@ -184,47 +182,6 @@ def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
         hca.keys_with_views.add(mkey.handle)
 
 
-def _in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
-    """The IOVA of a range inside one page of an MTT key. Raises as ``page_runs`` does."""
-    shift = mkey.log_page_size
-    entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
-    if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
-        raise AbsentPageError(mkey.key, va, length)
-    return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
-
-
-def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
-    """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
-
-    Raises IndexError where the list ends, AbsentPageError at an entry without the right it needs.
-    """
-    range_end = va + length
-    shift, pages = mkey.log_page_size, mkey.pages
-    size = 1 << shift
-    wanted = MTT_WRITE if need & WRITES else MTT_READ
-    index = (va >> shift) - (mkey.start >> shift)
-    within = va & size - 1
-    left = within + length + size - 1 >> shift
-    start = end = -1
-    while left:
-        entries = pages.part(index, left)
-        for entry in entries:
-            if not entry & wanted:
-                raise AbsentPageError(mkey.key, range_end - length, length)
-            page = (entry & _MTT_ADDRESS) + within
-            part = min(length, size - within)
-            if page != end:
-                if start >= 0:
-                    yield start, end - start
-                start = page
-            end = page + part
-            length -= part
-            within = 0
-        index += len(entries)
-        left -= len(entries)
-    yield start, end - start
-
-
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = None) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
     va, length, need = span
@@ -233,7 +190,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     is_ksm = mkey.mode is _KSM
     is_implicit = is_ksm and mkey.uid == DRIVER_UID
-    pieces = _ksm_pieces if is_ksm else _klm_pieces
+    pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
     if most is None:
         limit = MOST_STEPS + hca.steps if length > PIECE_BYTES else _NO_LIMIT
@@ -265,40 +222,3 @@ def _rest(va: int, length: int, views: Views) -> tuple[int, int]:
     """Start and length of the part that the views do not cover yet."""
     done = length_of(views)
     return va + done, length - done
-
-
-def _klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KLM key: entries of any length, back to back."""
-    return mkey.ranges.pieces(va - mkey.start, length)
-
-
-def _ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
-    """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
-
-    The start need not be a multiple of that length: the key that UCX creates for atomics starts
-    some bytes after one, and its address ``start_addr + n`` is ``va + n`` of the first entry
-    (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
-    """
-    shift = mkey.log_page_size
-    index = va - mkey.start >> shift
-    within = va - mkey.start & (1 << shift) - 1
-    blocks = mkey.blocks
-    if within + length <= 1 << shift:
-        if index < blocks.near:
-            _, key, at = KLM.unpack_from(blocks.first, index * KLM.size)
-        else:
-            _, key, at = blocks.entry(index)
-        return ((key, at + within, length),)
-    return _ksm_series(mkey, index, within, length)
-
-
-def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """The pieces from ``within`` bytes into the entry ``index`` on."""
-    shift, blocks = mkey.log_page_size, mkey.blocks
-    while length:
-        _, key, at = blocks.entry(index)
-        size = min(length, (1 << shift) - within)
-        yield key, at + within, size
-        length -= size
-        index += 1
-        within = 0
