@@ -1,30 +1,26 @@
 """The fast way to read a declared structure: views, whose accessors are derived from the fields.
 
 A view is two words, a buffer and a byte offset. Each field of the declaration becomes a property
-whose getter and setter know the field's place in advance. A field inside one aligned 32-bit or
-64-bit word is one ``struct`` call and a shift; anything else goes through ``int.from_bytes``.
+whose getter and setter know the field's place in advance; most are numbers (``integer.py``).
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from struct import Struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import construct as c
+
+from layouts.integer import Getter, Setter, integer
 
 if TYPE_CHECKING:
     from layouts.prm import Field, Prm
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
-_WHOLE = {8: Struct(">B"), 16: Struct(">H"), 32: Struct(">I"), 64: Struct(">Q")}
 
 _WORD_BYTES = 8
-
-Getter = Callable[[Any], Any]
-Setter = Callable[[Any, Any], None]
 
 
 class View:
@@ -143,7 +139,7 @@ def accessors(kind: Any, offset: int, width: int, room: int) -> tuple[Getter, Se
     if isinstance(kind, c.Array):
         return _array(kind, offset // 8)
     if isinstance(kind, c.BitsInteger):
-        return _integer(offset, width, room)
+        return integer(offset, width, room)
     return _octets(offset // 8, width // 8)
 
 
@@ -211,75 +207,6 @@ def _octets(start: int, length: int) -> tuple[Getter, Setter]:
     return get, put
 
 
-def _integer(offset: int, width: int, room: int) -> tuple[Getter, Setter]:
-    if width in _WHOLE and offset % 8 == 0:
-        return _whole(_WHOLE[width], offset // 8)
-    for word, align in ((8, 8), (16, 16), (32, 32), (64, 32)):
-        start = offset // align * align
-        # A structure that is no multiple of words may end the buffer inside the last one.
-        if offset + width <= start + word <= room:
-            return _shifted(_WHOLE[word], start // 8, start + word - offset - width, width)
-    return _wide(offset, width)
-
-
-def _whole(word: Struct, start: int) -> tuple[Getter, Setter]:
-    unpack, pack, limit = word.unpack_from, word.pack_into, 1 << word.size * 8
-
-    def get(view: View) -> int:
-        value: int = unpack(view.buf, view.base + start)[0]
-        return value
-
-    def put(view: View, value: int) -> None:
-        pack(view.buf, view.base + start, _fits(value, limit))
-
-    return (_in_byte(start, 0, limit - 1) if word.size == 1 else get), put
-
-
-def _shifted(word: Struct, start: int, shift: int, width: int) -> tuple[Getter, Setter]:
-    unpack, pack = word.unpack_from, word.pack_into
-    limit = 1 << width
-    mask = limit - 1
-    keep = (1 << word.size * 8) - 1 - (mask << shift)
-
-    def get(view: View) -> int:
-        value: int = unpack(view.buf, view.base + start)[0] >> shift & mask
-        return value
-
-    def put(view: View, value: int) -> None:
-        at = view.base + start
-        old: int = unpack(view.buf, at)[0]
-        pack(view.buf, at, old & keep | _fits(value, limit) << shift)
-
-    return (_in_byte(start, shift, mask) if word.size == 1 else get), put
-
-
-def _in_byte(start: int, shift: int, mask: int) -> Callable[[View], int]:
-    """Read some bits of one byte: without a ``struct`` call, that is three times as fast."""
-
-    def get(view: View) -> int:
-        value: int = view.buf[view.base + start] >> shift & mask
-        return value
-
-    return get
-
-
-def _wide(offset: int, width: int) -> tuple[Getter, Setter]:
-    first, last = offset // 8, (offset + width + 7) // 8
-    shift, limit = last * 8 - offset - width, 1 << width
-
-    def get(view: View) -> int:
-        base = view.base
-        return int.from_bytes(view.buf[base + first : base + last], "big") >> shift & (limit - 1)
-
-    def put(view: View, value: int) -> None:
-        base = view.base
-        old = int.from_bytes(view.buf[base + first : base + last], "big")
-        new = old & ~((limit - 1) << shift) | _fits(value, limit) << shift
-        view.buf[base + first : base + last] = new.to_bytes(last - first, "big")
-
-    return get, put
-
-
 def _bytes(value: Any) -> bytes:
     """``bytes(value)``, but a number does not make that many zeros."""
     if isinstance(value, int):
@@ -306,12 +233,6 @@ def struct_format(fields: Sequence[Field], end: int) -> str:
 
 def _pad(length: int) -> str:
     return f"{length}x" if length else ""
-
-
-def _fits(value: int, limit: int) -> int:
-    if not 0 <= value < limit:
-        raise ValueError(f"{value:#x} does not fit in {limit.bit_length() - 1} bits")
-    return value
 
 
 def _plain(value: Any) -> Any:
