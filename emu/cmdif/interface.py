@@ -1,8 +1,8 @@
-"""The command interface: doorbell, queue entries, dispatch, completion (PRM "Command interface").
+"""The command interface: doorbell, slots, turns, completion (PRM "Command interface").
 
-A doorbell names slots. For each slot its 64-byte entry is read, its mailboxes are gathered, and the
-command runs; the last byte written returns ownership of the entry to the driver. If the driver has
-an EQ for CMD events, one EQE then names all slots that were finished in this round.
+A doorbell names slots. Each slot's command is taken from its entry (``entry.py``), runs
+(``dispatch.py``), and is given back with its output. If the driver has an EQ for CMD events, one
+EQE then names all slots that were finished in this round.
 
 A command may carry megabytes, and a handler may have much to do. Such a command runs in turns, one
 per round, while short commands in other slots overtake it. Only the first of the long commands is
@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from emu.cmdif import mailbox
 from emu.cmdif.dispatch import dispatch
+from emu.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
 from emu.cmdif.mailbox import DeliveryError
 from emu.cmdif.registry import Command
 from emu.cmdif.request import Request
@@ -27,7 +27,7 @@ from emu.errors import CmdError
 from emu.objects.table import DRIVER_UID
 from emu.ports import DmaError
 from emu.turns import Turns
-from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
+from layouts.cmd import cmd_layout
 from layouts.enums import Delivery, EventType, Status, op_name
 from layouts.eqe import eqe_cmd
 
@@ -45,11 +45,7 @@ COMMANDS_PER_ROUND = 8
 SHORT_BYTES = 16 << 10
 """Largest input plus output of a command that is served at once; a longer one is queued."""
 
-_HEADER_BYTES = 8
-_OUT_OFFSET = 0x20
-_STATUS_OWN_OFFSET = 0x3F
-_ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
-_CMD, _IN_LENGTH, _OUT_LENGTH = EventType.CMD, Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
+_CMD = EventType.CMD
 
 
 class CommandTracer(Protocol):
@@ -170,7 +166,7 @@ class CommandInterface:
     def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
         """False when nothing is returned to the driver, or only later. Raises DmaError."""
         entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
-        if not entry.buf[_STATUS_OWN_OFFSET] & 1:
+        if not entry.buf[STATUS_OWN_OFFSET] & 1:
             log.warning(
                 "command slot %d: doorbell ignored: the entry is still owned by the driver", slot
             )
@@ -185,65 +181,26 @@ class CommandInterface:
     def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
         """As ``_serve_entry``, for an entry that the device owns."""
         try:
-            request = yield from self._take(slot, address, entry)
+            request = yield from take(self._hca, self._commands, slot, address, entry)
         except DeliveryError as error:
             log.warning("command slot %d: %s: %s", slot, error.status.name, error)
             if self._tracer:
                 self._tracer.undelivered(slot, entry, error)
-            self._hand_back(address, entry, error.status)
+            hand_back(self._hca, address, entry, error.status)
             return True
         if self._hca.faults is not None:
             return (yield from self._show(self._hca.faults, request))
         yield from self.execute(request)
-        yield from self.deliver(request)
+        yield from give_back(self._hca, request)
         return True
 
     def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
         """As ``_answer``, for a command that fault rules may match."""
         return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
 
-    def _take(self, slot: int, address: int, entry: Any) -> Turns[Request]:
-        """Check the entry and both mailbox chains. Raises DeliveryError."""
-        kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
-        if kind != CMD_TYPE_PCIE:
-            raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {kind:#x}")
-        if inlen < _HEADER_BYTES:
-            raise DeliveryError(_IN_LENGTH, f"input of {inlen} bytes")
-        if outlen < _HEADER_BYTES:
-            raise DeliveryError(_OUT_LENGTH, f"output of {outlen} bytes")
-        memory = self._hca.memory
-        in_blocks: list[int] = []
-        out_blocks: list[int] = []
-        if inlen > INLINE_BYTES:
-            in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
-        if outlen > INLINE_BYTES:
-            out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
-        if self._signed:
-            if mailbox.xor8(entry.buf) != 0xFF:
-                raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
-            yield from mailbox.check_signatures(memory, in_blocks)
-        if in_blocks:
-            data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
-        else:
-            data = bytearray(inline[:inlen])
-        request = Request(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
-        command = self._commands.get(request.opcode)
-        if command is not None and len(data) < command.layout_in.size:
-            command.complete(data)
-        return request
-
-    @property
-    def _signed(self) -> bool:
-        return bool(self._hca.caps.general.cmdif_checksum)
-
     def deliver(self, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
-        """Give the command's output and its slot back to the driver. Raises DmaError."""
-        if request.out_blocks:
-            yield from mailbox.scatter(self._hca.memory, request.out_blocks, request.out)
-            if self._signed:
-                yield from mailbox.sign(self._hca.memory, request.out_blocks)
-        request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
-        self._hand_back(request.address, request.entry, delivery)
+        """As :func:`emu.cmdif.entry.give_back`."""
+        return give_back(self._hca, request, delivery)
 
     def finish(self, slot: int) -> None:
         """Name a slot in the next report, if the driver wants events now."""
@@ -282,16 +239,6 @@ class CommandInterface:
         hca.caller.uid = DRIVER_UID
         if traced:
             traced(error)
-
-    def _hand_back(self, at: int, entry: Any, delivery: int) -> None:
-        """Write output and signature, and the ownership byte last."""
-        entry.buf[_STATUS_OWN_OFFSET] = delivery << 1
-        if self._signed:
-            entry.sig = 0
-            entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
-        memory = self._hca.memory
-        memory.write(at + _OUT_OFFSET, entry.buf[_OUT_OFFSET:_STATUS_OWN_OFFSET])
-        memory.write(at + _STATUS_OWN_OFFSET, entry.buf[_STATUS_OWN_OFFSET:])
 
     def report(self) -> None:
         """Send one CMD event for all slots finished since the last one, if the driver wants any."""
