@@ -48,7 +48,7 @@ class _Uplink(SegmentPort):
 
 
 class Uplinks:
-    """Implements :class:`emu.net.fabric.hub.FrameCarrier`."""
+    """Implements :class:`emu.net.fabric.site.FrameCarrier`."""
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments

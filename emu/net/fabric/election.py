@@ -13,9 +13,10 @@ from typing import Protocol
 
 from emu.net.fabric.address import Address, FabricError, Listener
 from emu.net.fabric.directory import TakenError
-from emu.net.fabric.hub import Hub, Site
+from emu.net.fabric.hub import Hub
 from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import Identity
+from emu.net.fabric.site import Site
 from emu.net.poller import Poller, Reactor
 from emu.ports import Timer
 

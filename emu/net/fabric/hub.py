@@ -10,17 +10,16 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from emu.net.fabric import protocol
 from emu.net.fabric.address import Listener
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.directory import TakenError, assign
 from emu.net.fabric.protocol import MAX_PORTS, FrameKind, Identity, ProtocolError
+from emu.net.fabric.site import Site
 from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
-from emu.port.packet import Packet
-from emu.ports import Clock, Timer
+from emu.ports import Timer
 
 log = logging.getLogger(__name__)
 
@@ -30,46 +29,6 @@ MAX_STRANGERS = 64
 ACCEPTS_PER_ROUND = 16
 GREETING_NS = 5_000_000_000
 """A process that connects has to send HELLO within this time."""
-
-
-class FrameCarrier(Protocol):
-    """What carries the Ethernet frames of the process."""
-
-    def linked(self, connection: Connection, name: str) -> None:
-        """Ethernet ports are behind this connection from now on."""
-
-    def unlinked(self, connection: Connection) -> None:
-        """The connection has ended."""
-
-    def received(self, connection: Connection, body: memoryview) -> int:
-        """A FRAME; returns how much work it was. ProtocolError closes the connection."""
-
-
-class Site(Protocol):
-    """The process around a hub or a membership."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that connections use."""
-
-    @property
-    def ethernet(self) -> FrameCarrier:
-        """The Ethernet segments of the process."""
-
-    def watch(self, connection: Connection, events: int) -> None:
-        """From now on, serve a connection when these epoll events occur."""
-
-    def local_ports(self) -> Iterable[EndPort]:
-        """The ports of our own functions, up or down."""
-
-    def ports_changed(self) -> None:
-        """The ports of other processes have changed."""
-
-    def parse(self, frame: memoryview) -> Packet:
-        """The packet in a frame. Raises ProtocolError."""
-
-    def deliver(self, packet: Packet, frame: memoryview) -> int:
-        """Take a packet if it is for our own functions; returns how many receivers it had."""
 
 
 @dataclass(slots=True)

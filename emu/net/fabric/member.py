@@ -9,8 +9,8 @@ from typing import Protocol
 
 from emu.net.fabric import protocol
 from emu.net.fabric.connection import Connection
-from emu.net.fabric.hub import Site
 from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.net.fabric.site import Site
 from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 

@@ -20,9 +20,10 @@ from emu.net.eth.uplinks import Uplinks
 from emu.net.fabric.address import parse as parse_address
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.election import Election
-from emu.net.fabric.hub import FrameCarrier, Hub
+from emu.net.fabric.hub import Hub
 from emu.net.fabric.member import Membership
 from emu.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.net.fabric.site import FrameCarrier
 from emu.net.ib.local import LocalFabric, destination
 from emu.net.poller import Poller, Reactor
 from emu.port.datagram import Datagram, Origin
