@@ -17,6 +17,8 @@ from emu.device.unhandled import Unhandled
 from emu.engine import lifecycle
 from emu.engine.eth.roce_wire import RoceWire
 from emu.function.bar0 import HEALTH_SYNDROME, Bar0
+from emu.function.crspace import CrSpace
+from emu.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
 from emu.objects.table import Remains
 from emu.pci import ConfigSpace
 from emu.port.eth.wire import EthWire, NoWire
@@ -31,11 +33,6 @@ log = logging.getLogger(__name__)
 
 MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
 MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
-
-MSIX_TABLE = 0x2000
-MSIX_PBA = 0x3000
-_MSIX_ENTRY_BYTES = 16
-_MSIX_MASKED_ENTRY = bytes(12) + b"\x01\0\0\0"
 
 
 class Tracer(DeviceTracer, CommandTracer, Protocol):
@@ -84,7 +81,7 @@ class Function:
             msix_table_offset=MSIX_TABLE,
             msix_pba_offset=MSIX_PBA,
             on_flr=self._on_flr,
-            crspace=_CrSpace(self),
+            crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length)),
         )
         self._decoded = 0
         """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""
@@ -114,7 +111,7 @@ class Function:
         self.hca = self._make_hca()
         self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
         self.bar0 = Bar0(self.hca, self.cmdif)
-        self._msix_table = bytearray(_MSIX_MASKED_ENTRY * MSIX_VECTORS)
+        self._msix = MsixStructures(self.interrupts)
         self.interrupts.clear_pending()
         self._follow_command_register()
         if self._injector is not None:
@@ -185,21 +182,16 @@ class Function:
                 self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
             ):
                 return
-            at = offset - MSIX_TABLE
-            if offset < MSIX_PBA and at >= 0 and at + len(data) <= len(self._msix_table):
-                self._msix_table[at : at + len(data)] = data
-            elif not self.hca.has_failed:
+            if MSIX_TABLE <= offset < MSIX_PBA and self._msix.write(offset, data):
+                return
+            if not self.hca.has_failed:
                 self.bar0.write(offset, data)
         except Exception:
             self.hca.fail()
 
     def _bar0_read(self, offset: int, length: int) -> bytes:
-        if offset >= MSIX_TABLE and offset + length <= MSIX_TABLE + len(self._msix_table):
-            at = offset - MSIX_TABLE
-            data = bytes(self._msix_table[at : at + length])
-        elif offset >= MSIX_PBA and offset + length <= MSIX_PBA + MSIX_VECTORS // 8:
-            data = self._pending_bits()[offset - MSIX_PBA :][:length]
-        else:
+        data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
+        if data is None:
             data = self.bar0.read(offset, length)
         if self.hca.faults is not None:
             data = (
@@ -216,10 +208,6 @@ class Function:
     def forget_views(self) -> None:
         """Drop all views of guest memory, because the client is about to unmap some of it."""
         self.hca.forget_views()
-
-    def _pending_bits(self) -> bytes:
-        pending = sum(1 << v for v in range(MSIX_VECTORS) if self.interrupts.pending(v))
-        return pending.to_bytes(MSIX_VECTORS // 8, "little")
 
     def reset(self) -> None:
         """Power-on state: a new HCA, configuration space at its defaults."""
@@ -288,20 +276,3 @@ class Function:
             self.restart("firmware")
         except Exception:
             log.exception("%s: internal error while restarting", self.model.name)
-
-
-class _CrSpace:
-    """What the vendor-specific capability's gateway reads: the start of BAR 0, in words."""
-
-    size = 0x2000
-
-    def __init__(self, function: Function) -> None:
-        self._function = function
-
-    def read(self, address: int) -> int:
-        """The 32-bit word at ``address``."""
-        return int.from_bytes(self._function.bar0.read(address & ~3, 4), "big")
-
-    def write(self, address: int, value: int) -> None:
-        """Ignore the write: the gateway can only read here."""
-        log.debug("VSC write of %#x at %#x ignored", value, address)

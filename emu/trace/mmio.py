@@ -23,7 +23,7 @@ from emu.function.doorbells import (
     UAR_EQ_CI,
     UAR_SEND,
 )
-from emu.function.function import MSIX_PBA, MSIX_TABLE
+from emu.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
 from emu.models.model import BAR0_BYTES
 from emu.objects.memic import AREA_BYTES
 from emu.ports import Buffer
@@ -39,7 +39,6 @@ _MEMIC = BAR0_BYTES - AREA_BYTES
 """Where device memory begins in the models that have it."""
 
 _MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
-_MSIX_ENTRY_BYTES = 16
 
 _EQ_DOORBELL = Prm("eq_doorbell", "eqn" / bits(8), "ci" / bits(24))
 _CQ_DOORBELL = Prm(
@@ -88,8 +87,8 @@ _ISEG = tuple(_registers(init_seg))
 
 def describe(offset: int, data: Buffer) -> dict[str, Any]:
     """The keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0."""
-    if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * _MSIX_ENTRY_BYTES:
-        vector, at = divmod(offset - MSIX_TABLE, _MSIX_ENTRY_BYTES)
+    if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
+        vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
         register = f"msix_table.{_MSIX_ENTRY[at // 4]}"
         return {"register": register, "vector": vector, "value": _value(data, "little")}
     if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:

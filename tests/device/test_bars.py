@@ -5,7 +5,7 @@ from helpers.driver import enable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.function.function import MSIX_PBA, MSIX_TABLE
+from emu.function.msix import MSIX_PBA, MSIX_TABLE
 from layouts.enums import NicInterface
 from layouts.iseg import init_seg
 

@@ -8,7 +8,7 @@ from helpers.channels import Channel
 from helpers.driver import BUS_MASTER, MEMORY_SPACE, enable
 
 from emu.engine.events import eq as eq_engine
-from emu.function.function import MSIX_PBA, MSIX_TABLE
+from emu.function.msix import MSIX_PBA, MSIX_TABLE
 from layouts.enums import CqeSyndrome, EventType, Op, QpType
 
 POWER_CONTROL = 0x44

@@ -13,7 +13,7 @@ from emu.engine.ud import datagram
 from emu.faults.injector import Injector
 from emu.faults.text import load
 from emu.function.bar0 import HEALTH_SYNDROME
-from emu.function.function import MSIX_PBA
+from emu.function.msix import MSIX_PBA
 from emu.objects import Qp
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
 

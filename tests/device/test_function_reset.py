@@ -8,7 +8,7 @@ from helpers.parts import Parts
 
 from emu.device.hca import HcaOptions, HcaState
 from emu.engine.events import eq as eq_engine
-from emu.function.function import MSIX_TABLE
+from emu.function.msix import MSIX_TABLE
 from emu.pci import Correctable
 from layouts import reg
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
