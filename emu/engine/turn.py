@@ -6,6 +6,7 @@ from emu.device.hca import Hca
 from emu.device.turns import turn_of
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import send_requests
+from emu.engine.qp.flush import flush
 from emu.engine.rc import requester
 from emu.engine.rc.packets.connection import connection_of
 from emu.objects import Qp
@@ -27,7 +28,7 @@ def turn(hca: Hca, qp: Qp) -> bool:
     if qp.sq is None:
         return more
     if qp.state is not _RTS:
-        qp_life.flush(hca, qp)
+        flush(hca, qp)
         return more
     if qp.is_draining and (qp.connection is None or not qp.connection.is_awaiting):
         qp_life.drained(hca, qp)

@@ -7,8 +7,8 @@ from helpers.verbs import SIGNALED, connect
 from emu.cmdif.registry import COMMANDS
 from emu.device import looks
 from emu.engine import lifecycle
-from emu.engine.qp import lifecycle as qp_life
-from emu.engine.qp.lifecycle import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
+from emu.engine.qp import flush as flushing
+from emu.engine.qp.flush import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR
@@ -42,7 +42,7 @@ def test_everything_posted_is_flushed_in_order(node, qps, target):
 
 @pytest.mark.hostile
 def test_a_long_queue_is_flushed_bit_by_bit(node, qps, clock, target, monkeypatch):
-    monkeypatch.setattr(qp_life, "FLUSHED_AT_ONCE", 4)
+    monkeypatch.setattr(flushing, "FLUSHED_AT_ONCE", 4)
     left, _ = qps
     for _ in range(40):
         left.post_recv(target.sge())
@@ -276,10 +276,10 @@ class TestManyInError:
     @pytest.fixture
     def looked(self, monkeypatch):
         """The numbers of the queue pairs that have been looked at."""
-        found, posted = [], qp_life._has_receives
+        found, posted = [], flushing._has_receives
         monkeypatch.setattr(looks, "LOOKS_AT_ONCE", self.AT_ONCE)
         monkeypatch.setattr(
-            qp_life, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
+            flushing, "_has_receives", lambda qp: found.append(qp.handle) or posted(qp)
         )
         return found
 

@@ -20,7 +20,7 @@ from emu.engine.mr.rights import (
     AccessError,
     InPieces,
 )
-from emu.engine.qp.lifecycle import check_srq_limit
+from emu.engine.qp.events import check_srq_limit
 from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
 from emu.objects.views import Views, copy

@@ -21,7 +21,7 @@ from emu.device.looks import INTERVAL_NS
 from emu.device.turns import turn_of
 from emu.engine.events import completions
 from emu.engine.events import eq as eq_engine
-from emu.engine.qp.lifecycle import break_srq
+from emu.engine.qp.events import break_srq
 from emu.objects import Cq, Rq, Sq
 from emu.objects.receive_queue import ListBrokenError
 from emu.ports import DmaError

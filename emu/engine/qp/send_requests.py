@@ -13,6 +13,7 @@ from emu.engine.events import completions
 from emu.engine.mr import page_faults
 from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError, AccessError, InPieces
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.events import raise_qp_event
 from emu.engine.wqe.registry import WQE_OPS, gather_piece
 from emu.engine.wqe.umr import BindError
 from emu.objects import Qp, Queue
@@ -125,7 +126,7 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
 def break_queue(hca: Hca, qp: Qp, why: Exception) -> None:
     """The ring itself is broken: raise an event, as no completion can name a request."""
     log.warning("%r: send queue is broken: %s", qp, why)
-    qp_life.raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
     qp_life.to_error(hca, qp)
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.events import raise_qp_event
 from emu.engine.rc.nak import Dropped, Nak, NakCode
 from emu.objects import Qp
 from layouts.enums import EventType, QpType
@@ -37,6 +38,6 @@ def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
     """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
     if qp.st is QpType.UC:
         return Dropped("UC has no NAK")
-    qp_life.raise_qp_event(hca, qp, event)
+    raise_qp_event(hca, qp, event)
     qp_life.to_error(hca, qp)
     return Nak(code)

@@ -23,6 +23,7 @@ from emu.engine.mr.rights import (
 )
 from emu.engine.mr.signature import on_wire
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.events import check_srq_limit, take_shared
 from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.objects import Pd, Qp, Srq
@@ -80,7 +81,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
         message.taken, qp.kept = kept, None
         return
     try:
-        wqe = queue.take() if srq is None else qp_life.take_shared(srq)
+        wqe = queue.take() if srq is None else take_shared(srq)
     except (DmaError, ListBrokenError) as error:
         qp_life.break_receives(hca, qp, srq, error)
         if qp.st is _UC:
@@ -92,7 +93,7 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
             raise Dropped("UC without a receive WQE")
         raise RnrNak(qp.min_rnr_nak)
     if srqn:
-        qp_life.check_srq_limit(hca, srqn)
+        check_srq_limit(hca, srqn)
     message.taken = TakenWqe(wqe, cq, srqn)
 
 

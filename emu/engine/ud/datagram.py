@@ -21,8 +21,8 @@ from emu.engine.mr.rights import (
     AbsentPageError,
     AccessError,
 )
-from emu.engine.qp import lifecycle as qp_life
-from emu.engine.qp.lifecycle import stop_over
+from emu.engine.qp.events import check_srq_limit, take_shared
+from emu.engine.qp.lifecycle import break_receives, stop_over
 from emu.engine.qp.transitions import RECEIVING
 from emu.objects import Qp
 from emu.objects.page_fault import FaultedAccess, PageFaultType, Side
@@ -75,15 +75,15 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
     if queue is None or cq is None:
         return False
     try:
-        wqe = queue.take() if qp.srq is None else qp_life.take_shared(qp.srq)
+        wqe = queue.take() if qp.srq is None else take_shared(qp.srq)
     except (DmaError, ListBrokenError) as error:
-        qp_life.break_receives(hca, qp, qp.srq, error)
+        break_receives(hca, qp, qp.srq, error)
         return False
     if wqe is None:
         qp.count("out_of_buffer")
         return False
     if qp.srq is not None:
-        qp_life.check_srq_limit(hca, qp.srq.handle)
+        check_srq_limit(hca, qp.srq.handle)
     _deliver(hca, qp, wqe, datagram, origin)
     return True
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import InPieces
-from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.flush import fail_receive
 from emu.engine.rc.duplicates import may_read_again
 from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.packets.responses import ResponseQueue
@@ -65,7 +65,7 @@ class PacketExecution:
         """The queue pair stops: flush the receive WQE of an incomplete message."""
         hca, qp = self._connection.hca, self._connection.qp
         for taken in self.unfinished():
-            qp_life.fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
+            fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
         self.message = self._spare = None
 
     def unfinished(self) -> list[TakenWqe]:
