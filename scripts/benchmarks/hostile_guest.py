@@ -97,6 +97,18 @@ class Guest:
         }  # fmt: skip
         return {"memory_key_mkey_entry": entry | context}
 
+    def connect(self) -> None:
+        """Make two queue pairs that are each other's peers, to use a key with later."""
+        self._qp = self.node.queue_pair()
+        connect(self._qp, self.node.queue_pair())
+
+    def use(self, key: int) -> None:
+        """Write from a key's second page to its first; RuntimeError when that fails."""
+        self._qp.write((key, 0), (64, key, 4096))
+        self.node.settle()
+        if self._qp.cq.drain()[0].syndrome:
+            raise RuntimeError("the key does not work")
+
     def large_key(self) -> int:
         """Create a key over 1 GiB: the same large page repeated."""
         page = self.memory.alloc(32 * MIB, 2 * MIB)
@@ -123,25 +135,19 @@ def umems(watch: Watch) -> Iterator[None]:
 @pattern("CREATE_MKEY with a million pages, and its first use")
 def long_key(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
-    one, two = guest.node.queue_pair(), guest.node.queue_pair()
-    connect(one, two)
+    guest.connect()
     count = MILLION - 64
     fields = guest.key_fields(count) | {"translations_octword_actual_size": count // 2}
     sent = guest.submit(Op.CREATE_MKEY, guest.scattered(count), **fields)
     yield
     guest.ring()
-    key = guest.collect(sent).mkey_index << 8
-    one.write((key, 0), (64, key, 4096))
-    guest.node.settle()
-    if one.cq.drain()[0].syndrome:
-        raise RuntimeError("the key does not work")
+    guest.use(guest.collect(sent).mkey_index << 8)
 
 
 @pattern("CREATE_MKEY over user memory: 8 million entries, and its first use")
 def long_key_over_umem(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
-    one, two = guest.node.queue_pair(), guest.node.queue_pair()
-    connect(one, two)
+    guest.connect()
     large = guest.memory.alloc(2 * MIB, 2 * MIB)
     listed = pack64([large | 3]) * (16 << 10)
     umem = {"num_of_mtt": len(listed) // 8, "log_page_size": 9}
@@ -152,11 +158,7 @@ def long_key_over_umem(watch: Watch) -> Iterator[None]:
     sent = guest.submit(Op.CREATE_MKEY, **fields, **guest.key_fields(8 * MILLION))
     yield
     guest.ring()
-    key = guest.collect(sent).mkey_index << 8
-    one.write((key, 0), (64, key, 4096))
-    guest.node.settle()
-    if one.cq.drain()[0].syndrome:
-        raise RuntimeError("the key does not work")
+    guest.use(guest.collect(sent).mkey_index << 8)
 
 
 @pattern("MANAGE_PAGES: 130,000 pages given, and taken back")

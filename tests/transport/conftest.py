@@ -13,6 +13,7 @@ from helpers.vfio_client import GuestRam, VfioClient
 from emu.vfio.base import TransportError
 from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
 from emu.vfio.libvfio_abi import load_library
+from emu.vfio.loop import Loop
 
 try:
     load_library()
@@ -101,6 +102,16 @@ def kind(request):
 def served(kind, serve):
     """The same test with each transport."""
     return serve(kind)
+
+
+@pytest.fixture
+def loop(served):
+    """A loop that drives it."""
+    loop = Loop()
+    loop.add_transport(served.transport)
+    yield loop
+    loop.remove_transport(served.transport)
+    loop.close()
 
 
 @pytest.fixture

@@ -66,14 +66,6 @@ class TestClient:
     """The client of a function's socket: it is dropped, and the next one is served."""
 
     @pytest.fixture
-    def loop(self, served):
-        loop = Loop()
-        loop.add_transport(served.transport)
-        yield loop
-        loop.remove_transport(served.transport)
-        loop.close()
-
-    @pytest.fixture
     def client(self, served, loop):
         """Its server is stepped by the loop."""
 

@@ -123,14 +123,6 @@ class TestDeafClients:
 class TestTurns:
     """Requests by the ten thousand arrive in one receive call."""
 
-    @pytest.fixture
-    def loop(self, served):
-        loop = Loop()
-        loop.add_transport(served.transport)
-        yield loop
-        loop.remove_transport(served.transport)
-        loop.close()
-
     def flood(self, client, data):
         """Fill the socket with whole messages; how many there are."""
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)

@@ -26,6 +26,18 @@ def control_option(function: F) -> F:
     )(function)
 
 
+def interval_option(what: str) -> Callable[[F], F]:
+    """Add --interval, seconds, to a command; ``what`` says what they are."""
+    return click.option(
+        "--interval",
+        type=click.FloatRange(0.1, 3600),
+        default=1.0,
+        show_default=True,
+        metavar="S",
+        help=what,
+    )
+
+
 def console() -> Console:
     """Standard output for tables, which are not cut short where nobody sees the edge.
 

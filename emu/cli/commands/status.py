@@ -12,7 +12,7 @@ import click
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._control import connect, console, control_option, interval_option
 from emu.control import prometheus
 from emu.host.printable import one_line
 
@@ -44,14 +44,7 @@ _PORT_TITLES = {"known": "addresses"}
     "--prometheus", "as_prometheus", is_flag=True, help="Print it in Prometheus's text format."
 )
 @click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1, 3600),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="How long --rate looks.",
-)
+@interval_option("How long --rate looks.")
 def status(
     control: Path | None, as_json: bool, as_prometheus: bool, rate: bool, interval: float
 ) -> None:

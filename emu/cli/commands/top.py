@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._control import connect, console, control_option, interval_option
 from emu.cli.commands.status import rates
 from emu.control.client import ControlError
 from emu.host.printable import one_line
@@ -38,14 +38,7 @@ _UNITS = ("", "K", "M", "G", "T")
 
 @click.command()
 @control_option
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1, 3600),
-    default=1.0,
-    show_default=True,
-    metavar="S",
-    help="How often it looks.",
-)
+@interval_option("How often it looks.")
 @click.option(
     "--times",
     type=click.IntRange(min=1),
