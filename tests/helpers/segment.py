@@ -1,4 +1,4 @@
-"""A segment with links on a loop that the test steps, and a host of ours at one of its ports."""
+"""A segment with uplinks on a loop that the test steps, and a host of ours at one of its ports."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Host(SegmentPort):
 
 
 class Wall:
-    """The segments of a process, with these links."""
+    """The segments of a process, with these uplinks."""
 
-    def __init__(self, *links):
+    def __init__(self, *uplinks):
         self.loop = Loop()
         self.segments = Segments(self.loop)
-        self.segments.open([parse(link) for link in links])
+        self.segments.open([parse(uplink) for uplink in uplinks])
         self.host = Host(self)
 
     def until(self, condition):
@@ -72,7 +72,7 @@ class Wall:
         self.until(look)
         return found[0]
 
-    def link(self, name):
+    def uplink(self, name):
         """The ports whose name begins so."""
         ports = self.segments.segment(0).ports
         return [port for port in ports if port.name.startswith(name)]

@@ -73,8 +73,8 @@ def test_a_passt_that_ends_is_started_again(wall, caplog):
     Lease(wall)
     first = link.pid
     os.kill(first, 9)
-    wall.until(lambda: not wall.link("passt"))
-    wall.until(lambda: wall.link("passt"))
+    wall.until(lambda: not wall.uplink("passt"))
+    wall.until(lambda: wall.uplink("passt"))
     assert link.pid != first
     Lease(wall)
     assert [line for line in caplog.messages if "passt ended with status -9" in line]
@@ -114,7 +114,7 @@ def test_a_passt_that_keeps_ending_is_given_up(program, monkeypatch, caplog):
     go.touch()
     wall.until(lambda: "leads nowhere now" in caplog.text)
     assert "status 3: no luck" in caplog.text
-    assert wall.link("passt") == []
+    assert wall.uplink("passt") == []
     wall.close()
 
 

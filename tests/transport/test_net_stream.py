@@ -34,16 +34,16 @@ def wall(path):
 @pytest.fixture
 def peer(wall, path):
     peer = Peer(path)
-    wall.until(lambda: wall.link("stream"))
+    wall.until(lambda: wall.uplink("stream"))
     yield peer
     peer.close()
 
 
 def served(wall, path):
     """An honest peer is served."""
-    before = len(wall.link("stream"))
+    before = len(wall.uplink("stream"))
     honest = Peer(path)
-    wall.until(lambda: len(wall.link("stream")) > before)
+    wall.until(lambda: len(wall.uplink("stream")) > before)
     wall.host.got.clear()
     honest.send(ethernet(EVERYONE, b"\x02\0\0\0\0\x77", 0x88B5, b"honest"))
     wall.until(lambda: any(b"honest" in frame.data for frame in wall.host.got))
@@ -52,7 +52,7 @@ def served(wall, path):
     wall.until(lambda: got.extend(honest.frames()) or got)
     assert b"answer" in got[0]
     honest.close()
-    wall.until(lambda: len(wall.link("stream")) <= before)
+    wall.until(lambda: len(wall.uplink("stream")) <= before)
 
 
 def test_frames_pass_both_ways(wall, peer):
@@ -67,7 +67,7 @@ def test_frames_pass_both_ways(wall, peer):
 
 def test_two_peers_and_what_is_for_one_of_them(wall, path, peer):
     other = Peer(path)
-    wall.until(lambda: len(wall.link("stream")) == 2)
+    wall.until(lambda: len(wall.uplink("stream")) == 2)
     peer.send(HELLO)
     wall.until(lambda: wall.host.got)
     assert other.frames() == [HELLO.ljust(60, b"\0")]
@@ -75,7 +75,7 @@ def test_two_peers_and_what_is_for_one_of_them(wall, path, peer):
     assert len(peer.frames()) == 1
     assert other.frames() == []
     other.close()
-    wall.until(lambda: len(wall.link("stream")) == 1)
+    wall.until(lambda: len(wall.uplink("stream")) == 1)
 
 
 def test_a_super_frame_arrives_in_pieces_with_checksums(wall, peer):
@@ -97,7 +97,7 @@ def test_frames_in_many_small_parts(wall, peer):
 
 def test_a_peer_that_comes_again(wall, path, peer):
     peer.close()
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     served(wall, path)
 
 
@@ -111,15 +111,15 @@ def test_a_path_in_use(path, wall):
 def test_a_peer_that_does_not_read_costs_a_bounded_queue(wall, path, peer):
     for _ in range(4000):
         wall.host.send(ethernet(THEIRS, OURS, 0x88B5, bytes(1500)))
-    (link,) = wall.link("stream")
-    assert link._queued <= framed.MOST_QUEUED
-    assert link.dropped["queue full"] > 1000
-    assert link.sent + link.dropped["queue full"] == 4000
+    (uplink,) = wall.uplink("stream")
+    assert uplink._queued <= framed.MOST_QUEUED
+    assert uplink.dropped["queue full"] > 1000
+    assert uplink.sent + uplink.dropped["queue full"] == 4000
     peer.send(HELLO)  # it is heard all the same
     wall.until(lambda: wall.host.got)
     served(wall, path)
     got = []
-    wall.until(lambda: got.extend(peer.frames()) or len(got) >= link.sent)
+    wall.until(lambda: got.extend(peer.frames()) or len(got) >= uplink.sent)
     assert all(len(data) == 1514 for data in got if data[6:12] == OURS)
 
 
@@ -127,7 +127,7 @@ def test_a_peer_that_does_not_read_costs_a_bounded_queue(wall, path, peer):
 def test_a_length_that_no_frame_has_ends_the_connection(wall, path, peer, caplog):
     peer.send(HELLO)
     peer.sock.sendall(pack(">I", framed.MOST_BODY + 1))
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     assert len(wall.host.got) == 1
     assert [line for line in caplog.messages if f"a frame of {framed.MOST_BODY + 1} bytes" in line]
     served(wall, path)
@@ -137,8 +137,8 @@ def test_a_length_that_no_frame_has_ends_the_connection(wall, path, peer, caplog
 def test_lengths_that_are_too_short_are_counted(wall, peer):
     peer.send(b"", b"x", bytes(13), HELLO)
     wall.until(lambda: wall.host.got)
-    (link,) = wall.link("stream")
-    assert link.dropped["bad length"] == 3
+    (uplink,) = wall.uplink("stream")
+    assert uplink.dropped["bad length"] == 3
 
 
 @pytest.mark.hostile
@@ -146,7 +146,7 @@ def test_half_a_frame_and_gone(wall, path, peer, caplog):
     peer.sock.sendall(pack(">I", 1000) + bytes(10))
     wall.settle()
     peer.close()
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     served(wall, path)
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
@@ -154,9 +154,9 @@ def test_half_a_frame_and_gone(wall, path, peer, caplog):
 @pytest.mark.hostile
 def test_very_many_frames_are_taken_in_shares(wall, peer, monkeypatch):
     calls = []
-    take = framed.FramedLink.take
+    take = framed.FramedUplink.take
     monkeypatch.setattr(
-        framed.FramedLink, "take", lambda self, most: calls.append(take(self, most)) or calls[-1]
+        framed.FramedUplink, "take", lambda self, most: calls.append(take(self, most)) or calls[-1]
     )
     peer.send(*[HELLO] * 1000)
     wall.until(lambda: len(wall.host.got) == 1000)
@@ -173,11 +173,11 @@ def test_many_peers(wall, path, caplog):
         sock.connect(str(path))
         peers.append(sock)
         wall.settle()
-    assert len(wall.link("stream")) == stream.MOST_PEERS
+    assert len(wall.uplink("stream")) == stream.MOST_PEERS
     assert len([line for line in caplog.messages if "refused" in line]) == 3
     for sock in peers:
         sock.close()
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     served(wall, path)
 
 
@@ -191,9 +191,9 @@ def test_many_peers(wall, path, caplog):
     lambda length: pack(">I", length & 0xFFFFFFFF)), st.binary(max_size=90).map(
     lambda data: pack(">I", len(data)) + data)), max_size=12))  # fmt: skip
 def test_random_bytes(wall, path, said):
-    before = len(wall.link("stream"))
+    before = len(wall.uplink("stream"))
     peer = Peer(path)
-    wall.until(lambda: len(wall.link("stream")) > before)
+    wall.until(lambda: len(wall.uplink("stream")) > before)
     try:
         for data in said:
             peer.sock.sendall(data)
@@ -202,7 +202,7 @@ def test_random_bytes(wall, path, said):
         pass
     wall.settle()
     peer.close()
-    wall.until(lambda: len(wall.link("stream")) <= before)
+    wall.until(lambda: len(wall.uplink("stream")) <= before)
     served(wall, path)
 
 
@@ -223,7 +223,7 @@ def test_a_peer_waits_for_a_driver_without_receive_requests(path):
     wall = Wall(f"stream={path}")
     slow = Slow(wall)
     peer = Peer(path)
-    wall.until(lambda: wall.link("stream"))
+    wall.until(lambda: wall.uplink("stream"))
     peer.send(*[HELLO] * 300)
     wall.settle()
     assert slow.got == []
@@ -234,7 +234,7 @@ def test_a_peer_waits_for_a_driver_without_receive_requests(path):
         assert len(slow.got) == most
     slow.left = 1
     peer.close()
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     wall.close()
 
 
@@ -243,11 +243,11 @@ def test_a_peer_that_leaves_while_it_waits(path):
     wall = Wall(f"stream={path}")
     slow = Slow(wall)
     peer = Peer(path)
-    wall.until(lambda: wall.link("stream"))
+    wall.until(lambda: wall.uplink("stream"))
     peer.send(HELLO)
     wall.settle()
     peer.close()
     slow.left = 10
-    wall.until(lambda: not wall.link("stream"))
+    wall.until(lambda: not wall.uplink("stream"))
     assert len(slow.got) == 1
     wall.close()

@@ -102,15 +102,15 @@ def test_tcp_with_super_frames(wall, mac):
         client.upload(sink.wanted, gso_size=1460)
         assert client.download() == b"all of it"
     assert sink.got == sink.wanted
-    (link,) = wall.link("tap")
-    assert link.sent < 10  # the 60,000 bytes went in one piece
+    (uplink,) = wall.uplink("tap")
+    assert uplink.sent < 10  # the 60,000 bytes went in one piece
 
 
 def test_a_device_that_is_down_says_so_once(wall, name, caplog):
     for _ in range(3):
         wall.host.send(ethernet(b"\xff" * 6, OURS, 0x88B5))
-    (link,) = wall.link("tap")
-    assert link.dropped["refused"] == 3
+    (uplink,) = wall.uplink("tap")
+    assert uplink.dropped["refused"] == 3
     assert [line for line in caplog.messages if f"ip link set {name} up" in line] == caplog.messages
 
 

@@ -8,7 +8,7 @@ net_option = click.option(
     "--net",
     "nets",
     multiple=True,
-    metavar="LINK",
+    metavar="UPLINK",
     help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
     "stream=PATH, tap=NAME; may be repeated.",
 )

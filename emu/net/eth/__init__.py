@@ -1,1 +1,1 @@
-"""What lies between Ethernet functions and the world: segments, and the links that leave them."""
+"""What lies between Ethernet functions and the world: segments, and the uplinks that leave them."""

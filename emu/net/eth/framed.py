@@ -1,4 +1,4 @@
-"""A link over a stream socket: each frame behind its length, 4 bytes, big-endian.
+"""An uplink over a stream socket: each frame behind its length, 4 bytes, big-endian.
 
 So speak QEMU's ``-netdev stream`` (net/stream_data.c) and passt (tap.c). The socket never blocks.
 What the other side does not read waits in a queue of limited size and is dropped beyond it, as by
@@ -34,10 +34,10 @@ _length_at = _LENGTH.unpack_from
 _length = _LENGTH.pack
 
 
-class FramedLink(SegmentPort):
-    """A port whose link is a connected stream socket; a :class:`emu.net.poller.Pollable`."""
+class FramedUplink(SegmentPort):
+    """A port that leads to a connected stream socket; a :class:`emu.net.poller.Pollable`."""
 
-    is_link = True
+    is_uplink = True
     frames_per_write = _FRAMES_PER_WRITE
     """How many frames may be in one write."""
     buffer_bytes = _READ_BYTES + MOST_BODY + _LENGTH.size

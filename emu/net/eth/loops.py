@@ -1,15 +1,15 @@
-"""Two limits for what comes in by links: frames that are flooded, and frames that come back.
+"""Two limits for what comes in by uplinks: frames that are flooded, and frames that come back.
 
-Two links may lead into the same network, in which every flooded frame then circles for ever. A
-segment drops a frame from a link whose source address it has just heard of elsewhere; when that
-happens time after time, it leaves the link alone for some seconds. Whatever else is wrong out
-there, only so many frames of a link in a second go to all ports.
+Two uplinks may lead into the same network, in which every flooded frame then circles for ever. A
+segment drops a frame from an uplink whose source address it has just heard of elsewhere; when that
+happens time after time, it leaves the uplink alone for some seconds. Whatever else is wrong out
+there, only so many frames of an uplink in a second go to all ports.
 """
 
 from __future__ import annotations
 
 RECENT_NS = 1_000_000_000
-"""For so long an address stays where it was heard of last, even if a link brings frames from it."""
+"""For so long an address stays where it was heard last, even if an uplink brings frames from it."""
 MOVES = 32
 """So many frames from elsewhere in ``WINDOW_NS`` are a loop."""
 WINDOW_NS = 10_000_000_000
@@ -19,7 +19,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class Guard:
-    """The limits of one link."""
+    """The limits of one uplink."""
 
     __slots__ = ("_blocked_until_ns", "_flooded", "_flooded_ns", "_moved_ns", "_moves")
 
@@ -28,11 +28,11 @@ class Guard:
         self._flooded_ns = self._moved_ns = self._blocked_until_ns = 0
 
     def is_blocked(self, now_ns: int) -> bool:
-        """Whether the link is left alone at present."""
+        """Whether the uplink is left alone at present."""
         return now_ns < self._blocked_until_ns
 
     def may_flood(self, now_ns: int) -> bool:
-        """Whether one more frame of this link may go to all ports."""
+        """Whether one more frame of this uplink may go to all ports."""
         if now_ns - self._flooded_ns >= _SECOND_NS:
             self._flooded_ns, self._flooded = now_ns, 0
         self._flooded += 1

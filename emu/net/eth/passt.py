@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Sequence
 
 from emu.host.user_error import UserError
-from emu.net.eth.framed import FramedLink
+from emu.net.eth.framed import FramedUplink
 from emu.net.eth.switch import Switch
 from emu.net.poller import READ, Poller
 from emu.port.eth.frame import MIN_BYTES, Frame
@@ -65,7 +65,7 @@ def program() -> str:
     return found
 
 
-class _Link(FramedLink):
+class _Uplink(FramedUplink):
     """The socket to passt."""
 
     frames_per_write = 1
@@ -202,13 +202,13 @@ class Passt:
             finally:
                 os.close(into)
         self._tail = _Tail(out, self._poller)
-        self._link = _Link(ours, self, self._poller)
+        self._uplink = _Uplink(ours, self, self._poller)
         self._started_ns = self._clock.now_ns()
-        self.switch.add(self._link)
+        self.switch.add(self._uplink)
 
-    def gone(self, link: _Link) -> None:
+    def gone(self, uplink: _Uplink) -> None:
         """The socket has been closed: start another passt in a while."""
-        self.switch.remove(link)
+        self.switch.remove(uplink)
         if not self._is_closed:
             self._timer = self._clock.call_later(RESTART_NS, self._restart)
 
@@ -241,7 +241,7 @@ class Passt:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._link.close("")
+        self._uplink.close("")
         self._process.terminate()
         try:
             self._process.wait(_PATIENCE_S)

@@ -24,7 +24,7 @@ class Segment(Protocol):
 class SegmentPort:
     """One port; the subclasses know what is plugged in."""
 
-    is_link = False
+    is_uplink = False
     """Whether the segment continues behind the port, perhaps in a loop back to another one."""
     is_fabric = False
     """Whether the port leads to segments of other processes of the fabric."""
@@ -37,7 +37,7 @@ class SegmentPort:
         """Frames that have left the segment here."""
         self.dropped: Counter[str] = Counter()
         """Frames that were lost here on the way in or out, by reason."""
-        self.guard = Guard() if self.is_link else None
+        self.guard = Guard() if self.is_uplink else None
 
     @property
     def is_up(self) -> bool:

@@ -1,4 +1,4 @@
-"""All segments of a process, and the links that lead out of them."""
+"""All segments of a process, and the uplinks that lead out of them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Segments:
         self._loop = loop
         self._switches: dict[int, Switch] = {}
         self._poller: Poller | None = None
-        """Only with a link: without one the loop need not poll."""
-        self._links: list[Tap | StreamListener | Passt] = []
+        """Only with an uplink: without one the loop need not poll."""
+        self._uplinks: list[Tap | StreamListener | Passt] = []
         self.on_new: Callable[[int, Switch], None] | None = None
         """Told of each new segment."""
 
@@ -45,28 +45,28 @@ class Segments:
         return FunctionPort(name, self.segment(number))
 
     def open(self, specs: Sequence[NetSpec], socket_mode: int = OWNER_ONLY) -> None:
-        """Make the links. Raises UserError or OSError for one that cannot be made."""
+        """Make the uplinks. Raises UserError or OSError for one that cannot be made."""
         for spec in specs:
             switch = self.segment(spec.segment)
             if self._poller is None:
                 self._poller = Poller(self._loop)
             poller = self._poller
             if spec.kind == "user":
-                self._links.append(Passt(switch, poller, self._loop, spec.passt_options))
+                self._uplinks.append(Passt(switch, poller, self._loop, spec.passt_options))
             elif spec.kind == "stream":
-                self._links.append(StreamListener(Path(spec.what), switch, poller, socket_mode))
+                self._uplinks.append(StreamListener(Path(spec.what), switch, poller, socket_mode))
             else:
-                self._links.append(Tap(spec.what, switch, poller))
+                self._uplinks.append(Tap(spec.what, switch, poller))
 
     def about(self) -> list[dict[str, Any]]:
         """Every segment with its ports, as values."""
         return [switch.about() for _, switch in sorted(self._switches.items())]
 
     def close(self) -> None:
-        """Close the links; programs that were started end."""
-        for link in self._links:
-            link.close("") if isinstance(link, Tap) else link.close()
-        self._links.clear()
+        """Close the uplinks; programs that were started end."""
+        for uplink in self._uplinks:
+            uplink.close("") if isinstance(uplink, Tap) else uplink.close()
+        self._uplinks.clear()
         if self._poller is not None:
             self._poller.close()
             self._poller = None

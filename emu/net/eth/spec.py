@@ -1,6 +1,6 @@
-"""How the command line names a link: ``KIND[=WHAT][,KEY=VALUE]...``.
+"""How the command line names an uplink: ``KIND[=WHAT][,KEY=VALUE]...``.
 
-``user`` (passt), ``user,mtu=9000,forward=tcp:8080:80``, ``stream=PATH``, ``tap=NAME``. Every link
+``user`` (passt), ``user,mtu=9000,forward=tcp:8080:80``, ``stream=PATH``, ``tap=NAME``. Every uplink
 and every Ethernet function is on segment 0, unless ``segment=N`` says otherwise.
 """
 
@@ -26,7 +26,7 @@ class NetSpecError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class NetSpec:
-    """A link, and the segment that it leads out of."""
+    """An uplink, and the segment that it leads out of."""
 
     kind: str
     """``user``, ``stream`` or ``tap``."""

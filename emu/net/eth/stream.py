@@ -12,7 +12,7 @@ from pathlib import Path
 from socket import socket
 
 from emu.host.listening import OWNER_ONLY, Acceptor, listen
-from emu.net.eth.framed import FramedLink
+from emu.net.eth.framed import FramedUplink
 from emu.net.eth.switch import Switch
 from emu.net.poller import Poller
 
@@ -22,7 +22,7 @@ MOST_PEERS = 16
 _BACKLOG = 16
 
 
-class _Peer(FramedLink):
+class _Peer(FramedUplink):
     """One QEMU."""
 
     def __init__(self, name: str, sock: socket, owner: StreamListener) -> None:

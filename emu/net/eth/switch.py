@@ -1,6 +1,6 @@
 """An Ethernet segment inside one process: a switch that learns addresses from what passes it.
 
-Its ports are functions and links: sockets, a passt, a TAP device, the other processes of a fabric.
+Its ports are functions and uplinks: sockets, a passt, a TAP device, other processes of a fabric.
 A frame to a known address goes to one port, any other to all but its own. VLAN tags are carried,
 and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
 makes of them what its peer can take.
@@ -122,20 +122,20 @@ class Switch:
         if address[0] & 1 or address == _NO_ADDRESS:
             source.dropped["bad source"] += 1
             return False
-        if place is not None and source.is_link and now - place.heard_ns < RECENT_NS:
+        if place is not None and source.is_uplink and now - place.heard_ns < RECENT_NS:
             source.dropped["moved"] += 1
             self._suspect(source if not source.is_fabric else place.port, now)
             return False
         self._addresses.learn(address, source, now)
         return True
 
-    def _suspect(self, link: SegmentPort, now: int) -> None:
-        """A frame has come back by this link, or by the fabric from it."""
-        if link.guard is not None and not link.is_fabric and link.guard.moved(now):
+    def _suspect(self, uplink: SegmentPort, now: int) -> None:
+        """A frame has come back by this uplink, or by the fabric from it."""
+        if uplink.guard is not None and not uplink.is_fabric and uplink.guard.moved(now):
             log.warning(
                 "%s: %s leads back to another port: it is ignored for %d s; connect the segment to"
-                " a network by one link only",
-                self.name, link.name, BLOCKED_NS // _NS_PER_S,
+                " a network by one uplink only",
+                self.name, uplink.name, BLOCKED_NS // _NS_PER_S,
             )  # fmt: skip
 
     def about(self) -> dict[str, Any]:

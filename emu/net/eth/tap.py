@@ -51,7 +51,7 @@ class TapError(UserError):
 class Tap(SegmentPort):
     """A port that leads to a TAP device; a :class:`emu.net.poller.Pollable`."""
 
-    is_link = True
+    is_uplink = True
     has_more = False
 
     def __init__(self, name: str, switch: Switch, poller: Poller) -> None:

@@ -22,7 +22,7 @@ from emu.port.eth.plain import is_sound
 class _Uplink(SegmentPort):
     """The port of one segment that leads to another process."""
 
-    is_link = is_fabric = True
+    is_uplink = is_fabric = True
 
     def __init__(self, name: str, number: int, connection: Connection) -> None:
         super().__init__(name)

@@ -31,7 +31,7 @@ class Port(SegmentPort):
 
 
 class Link(Port):
-    is_link = True
+    is_uplink = True
 
 
 class Fabric(Link):
