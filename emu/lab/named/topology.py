@@ -5,14 +5,13 @@ Every mistake of a file is told at once, each with its line and with what is all
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
+from emu.host.toml_file import TomlFile
 from emu.lab.archive.names import DEFAULT_SUITE
 from emu.lab.errors import LabError
 from emu.lab.kernel.choice import choose
@@ -20,12 +19,8 @@ from emu.lab.named import running
 from emu.lab.options import DEFAULT_DEVICE, GuestOptions
 
 MOST_GUESTS = 64
-_MOST_BYTES = 1 << 20
-_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_-]+)\s*\]\]?")
-_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
 
 Words = Annotated[list[StrictStr], Field(max_length=1000)]
-Place = tuple[str | int, ...]
 
 
 class GuestTable(BaseModel):
@@ -99,31 +94,17 @@ class Topology:
 
 def read(path: Path) -> Topology:
     """The topology in a file; paths in it are relative to the file. Raises :class:`LabError`."""
-    with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise LabError(f"{path}: more than {_MOST_BYTES >> 20} MiB")
-    text = data.decode(errors="replace")
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise LabError(f"{path}: {error}") from None
-    lines = dict(_places(text))
-    try:
-        file_table = File.model_validate(table)
-    except ValidationError as error:
-        told = [f"{path}:{_line(lines, one['loc'])}: {_said(one)}" for one in error.errors()]
-        raise LabError("\n".join(told)) from None
+    file = TomlFile(path, File, {"guest": GuestTable, "server": ServerTable}, LabError)
     nodes: list[Node] = []
-    for number, guest in enumerate(file_table.guest):
+    for number, guest in enumerate(file.content.guest):
         try:
             nodes += _nodes(guest, path.resolve().parent)
             _check_names(nodes)
         except LabError as error:
-            raise LabError(f"{path}:{_line(lines, ('guest', number))}: {error}") from None
-    name = file_table.name or path.stem
+            raise file.mistake(("guest", number), error) from None
+    name = file.content.name or path.stem
     running.check_name(name)
-    return Topology(name, nodes, file_table.server, path.resolve().parent)
+    return Topology(name, nodes, file.content.server, path.resolve().parent)
 
 
 def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:
@@ -167,36 +148,3 @@ def _check_names(nodes: Sequence[Node]) -> None:
             raise LabError(f"two guests are called {name}")
     if len(nodes) > MOST_GUESTS:
         raise LabError(f"more than {MOST_GUESTS} guests")
-
-
-def _places(text: str) -> Iterator[tuple[Place, int]]:
-    """Where tables and keys begin: their path as pydantic gives it, and the line."""
-    counts: dict[str, int] = {}
-    table: Place = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            name = header[2]
-            table = (name,)
-            if header[1] == "[[":
-                counts[name] = counts.get(name, -1) + 1
-                table = (name, counts[name])
-            yield table, number
-        elif key := _KEY.match(line):
-            yield (*table, key[1]), number
-
-
-def _line(lines: dict[Place, int], place: Place) -> int:
-    """The line of the innermost part of a place that the text shows."""
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)
-
-
-def _said(error: Any) -> str:
-    """A mistake in words, with what is allowed."""
-    *_, key = error["loc"]
-    if error["type"] == "extra_forbidden":
-        tables: dict[str, type[BaseModel]] = {"guest": GuestTable, "server": ServerTable}
-        inner = tables.get(str(error["loc"][0]), File) if len(error["loc"]) > 1 else File
-        return f"no key {str(key)!r} here: one of {', '.join(inner.model_fields)}"
-    return f"{key}: {error['msg']}"

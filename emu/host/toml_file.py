@@ -1,0 +1,96 @@
+"""TOML files that users write: every mistake is told at once, with its line and what is allowed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+
+_MOST_BYTES = 1 << 20
+_MOST_SHOWN = 20
+_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_-]+)\s*\]\]?")
+_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
+
+Place = tuple[str | int, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+class TomlFile(Generic[M]):
+    """A file's tables, and the lines where they stand."""
+
+    def __init__(
+        self,
+        path: Path,
+        model: type[M],
+        tables: Mapping[str, type[BaseModel]],
+        error: type[UserError] = UserError,
+    ) -> None:
+        """Read and check; ``tables`` are the models by the tables' names.
+
+        Raises ``error`` with a line for each mistake, and OSError.
+        """
+        self.path = path
+        self._error = error
+        text = self._text()
+        self._lines = dict(_places(text))
+        try:
+            table = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as failure:
+            raise error(f"{path}: {failure or 'too deep'}") from None
+        try:
+            self.content: M = model.model_validate(table)
+        except ValidationError as failure:
+            told = [
+                f"{path}:{self.line(one['loc'])}: {_said(one, model, tables)}"
+                for one in failure.errors()
+            ]
+            more = [f"{path}: {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)
+            raise error("\n".join(told[:_MOST_SHOWN] + more)) from None
+
+    def _text(self) -> str:
+        try:
+            return read_infile(self.path, _MOST_BYTES).decode(errors="replace")
+        except UserError as failure:
+            raise self._error(str(failure)) from None
+
+    def line(self, place: Place) -> int:
+        """The line of the innermost part of a place that the text shows."""
+        while place and place not in self._lines:
+            place = place[:-1]
+        return self._lines.get(place, 1)
+
+    def mistake(self, place: Place, why: object) -> UserError:
+        """The error to raise for something that is wrong at a place."""
+        return self._error(f"{self.path}:{self.line(place)}: {why}")
+
+
+def _places(text: str) -> Iterator[tuple[Place, int]]:
+    """Where tables and keys begin: their path as pydantic gives it, and the line."""
+    counts: dict[str, int] = {}
+    table: Place = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            name = header[2]
+            table = (name,)
+            if header[1] == "[[":
+                counts[name] = counts.get(name, -1) + 1
+                table = (name, counts[name])
+            yield table, number
+        elif key := _KEY.match(line):
+            yield (*table, key[1]), number
+
+
+def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
+    """A mistake in words, with what is allowed."""
+    *_, key = error["loc"] or ("the file",)
+    if error["type"] == "extra_forbidden":
+        inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model
+        return f"no key {str(key)!r} here: one of {', '.join(inner.model_fields)}"
+    return f"{key}: {error['msg']}"
