@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
 from emu.lab.errors import (
     CommandTimeoutError,
@@ -13,6 +14,9 @@ from emu.lab.errors import (
     ServerError,
 )
 from emu.outcome.finding import Finding, Kind, made, plain_text
+
+_CRASHES = frozenset({Kind.PANIC, Kind.OOPS, Kind.KASAN, Kind.HANG})
+_EXPLAINED = frozenset({Kind.PANIC, Kind.HANG, Kind.LOST, Kind.TIMEOUT})
 
 EX_DATAERR = os.EX_DATAERR
 """65: the status of a command that has got other data than were sent (sysexits.h)."""
@@ -42,3 +46,13 @@ def of_status(status: int) -> Finding | None:
     if status == EX_DATAERR:
         return made(Kind.CORRUPTION, "corrupted data")
     return None
+
+
+def together(told: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
+    """A log's findings and those of the run's end, without the ends that a crash explains."""
+    is_explained = any(one.kind in _CRASHES for one in told)
+    rest = [one for one in ends if not (is_explained and one.kind in _EXPLAINED)]
+    found: dict[str, Finding] = {}
+    for one in (*told, *rest):
+        found.setdefault(one.title, one)
+    return tuple(found.values())

@@ -125,7 +125,13 @@ HEADERS = (
         Kind.HANG,
         r"INFO: task .{1,64} blocked (?:for more than|in I/O wait)",
         "INFO: task hung in {function}",
-        parts="panic",
+        parts="panic task",
+    ),
+    _header(
+        Kind.HANG,
+        r"^task:\S+ +state:D ",  # SysRq-w lists them
+        "INFO: task hung in {function}",
+        name="task",
     ),
     _header(
         Kind.HANG,

@@ -16,16 +16,13 @@ from emu.cli.commands._replaying import (
     run_trial,
 )
 from emu.cli.commands._words import command_words
-from emu.faults.ddmin import ddmin
 from emu.faults.record import Record
+from emu.faults.smallest import One, smallest
 from emu.faults.text import dump
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
 from emu.lab import GuestOptions
-
-One = tuple[int, str, int]
-"""Function, rule and the number of the event."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -53,16 +50,13 @@ def minimize(
     """
     told = read_record(source)
     search = Search(options_of(ctx, told, choices), told, command_words(words, "RECORD"), timeout)
-    everything = [(one.function, one.rule, one.n) for one in told.fired]
-    if not everything:
+    if not told.fired:
         raise UserError(f"{source}: no fault has fired")
-    if not search.fails(everything):
+    rest = smallest(told, search.fails)
+    if rest is None:
         raise UserError("COMMAND succeeds although every fault has fired again")
-    rules = list(dict.fromkeys((function, rule) for function, rule, _ in everything))
-    kept = ddmin(rules, lambda some: search.fails([one for one in everything if one[:2] in some]))
-    rest = ddmin([one for one in everything if one[:2] in kept], search.fails)
     text = dump(told.replayed(rest))
-    click.echo(f"mlx5emu: {len(rest)} of {len(everything)} faults matter", err=True)
+    click.echo(f"mlx5emu: {len(rest)} of {len(told.fired)} faults matter", err=True)
     if output is None:
         sys.stdout.write(text)
     else:

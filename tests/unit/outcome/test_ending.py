@@ -10,7 +10,7 @@ from emu.lab.errors import (
     GuestStoppedError,
     ServerError,
 )
-from emu.outcome import EX_DATAERR, Kind, growth, of_error, of_status
+from emu.outcome import EX_DATAERR, Finding, Kind, growth, of_error, of_status, together
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,10 @@ def test_a_cache_that_grows_in_every_turn_leaks():
 def test_what_is_no_slabinfo_has_no_growth():
     assert growth("", "\x00 9 9\nname x\n" + "a " + "9" * 5000, turns=1) == ()
     assert growth(slabinfo(a=1), slabinfo(a=100), turns=0) == ()
+
+
+def test_a_crash_explains_that_the_guest_has_gone():
+    crash, lost = Finding(Kind.OOPS, "an oops"), Finding(Kind.LOST, "gone")
+    warning, leak = Finding(Kind.WARNING, "a warning"), Finding(Kind.LEAK, "a leak")
+    assert together([warning, crash], [lost, leak]) == (warning, crash, leak)
+    assert together([warning], [lost, warning]) == (warning, lost)

@@ -122,6 +122,14 @@ HUNG = """
 [  245.760045]  __wait_for_common+0x97/0x1a0
 [  245.760046]  mlx5_wait_for_pages+0x77/0x160 [mlx5_core]
 """
+BLOCKED = """
+<6>[    9.1] sysrq: Show Blocked State
+<6>[    9.1] task:rmmod           state:D stack:0     pid:512   tgid:512   ppid:511
+<6>[    9.1] Call Trace:
+<6>[    9.1]  __schedule+0x505/0xbf0
+<6>[    9.1]  schedule+0x27/0xf0
+<6>[    9.1]  mlx5_ib_stage_cleanup+0x77/0x160 [mlx5_ib]
+"""
 LOCKUP = """
 [    9.1] watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [kworker/1:1:51]
 [    9.1] RIP: 0010:poll_health+0x7f/0x1a0 [mlx5_core]
@@ -179,6 +187,7 @@ NULL_TITLE = "BUG: unable to handle kernel NULL pointer dereference in mlx5_cmd_
         (UBSAN, Kind.UBSAN, "UBSAN: array-index-out-of-bounds in mlx5_eq_async_int"),
         (DEADLOCK, Kind.LOCKDEP, "possible deadlock in mlx5_intf_state_lock_it"),
         (HUNG, Kind.HANG, "INFO: task hung in mlx5_wait_for_pages"),
+        (BLOCKED, Kind.HANG, "INFO: task hung in mlx5_ib_stage_cleanup"),
         (LOCKUP, Kind.HANG, "BUG: soft lockup in poll_health"),
         (STALL, Kind.HANG, "INFO: rcu detected stall in mlx5_eq_poll_irq_disabled"),
         (LEAK, Kind.LEAK, "memory leak in mlx5_alloc_cmd_msg"),

@@ -1,0 +1,1 @@
+"""Campaigns: many runs of guests from one matrix, on this machine or on a cluster; one report."""

@@ -1,0 +1,241 @@
+"""``mlx5emu campaign``: many guests from a matrix, here or on a cluster, and one report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from emu.campaign.child import Child
+from emu.campaign.description import Ended, Result
+from emu.campaign.drive import Executor, drive
+from emu.campaign.guest_run import NAME as GUEST_RUN
+from emu.campaign.local import Local
+from emu.campaign.matrix import read
+from emu.campaign.minimal import minimal, slug
+from emu.campaign.page import page
+from emu.campaign.report import AXES, Report, cases, report, summary
+from emu.campaign.store import Store, as_json
+from emu.cli.commands._progress import display
+from emu.host.printable import one_line
+from emu.lab.conformance.results import junit
+from emu.lab.image import image
+from emu.lab.machine import qemu
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MATRIX = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_OPTIONS = (
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        help="Guests at a time on this machine.  [default: half of its processors]",
+    ),
+    click.option(
+        "--dask", metavar="ADDRESS", help="Use the workers of this Dask scheduler: tcp://HOST:PORT."
+    ),
+)
+_MINIMIZE = click.option(
+    "--minimize",
+    is_flag=True,
+    help="Find a smallest plan for each finding of a run with faults; each trial boots a guest.",
+)
+
+
+def _executor_options(function: F) -> F:
+    for option in reversed((*_OPTIONS, _MINIMIZE)):
+        function = option(function)
+    return function
+
+
+@click.group()
+def campaign() -> None:
+    """Run many guests from a matrix: kernels, devices, workloads, fault plans, seeds."""
+
+
+@campaign.command("list")
+@click.argument("matrix", type=_MATRIX)
+def list_runs(matrix: Path) -> None:
+    """Print the runs of MATRIX without carrying them out."""
+    for run in read(matrix).runs:
+        click.echo(run.name)
+
+
+@campaign.command()
+@_executor_options
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The campaign's directory; one that has begun goes on.  [default: NAME.campaign]",
+)
+@click.argument("matrix", type=_MATRIX)
+def run(matrix: Path, out: Path | None, jobs: int | None, dask: str | None, minimize: bool) -> None:
+    """Carry out the runs of MATRIX that have no result yet, then report.
+
+    Results are kept as they come: after Ctrl-C, a full disk or a scheduler that has gone, the same
+    command goes on. The status is 1 when a run has failed or has found something.
+    """
+    told = read(matrix)
+    store = Store.create(out or Path(f"{told.name}.campaign"), told.name, told.runs)
+    _carry_on(store, jobs, dask, minimize)
+
+
+@campaign.command()
+@_executor_options
+@click.argument("directory", type=_DIRECTORY)
+def resume(directory: Path, jobs: int | None, dask: str | None, minimize: bool) -> None:
+    """Go on with the campaign in DIRECTORY, then report."""
+    _carry_on(Store.open(directory), jobs, dask, minimize)
+
+
+@campaign.command("report")
+@_MINIMIZE
+@click.argument("directory", type=_DIRECTORY)
+def show_report(directory: Path, minimize: bool) -> None:
+    """Report what the campaign in DIRECTORY has found so far.
+
+    Writes report.json, report.xml (JUnit) and report.html there.
+    """
+    store = Store.open(directory)
+    if minimize:
+        _minimize(store)
+    sys.exit(_conclude(store))
+
+
+def _carry_on(store: Store, jobs: int | None, dask: str | None, minimize: bool) -> None:
+    if jobs is not None and dask is not None:
+        raise click.UsageError("--jobs is for this machine: a cluster has as many as it has")
+    with store.locked():
+        drive_shown(store, _executor(store, jobs, dask))
+        if minimize:
+            _minimize(store)
+    sys.exit(_conclude(store))
+
+
+def _executor(store: Store, jobs: int | None, dask: str | None) -> Executor:
+    if dask is not None:
+        from emu.campaign.cluster import Cluster
+
+        return Cluster(dask, GUEST_RUN)
+    with display() as (progress, on_wait):
+        qemu.ensure(progress, on_wait)
+        for suite, packages in dict.fromkeys(
+            (one.suite, one.guest.packages) for one in store.pending()
+        ):
+            image.ensure(suite, packages, progress, on_wait)
+    return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)
+
+
+def drive_shown(store: Store, executor: Executor) -> None:
+    """Carry out what is missing, with a bar on a terminal; elsewhere a line for each run."""
+    console = Console(stderr=True)
+    counts: Counter[Ended] = Counter()
+    with _bar(console) as (bar, task):
+
+        def tell(done: int, total: int, result: Result | None) -> None:
+            if result is not None:
+                counts[result.ended] += 1
+            said = ", ".join(f"{count} {ended.value}" for ended, count in counts.items())
+            bar.update(task, completed=done, total=total, description=said or "runs")
+            if result is not None and (not console.is_terminal or result.findings):
+                titles = "; ".join(one.title for one in result.findings) or result.why
+                line = one_line(f"{result.name}: {result.ended.value} {titles}".rstrip())
+                console.print(
+                    f"{done}/{total} {line}", highlight=False, markup=False, emoji=False,
+                    soft_wrap=True,
+                )  # fmt: skip
+
+        drive(store, executor, tell)
+
+
+@contextlib.contextmanager
+def _bar(console: Console) -> Iterator[tuple[Progress, Any]]:
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        yield bar, bar.add_task("runs", total=None)
+
+
+def _minimize(store: Store) -> None:
+    """Smallest plans of the findings that have a record and no plan yet."""
+    told = report(store.name, store.runs, store.results())
+    child = Child(GUEST_RUN)
+    try:
+        for group in told.groups:
+            path = store.path / "minimized" / f"{slug(group.title)}.toml"
+            # The runs of a group show the same: the first with a record will do.
+            name = next((one for one in group.runs if store.record(one).exists()), None)
+            if path.exists() or name is None:
+                continue
+            click.echo(f"minimizing {one_line(group.title)} of {name}", err=True)
+            text = store.record(name).read_text()
+            plan = minimal(store.runs[name], text, group.title, child.result_of)
+            if plan is None:
+                click.echo("it did not come again with the same faults", err=True)
+            else:
+                store.write(f"minimized/{path.name}", plan)
+    finally:
+        child.stop()
+
+
+def _conclude(store: Store) -> int:
+    """Print and write the report; the exit status."""
+    told = report(store.name, store.runs, store.results())
+    console = Console(markup=False, emoji=False, highlight=False)
+    _print(console, told)
+    store.write("report.json", as_json(summary(told)))
+    store.write("report.xml", junit(cases(told)))
+    html = "".join(page(told, lambda name: (store.path / name).exists()))
+    console.print(f"{store.write('report.html', html)}", soft_wrap=True)
+    return 0 if told.is_good else 1
+
+
+def _print(console: Console, told: Report) -> None:
+    for axis in AXES:
+        counts = told.counts(axis)
+        if len(counts) == 1 and axis != AXES[0]:
+            continue
+        table = Table(axis)
+        for ended in Ended:
+            table.add_column(ended.value, justify="right")
+        for name, counter in counts.items():
+            table.add_row(name, *(str(counter[ended] or "") for ended in Ended))
+        console.print(table)
+    if told.groups:
+        table = Table("finding", "kind", "runs", "kernels", "plans", "record")
+        for group in told.groups:
+            table.add_row(
+                one_line(group.title, 120),
+                group.kind.value,
+                str(len(group.runs)),
+                ", ".join(group.kernels),
+                _few(group.plans),
+                group.first,
+            )
+        console.print(table)
+    missing = f", {told.missing} missing" if told.missing else ""
+    console.print(
+        f"{len(told.results)} of {len(told.runs)} runs{missing}, {len(told.groups)} findings"
+    )
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
