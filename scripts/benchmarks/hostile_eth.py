@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from hostile_keys import scattered
 from hostile_watch import Watch, WatchedBar, pattern
 from rig import MappedMemory
 
@@ -17,7 +18,7 @@ from emu.net.eth.switch import Switch
 from emu.net.ib.local import LocalFabric
 from emu.port.eth.segment import MAX_SEGMENTS
 from firmware_cmds import TABLE
-from layouts.enums import AccessMode, Opcode, PortType
+from layouts.enums import Opcode, PortType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -26,7 +27,6 @@ from helpers.eth_queues import ReceiveQueue, SendQueue
 from helpers.flows import Flows, to_tir
 from helpers.frames import Packet
 from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.keys import indirect_key
 from helpers.verbs import Node
 from helpers.world import HandClock, IrqList
 
@@ -92,16 +92,6 @@ class Segment:
         found = self.right.hca.eth.received.packets
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
-
-
-def scattered(node: Node) -> int:
-    """A key of 2048 ranges of one byte, four deep."""
-    region = node.region(2048)
-    key, va = region.key, region.va
-    for _ in range(4):
-        ranges = [(1, key, va + at) for at in range(2048)]
-        key, va = indirect_key(node, AccessMode.KLMS, ranges, 2048), 0
-    return int(key)
 
 
 @pattern(f"{REQUESTS} frames by one doorbell, each of them to {QUEUES} queues")

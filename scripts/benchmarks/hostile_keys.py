@@ -17,12 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from helpers.keys import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, dma_key, indirect_key, umr
 from helpers.signatures import CRC64, Crc, SignatureKey
-from helpers.verbs import QueuePair, connect
+from helpers.verbs import Node, QueuePair, connect
 
 GIB = 1 << 30
 RIGHTS = MTT_READ | MTT_WRITE
 WQES = 16
 ROUNDS = 1000
+PACKET = 4096
 LIST = 1 << 16
 """Entries of the longest list of ranges."""
 
@@ -40,6 +41,16 @@ def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
     sent = guest.submit(Op.CREATE_MKEY, guest.scattered(pages), **fields)
     guest.ring()
     return int(guest.collect(sent).mkey_index) << 8
+
+
+def scattered(node: Node, size: int = 2048) -> int:
+    """A key of so many ranges of one byte, four deep."""
+    region = node.region(size)
+    key, va = region.key, region.va
+    for _ in range(4):
+        ranges = [(1, key, va + at) for at in range(size)]
+        key, va = indirect_key(node, AccessMode.KLMS, ranges, size), 0
+    return int(key)
 
 
 def _post_all(guest: Guest, one: QueuePair, segments: list[bytes], opcode: Opcode) -> None:
@@ -110,6 +121,15 @@ def deep_lists(watch: Watch) -> Iterator[None]:
         va, size = 0, min(size * LIST, 1 << 30)
     yield
     _post_all(guest, one, [RADDR.pack(0, key), DATA.pack(1 << 20, key, 0)], Opcode.RDMA_WRITE)
+
+
+@pattern("messages of 4 KiB between lists of single bytes, four deep")
+def deep_messages(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    source, target = scattered(guest.node, PACKET), scattered(guest.node, PACKET)
+    yield
+    _post_all(guest, one, [RADDR.pack(0, target), DATA.pack(PACKET, source, 0)], Opcode.RDMA_WRITE)
 
 
 @pattern("a list of 65,536 repeat blocks")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hostile_guest import Guest
+from hostile_keys import PACKET, scattered
 from hostile_watch import Watch, WatchedBar, pattern
 from rig import MODEL
 
@@ -34,6 +35,7 @@ from helpers.world import HandClock, IrqList
 GIB = 1 << 30
 PORTS = 50
 ROUNDS = 500
+WRITES = 32
 FRAMES = 4 << 20
 """Bytes that a member sends at once."""
 
@@ -179,6 +181,20 @@ class Victim:
         """Deliver frames to the victim and run it for a while; its answers are dropped."""
         for frame in frames:
             self.watch.round(lambda frame=frame: self.wire.arrive(frame))
+        self.run()
+
+    def receive_at_once(self, frames: list[bytes]) -> None:
+        """As ``receive``, all frames in one round."""
+
+        def arrive() -> None:
+            for frame in frames:
+                self.wire.arrive(frame)
+
+        self.watch.round(arrive)
+        self.run()
+
+    def run(self) -> None:
+        """Run the victim for a while."""
         for _ in range(ROUNDS):
             self.watch.round(self.victim.function.run)
 
@@ -221,3 +237,14 @@ def disorder(watch: Watch) -> Iterator[None]:
     yield
     victim.receive(frames[::-1])
     victim.receive(frames * 3)
+
+
+@pattern("packets of 1 KiB into lists of single bytes, four deep")
+def deep_packets(watch: Watch) -> Iterator[None]:
+    victim = Victim(watch)
+    here, there = victim.attacker.region(PACKET), scattered(victim.victim, PACKET // 4)
+    for _ in range(WRITES):
+        victim.left.write((there, 0), here.sge(0, PACKET // 4))
+    frames = victim.take()
+    yield
+    victim.receive_at_once(frames)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 LOOK_AHEAD = 1 << 18
 """How much of a message in pieces is translated at a time. A message may have 2 GiB, and a page
 fault reports all the absent pages of the range; this bounds the cost of both for each packet."""
+LOOK_AHEAD_STEPS = 1024
+"""How many steps that may take; beyond them nothing is looked at."""
 
 _XRC = QpType.XRC
 
@@ -110,12 +112,15 @@ def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> None:
+    most = hca.steps + LOOK_AHEAD_STEPS
     with suppress(InPieces):
-        map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD))
+        map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), most)
 
 
-def map_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
-    """The views behind a piece of (va, rkey, length).
+def map_piece(
+    hca: Hca, qp: Qp, message: Message, offset: int, length: int, most: int | None = None
+) -> Views:
+    """The views behind a piece of (va, rkey, length); ``most`` as in ``access``.
 
     Raises Nak or Dropped when the request may not access them, Held when a page is absent,
     InPieces when they are too much for one call.
@@ -124,7 +129,7 @@ def map_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> V
     va = start_of(hca, message) + offset if hca.has_signatures else message.va + offset
     try:
         span = va, length, REMOTE[message.op].need
-        return access(hca, pd, qp.handle, message.rkey, span)
+        return access(hca, pd, qp.handle, message.rkey, span, 0, most)
     except AbsentPageError as page:
         raise _wait_for_page(hca, qp, message, offset, page) from None
     except InPieces:
