@@ -17,13 +17,14 @@ from emu.objects.domains import (
 )
 from emu.objects.eq import Eq
 from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.objects.geometry import RqGeometry
 from emu.objects.memic import Memic, MemicArea
 from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
 from emu.objects.qp import Qp, QpParts
 from emu.objects.queue import Queue
 from emu.objects.rq import Rq
 from emu.objects.sq import Sq
-from emu.objects.srq import RqGeometry, Srq, SrqForm
+from emu.objects.srq import Srq, SrqForm
 from emu.objects.tir import Rqt, Tir, Tis
 from emu.objects.translations import CHUNK, DENSE_BYTES, MTT_READ, MTT_WRITE, PageEntries
 from emu.objects.users import Uctx, Umem

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from emu.objects.geometry import RqGeometry
 from emu.objects.pages import PageList
 from emu.ports import GuestMemory
 from layouts.wqe import DATA, DS, NEXT
@@ -23,7 +24,6 @@ from layouts.wqe import DATA, DS, NEXT
 if TYPE_CHECKING:
     from emu.objects.cq import Cq
     from emu.objects.domains import Pd
-    from emu.objects.srq import RqGeometry
 
 END_OF_LIST_LKEY = 0x100
 _COUNTER = Struct(">I")

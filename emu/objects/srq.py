@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -25,19 +24,6 @@ class SrqForm(Enum):
     RMP = "rmp"
     XRC_SRQ = "xrc_srq"
     SRQ = "srq"
-
-
-@dataclass(frozen=True, slots=True)
-class RqGeometry:
-    """Where the WQEs of a receive queue lie, whichever kind of context described it."""
-
-    log_size: int
-    """log2 of the number of WQEs."""
-    log_stride: int
-    """log2 of the bytes of one WQE."""
-    log_page_size: int
-    page_offset: int
-    dbr_addr: int
 
 
 class Srq(Object):
