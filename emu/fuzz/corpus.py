@@ -8,6 +8,8 @@ each distinct title. ``blocks.json`` says how many runs have come by each block 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import re
 from collections import Counter
@@ -92,6 +94,16 @@ class Corpus:
             raise UserError(f"{path}: no corpus: it has no {_MARK}")
         if _table(mark).get("mlx5emu_fuzz") != _VERSION:
             raise UserError(f"{mark}: no corpus of version {_VERSION}")
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """No other run uses the folder meanwhile. Raises UserError when one does."""
+        with (self.path / _MARK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.path}: another run uses this corpus") from None
+            yield
 
     def entries(self) -> Iterator[Entry]:
         """The inputs, in the order of their names."""

@@ -67,8 +67,9 @@ def run(
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     options = to_options(**choices)
     kept = Corpus(corpus, create=True)
-    campaign = Campaign(kept, options, workloads or _DEFAULT_WORKLOADS, seed, _targets(), _say)
-    campaign.run(seconds, runs)
+    with kept.claimed():
+        campaign = Campaign(kept, options, workloads or _DEFAULT_WORKLOADS, seed, _targets(), _say)
+        campaign.run(seconds, runs)
 
 
 @fuzz.command()
@@ -102,7 +103,9 @@ def show(corpus: Path) -> None:
 @click.argument("other", metavar="OTHER", type=_OLD_CORPUS)
 def merge(corpus: Path, other: Path) -> None:
     """Take over into DIR what OTHER has and DIR has not."""
-    inputs, titles = Corpus(corpus).merge(Corpus(other))
+    kept = Corpus(corpus)
+    with kept.claimed():
+        inputs, titles = kept.merge(Corpus(other))
     click.echo(f"{inputs} inputs and {titles} findings are new")
 
 

@@ -64,6 +64,14 @@ def test_broken_hits_are_told_with_their_file(corpus, text):
         corpus.hits("6.12")
 
 
+def test_only_one_run_at_a_time_uses_a_corpus(corpus):
+    other = Corpus(corpus.path)
+    with corpus.claimed(), pytest.raises(UserError, match="another run"), other.claimed():
+        pass
+    with other.claimed():
+        pass
+
+
 def test_merge_takes_over_what_is_new(corpus, tmp_path):
     other = Corpus(tmp_path / "other", create=True)
     corpus.add(entry("ALLOC_PD"))
