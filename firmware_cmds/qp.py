@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.cmdif.registry import Handler, command
+from emu.cmdif.registry import Handler, OpenField, command
 from emu.device.tables import MULTICAST
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import transitions as qp_state
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512
 """What a queue pair in a multicast group costs the host."""
-_GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc"}
+_GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", QpType.DCI: "dct"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
@@ -146,7 +146,7 @@ def query_qp(hca: Hca, cmd: Any, out: Any) -> None:
     out.pas.put_words(qp.buffer.pages[: len(out.pas)])
 
 
-def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
+def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | None = None) -> None:
     """Register the command of one row of the transition table."""
     row = qp_state.TRANSITIONS[op]
     modifies = "opt_param_mask" in {field.name for field in layout_in.fields}
@@ -162,6 +162,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
         source = qp.state
         if modifies:
             _check_modified(hca.counters, cmd)
+            _reset_stream(qp, cmd)
         qp.encode()
         if modifies:
             qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask, _high_mask(cmd))
@@ -172,7 +173,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm) -> None:
     handler.__name__ = layout_in.prm_name.removesuffix("_in")
     handler.__doc__ = f"From {row}."
     register: Handler = handler
-    command(op, layout_in, layout_out)(register)
+    command(op, layout_in, layout_out, opened=opened)(register)
 
 
 def _count_into(counters: Table[QCounter], qp: Qp) -> None:
@@ -191,6 +192,16 @@ def _high_mask(cmd: Any) -> int:
     return cmd.opt_param_mask_95_32 if cmd.prm is layout.rts2rts_qp_in else 0
 
 
+def _reset_stream(qp: Qp, cmd: Any) -> None:
+    """Let a failed stream of a DC initiator go on, if the command asks for that."""
+    if not _high_mask(cmd) & qp_state.DCI_STREAM_CHANNEL_ID:
+        return
+    number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
+    if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
+        raise CmdError(Status.BAD_RES_STATE_ERR, "not a stream that has failed", f"{number}")
+    qp.streams.failed.discard(number)
+
+
 def _check_modified(counters: Table[QCounter], cmd: Any) -> None:
     unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
     if high := _high_mask(cmd) & ~qp_state.KNOWN_HIGH_OPTIONS:
@@ -205,7 +216,12 @@ _transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)
 _transition(Op.INIT2INIT_QP, layout.init2init_qp_in, layout.init2init_qp_out)
 _transition(Op.INIT2RTR_QP, layout.init2rtr_qp_in, layout.init2rtr_qp_out)
 _transition(Op.RTR2RTS_QP, layout.rtr2rts_qp_in, layout.rtr2rts_qp_out)
-_transition(Op.RTS2RTS_QP, layout.rts2rts_qp_in, layout.rts2rts_qp_out)
+_transition(
+    Op.RTS2RTS_QP,
+    layout.rts2rts_qp_in,
+    layout.rts2rts_qp_out,
+    OpenField("qpc_data_ext", lambda cmd: layout.qpc_ext if cmd.qpc_ext else None),
+)
 _transition(Op.SQERR2RTS_QP, layout.sqerr2rts_qp_in, layout.sqerr2rts_qp_out)
 _transition(Op.SQD_RTS_QP, layout.sqd2rts_qp_in, layout.sqd2rts_qp_out)
 _transition(Op._2ERR_QP, layout.qp_2err_in, layout.qp_2err_out)

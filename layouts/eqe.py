@@ -31,6 +31,8 @@ eqe_qp_srq = Prm(
     c_name="mlx5_eqe_qp_srq",
 )
 
+eqe_dct = Prm("eqe_dct", rsvd(32 * 6), "dctn" / bits(32), c_name="mlx5_eqe_dct")
+
 eqe_cq_err = Prm(
     "eqe_cq_err",
     "cqn" / bits(32), rsvd(56), "syndrome" / bits(8),

@@ -52,6 +52,13 @@ qpc = Prm(
     "dbr_umem_id" / bits(32),
 )
 
+qpc_ext = Prm(
+    "qpc_ext",
+    rsvd(2), "mmo" / bits(1), rsvd(13), "dci_stream_channel_id" / bits(16),
+    "qos_queue_group_id_requester" / bits(32), "qos_queue_group_id_responder" / bits(32),
+    rsvd(1440),
+)
+
 create_qp_in = Prm(
     "create_qp_in",
     *CMD_IN, "qpc_ext" / bits(1), rsvd(7), "input_qpn" / bits(24), rsvd(32),
@@ -108,8 +115,9 @@ rtr2rts_qp_out = Prm("rtr2rts_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))
 
 rts2rts_qp_in = Prm(
     "rts2rts_qp_in",
-    *CMD_IN, rsvd(8), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32), "ece" / bits(32),
-    "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
+    *CMD_IN, "qpc_ext" / bits(1), rsvd(7), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32),
+    "ece" / bits(32), "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
+    "qpc_data_ext" / octets(qpc_ext.size),
 )
 
 rts2rts_qp_out = Prm("rts2rts_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))

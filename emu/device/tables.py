@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.caps import Caps
 from emu.objects import (
     Cq,
+    Dct,
     Eq,
     FlowCounter,
     FlowDomain,
@@ -89,6 +90,7 @@ class ObjectTables:
         self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
         """Everything that a send doorbell can name; queue pairs share their numbers with others."""
         self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
+        self.dcts = Table[Dct]("dct", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
         self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
         self.reserved_qpns = Table[ReservedQpn](
             "reserved qpn", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues
@@ -134,7 +136,7 @@ class ObjectTables:
         """Every table, for summaries and leak checks."""
         return (
             self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
-            self.mkeys, self.qps, self.sqs, self.rqs, self.srqs, self.counters,
+            self.mkeys, self.qps, self.dcts, self.sqs, self.rqs, self.srqs, self.counters,
             self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
             self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.reserved_qpns,
         )  # type: ignore[return-value]  # fmt: skip

@@ -95,6 +95,11 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
         "pcam_reg": 0,
+        # DC: targets and initiators. The extension of a qpc names the stream to be reset.
+        "dct": 1,
+        "log_max_dci_stream_channels": 5,
+        "log_max_dci_errored_streams": 5,
+        "qpc_extension": 1,
         # Memory on the adapter, from ConnectX-5 on.
         "device_memory": 1,
         # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
@@ -115,7 +120,6 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "fixed_buffer_size": 1,
         # Not supported.
         "roce": 0,
-        "dct": 0,
         # Libraries read the second group without asking whether it is there (UCX:
         # uct_ib_mlx5_devx_query_cap_2).
         "hca_cap_2": 1,
@@ -156,6 +160,7 @@ _ODP_SERVICES: Capabilities = {
     "uc_odp_caps": {"send": 1, "receive": 1, "write": 1, "srq_receive": 1},
     "ud_odp_caps": {"send": 1, "srq_receive": 1},
     "xrc_odp_caps": {**_ODP_CONNECTED, "receive": 0},
+    "dc_odp_caps": {**_ODP_CONNECTED, "receive": 0},
 }
 
 TRANSPORT_ODP: Capabilities = MappingProxyType({"transport_page_fault_scheme_cap": _ODP_SERVICES})

@@ -5,6 +5,7 @@ next to it the few values that the engine needs on every access.
 """
 
 from emu.objects.cq import Cq, Moderation
+from emu.objects.dct import Dct
 from emu.objects.domains import (
     FlowCounter,
     Pd,
@@ -37,6 +38,7 @@ __all__ = [
     "MTT_WRITE",
     "OCTWORD",
     "Cq",
+    "Dct",
     "Eq",
     "FlowCounter",
     "FlowDomain",

@@ -51,6 +51,12 @@ class Message:
     solicited = False
     srqn = 0
     """Number of the shared receive queue, for XRC."""
+    address = 0
+    """The address of the target's port, for DC (``emu.port.base.Link``)."""
+    dctn = 0
+    """Number of the target, for DC."""
+    access_key = 0
+    """The key that the target has to have, for DC."""
     most = 0
     """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
     done = 0

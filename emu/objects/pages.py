@@ -113,6 +113,11 @@ class PageList:
             length -= size
 
 
+def no_pages(memory: GuestMemory) -> PageList:
+    """The buffer of a queue pair without rings."""
+    return PageList(memory, array("Q"), ADAPTER_PAGE_SHIFT, 0, 0)
+
+
 def queue_buffer(
     memory: GuestMemory, pas: ArrayView, log_page_size: int, page_offset: int, length: int
 ) -> Turns[PageList]:

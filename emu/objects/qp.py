@@ -11,6 +11,7 @@ from emu.objects.domains import Pd, QCounter, Xrcd
 from emu.objects.pages import PageList
 from emu.objects.queue import Queue
 from emu.objects.srq import Srq
+from emu.objects.streams import DciStreams
 from emu.objects.table import Object
 from emu.objects.users import Umem
 from emu.ports import Timer
@@ -54,6 +55,13 @@ class Connection(Protocol):
         """Execute and answer some of the requests that have arrived; True when there are more."""
 
 
+class Responder(Protocol):
+    """What receives for a DC initiator at its target (``emu.engine.rc.dynamic``)."""
+
+    def leave(self) -> None:
+        """The initiator stops, or turns to another target."""
+
+
 @dataclass(frozen=True, slots=True)
 class QpParts:
     """The objects that a queue pair refers to."""
@@ -84,9 +92,9 @@ class Qp(Queue):
         "ack_timeout", "buffer", "connection", "ctx", "destination", "epsn", "header_bytes",
         "held_by", "is_draining", "kept", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
         "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index", "psn", "q_key", "rae",
-        "rcq", "remote_qpn", "repeated_page_faults", "retries", "retry_count", "rnr_retries",
-        "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state", "timer",
-        "xrcd",
+        "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count",
+        "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
+        "state", "streams", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -134,6 +142,10 @@ class Qp(Queue):
         """The receive WQE of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
         """A message that takes several turns, and has had some of them."""
+        self.responder: Responder | None = None
+        """For a DC initiator: what receives for it at the target that it has sent to last."""
+        self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
+        """The streams of a DC initiator; None when it has none."""
         self.state = QpState.RST
         self.destination = 0
         """The address that the link layer finds in the context's path (``emu.port.base.Link``).
@@ -146,7 +158,8 @@ class Qp(Queue):
 
     @property
     def host_bytes(self) -> int:
-        return self.BASE_BYTES + self.buffer.host_bytes
+        ends = 2 if self.st is QpType.DCI else 1  # its responder at a target is in no table
+        return self.BASE_BYTES * ends + self.buffer.host_bytes
 
     def decode(self) -> None:
         """Extract the values from the context after a transition has changed it."""
@@ -179,6 +192,9 @@ class Qp(Queue):
             self.timer = None
         if self.connection is not None:
             self.connection.pause()
+        if self.responder is not None:
+            self.responder.leave()
+            self.responder = None
         self.retries = self.rnr_retries = 0
 
     def unlink(self) -> None:
@@ -192,6 +208,8 @@ class Qp(Queue):
         self.unlink()
         self.is_draining = False
         self.repeated_page_faults.clear()
+        if self.streams is not None:
+            self.streams.failed.clear()
         if self.sq is not None:
             self.sq.restart()
         if self.rq is not None:

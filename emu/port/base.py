@@ -126,6 +126,9 @@ class Link(Protocol):
     def vector(self, raw: bytes) -> Destination:
         """An address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""
 
+    def address_to(self, to: Destination) -> int:
+        """The address that an address vector leads to."""
+
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
         """What the headers of a datagram that is sent from here say about its sender."""
 

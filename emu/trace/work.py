@@ -50,7 +50,7 @@ _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
 }
 """What stands between the control segment and the data."""
 
-_DATAGRAM = (QpType.UD, QpType.QP0, QpType.QP1)
+_WITH_VECTOR = (QpType.UD, QpType.QP0, QpType.QP1, QpType.DCI)
 _EXTENDED_AV = 1 << 31
 _BASE_AV_BYTES = 16
 _FENCE_SHIFT = 5
@@ -139,7 +139,7 @@ def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
     if st is QpType.XRC:
         shown |= _segment(wqe_xrc_seg, body, at)
         at += wqe_xrc_seg.size
-    if st in _DATAGRAM:
+    if st in _WITH_VECTOR:
         base = body[at : at + _BASE_AV_BYTES].ljust(av.size, b"\0")
         is_extended = av.view(base).dqp_dct & _EXTENDED_AV
         shown |= _segment(av, body if is_extended else body[:at] + base, at)

@@ -66,6 +66,7 @@ KNOWN: tuple[Known, ...] = (
         "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
         _names("aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh reth xrceth"),
     ),
+    Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext",)),
     Known(
         (),
         What.STRUCTURE,
@@ -88,7 +89,7 @@ KNOWN: tuple[Known, ...] = (
                 "rts2rts_qp_udp_sport",
             ),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
-            "rts2rts_qp_in.opt_param_mask_95_32",
+            *_fields("rts2rts_qp_in", "qpc_ext opt_param_mask_95_32 qpc_data_ext"),
             *_fields("device_mem_cap", "increment_sizes test_and_set_sizes"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),
             *_fields("create_mkey_in", "mkey_umem_id mkey_umem_offset bsf_octword_actual_size"),

@@ -58,7 +58,7 @@ def test_xrc_wants_its_domain(driver, parts, refused):
 @pytest.mark.parametrize(
     ("context", "status"),
     [
-        ({"st": QpType.DCI}, Status.BAD_PARAM_ERR),
+        ({"st": QpType.DCT}, Status.BAD_PARAM_ERR),
         ({"st": QpType.RAW_ETHERTYPE}, Status.BAD_PARAM_ERR),
         ({"st": 0xFF}, Status.BAD_PARAM_ERR),
         ({"rq_type": RqType.CRQ}, Status.BAD_PARAM_ERR),

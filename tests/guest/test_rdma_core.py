@@ -27,7 +27,6 @@ MAY_SKIP = (
     r"SRQ resize is not supported",  # by any mlx5 device
     r"Extended QP is not supported",  # atomic write, which mlx5_ib does not know
     r"additional access flags 258",  # flush, which mlx5_ib does not know
-    r"Create DC QP is not supported",
     r"Support CQE 128B (compression|padding)",
     r"ODP(v2)? is not supported",
     r"send_dbr_mode_no_dbr_ext",  # sends without doorbell records
@@ -35,7 +34,8 @@ MAY_SKIP = (
 
 LEAST = {
     "test_addr": 2, "test_atomic": 7, "test_buf": 19, "test_cq": 3, "test_cq_events": 2,
-    "test_cqex": 5, "test_device": 12, "test_fork": 1, "test_mlx5_cq": 5, "test_mlx5_huge_page": 2,
+    "test_cqex": 5, "test_device": 12, "test_fork": 1, "test_mlx5_cq": 6, "test_mlx5_dc": 5,
+    "test_mlx5_huge_page": 2,
     "test_mlx5_devx": 1, "test_mlx5_mkey": 11, "test_mlx5_query_port": 1, "test_mlx5_raw_wqe": 1,
     "test_mlx5_timestamp": 3, "test_mr": 8, "test_parent_domain": 6, "test_pd": 4, "test_qp": 21,
     "test_qpex": 19, "test_rdmacm": 10, "test_relaxed_ordering": 2, "test_shared_pd": 1,

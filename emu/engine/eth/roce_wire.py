@@ -20,7 +20,7 @@ from emu.port.eth.frame import Frame
 from emu.port.eth.port import FCS_BYTES
 from emu.port.eth.roce.datagram import RoceDestination, frame_of
 from emu.port.eth.roce.gids import MAC_BYTES, NO_GID
-from emu.port.eth.roce.link import address_of, parts_of
+from emu.port.eth.roce.link import parts_of
 from emu.port.eth.wire import EthWire
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class RoceWire:
         if to.is_multicast:
             arrive(source, packet, origin)
         else:
-            address = address_of(to.sgid_index, to.mac, to.gid)
+            address = source.link.address_to(to)
             if not self.reaches(address) and (node := self.node(address)) is not None:
                 arrive(node, packet, origin)
                 return

@@ -43,6 +43,8 @@ _SERVICES: Mapping[QpType, str] = {
     QpType.UC: "uc_odp_caps",
     QpType.UD: "ud_odp_caps",
     QpType.XRC: "xrc_odp_caps",
+    QpType.DCI: "dc_odp_caps",
+    QpType.DCT: "dc_odp_caps",
 }
 
 _REQUESTS: Mapping[int, tuple[PageFaultType, str]] = {

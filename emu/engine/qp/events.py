@@ -14,7 +14,7 @@ from emu.engine.events.counters import count_event
 from emu.objects import Qp, Srq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
 from emu.ports import DmaError
-from layouts.enums import EventType
+from layouts.enums import EventType, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -25,7 +25,12 @@ _QP_SRQ_DATA = Struct(">20xB3xI")
 
 
 def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
-    """Raise an affiliated asynchronous event of a queue pair."""
+    """Raise an affiliated asynchronous event of a queue pair.
+
+    The responders of DC targets have no events: a target lives on (qpc.c: dct_allowed_event_types).
+    """
+    if qp.st is QpType.DCT:
+        return
     count_event(qp, event)
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
 

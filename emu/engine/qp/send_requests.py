@@ -34,6 +34,7 @@ CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
 _READ = MsgOp.READ
+_STOPPED_BY_ERRORS = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
 class LocalError(Exception):
@@ -62,6 +63,8 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "its ds is 0, or above what was posted")
     if wqe.qpn != qp.handle:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
+    if qp.streams is not None and qp.streams.has_failed(wqe.buf):
+        raise LocalError(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed")
     try:
         work = operation(hca, qp, wqe)
     except AbsentPageError as page:
@@ -117,7 +120,10 @@ def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
     completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode)
-    if qp.st in (QpType.RC, QpType.XRC, QpType.REG_UMR):
+    if qp.streams is not None and qp.streams.fail(wqe.buf):
+        qp.stop_waiting()
+        hca.schedule(qp)
+    elif qp.st in _STOPPED_BY_ERRORS:
         qp_life.to_error(hca, qp)
     else:
         qp_life.to_send_queue_error(hca, qp)

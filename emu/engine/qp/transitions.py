@@ -99,7 +99,10 @@ _OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
 _HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {2: ("udp_sport",)}
 """Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
 
-KNOWN_HIGH_OPTIONS = sum(1 << bit for bit in _HIGH_OPTIONAL_PATH)
+DCI_STREAM_CHANNEL_ID = 1 << 0
+"""Of the same mask: reset the stream that the extension of the context names."""
+
+KNOWN_HIGH_OPTIONS = sum(1 << bit for bit in _HIGH_OPTIONAL_PATH) | DCI_STREAM_CHANNEL_ID
 
 _LAG_TX_AFFINITY = 15
 

@@ -44,6 +44,7 @@ LIST_LENGTH_2GIB = 1 << 31
 
 _UC = QpType.UC
 _XRC = QpType.XRC
+_BORROWERS = frozenset({QpType.XRC, QpType.DCT})
 _WRITE = MsgOp.WRITE
 _RESP_SEND = CqeOpcode.RESP_SEND
 _RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
@@ -100,10 +101,10 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
 def keep(hca: Hca, qp: Qp, message: Message) -> None:
     """Keep the receive WQE of a message that continues later, unless its queue is destroyed.
 
-    Only XRC needs this: any other queue pair holds a reference to its queue, so it stays.
+    XRC and DC need this: any other queue pair holds a reference to its queue, so it stays.
     """
     taken = message.taken
-    if qp.st is _XRC and taken is not None and taken.wqe is not None:
+    if qp.st in _BORROWERS and taken is not None and taken.wqe is not None:
         srq = hca.srqs.get(taken.srqn)
         assert srq is not None
         srq.lend(taken)

@@ -7,12 +7,12 @@ from struct import Struct
 from emu.device.hca import Hca
 from emu.engine.mr.rights import LOCAL_WRITE
 from emu.engine.wqe.registry import RELIABLE, Work, wqe_op
-from emu.engine.wqe.segments import after_xrc, listed, need_segment, remote_address
+from emu.engine.wqe.segments import after_receiver, listed, need_segment, remote_address
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import BadWqeError, Wqe
 from layouts.enums import Opcode
-from layouts.wqe import ATOMIC, DS, MASKED_ATOMIC
+from layouts.wqe import ATOMIC, MASKED_ATOMIC
 
 ATOMIC_BYTES = 8
 _WORDS = Struct(">Q"), Struct("<Q")
@@ -25,9 +25,9 @@ def atomic_word(hca: Hca) -> Struct:
 
 
 def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
-    """ctrl, [xrc], raddr, atomic (16 or 32 bytes), data: 8 bytes for the old value."""
+    """ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data: 8 bytes for the old value."""
     message = Message(op, ATOMIC_BYTES)
-    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
     layout = MASKED_ATOMIC if masked else ATOMIC
     need_segment(wqe, at + layout.size)
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)

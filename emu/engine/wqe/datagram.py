@@ -1,35 +1,16 @@
-"""SEND of datagram services and its address vector (PRM "Datagram segment"; device.h: mlx5_av)."""
+"""SEND of datagram services."""
 
 from __future__ import annotations
 
 from emu.device.hca import Hca
 from emu.engine.mr.rights import LOCAL_READ, PACKET_BYTES, InPieces
 from emu.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
-from emu.engine.wqe.segments import SOLICITED
+from emu.engine.wqe.segments import SOLICITED, read_av
 from emu.objects import Qp
-from emu.objects.send_queue import BadWqeError, Wqe
+from emu.objects.send_queue import Wqe
 from emu.objects.views import Views, length_of
-from emu.port.base import Link
-from emu.port.datagram import Datagram, Destination
+from emu.port.datagram import Datagram
 from layouts.enums import Opcode
-from layouts.wqe import DS, av
-
-AV_EXTENDED = 1 << 31
-AV_BASE_BYTES = DS
-
-
-def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
-    """The address vector of a UD request, and the offset of the segment after it.
-
-    Raises BadWqeError when the WQE is too short for it.
-    """
-    if wqe.ds < 2:
-        raise BadWqeError("no address vector")
-    extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & AV_EXTENDED
-    size = av.size if extended else AV_BASE_BYTES
-    if wqe.ds * DS < DS + size:
-        raise BadWqeError("address vector leaves the WQE")
-    return link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
 
 
 @wqe_op(Opcode.SEND, DATAGRAM)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from emu.device.hca import Hca
 from emu.engine.mr.rights import LOCAL_WRITE
 from emu.engine.wqe.registry import CONNECTED, DATAGRAM, RELIABLE, Work, wqe_op
-from emu.engine.wqe.segments import after_xrc, listed, outgoing, remote_address
+from emu.engine.wqe.segments import after_receiver, listed, outgoing, remote_address
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import Wqe
 from layouts.enums import Opcode, QpType
-from layouts.wqe import DS
 
 _SEND, _WRITE, _READ = MsgOp.SEND, MsgOp.WRITE, MsgOp.READ
 
@@ -23,9 +22,9 @@ def nop(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
 
 @wqe_op(Opcode.SEND, CONNECTED)
 def send(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc], data."""
+    """ctrl, [xrc or av], data."""
     message = Message(_SEND, 0)
-    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
 
 
 @wqe_op(Opcode.SEND_IMM, CONNECTED)
@@ -33,7 +32,7 @@ def send_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the immediate is in the control segment."""
     message = Message(_SEND, 0)
     message.immediate = wqe.imm
-    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
 
 
 @wqe_op(Opcode.SEND_INVAL, RELIABLE)
@@ -41,14 +40,14 @@ def send_inval(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As SEND; the rkey to invalidate is in the control segment."""
     message = Message(_SEND, 0)
     message.inv_rkey = wqe.imm
-    return outgoing(hca, qp, wqe, message, after_xrc(qp, wqe, message, DS))
+    return outgoing(hca, qp, wqe, message, after_receiver(hca, qp, wqe, message))
 
 
 @wqe_op(Opcode.RDMA_WRITE, CONNECTED)
 def rdma_write(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc], raddr, data."""
+    """ctrl, [xrc or av], raddr, data."""
     message = Message(_WRITE, 0)
-    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
     return outgoing(hca, qp, wqe, message, at)
 
 
@@ -57,14 +56,14 @@ def rdma_write_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """As RDMA_WRITE; the peer's receive request takes the immediate."""
     message = Message(_WRITE, 0)
     message.immediate = wqe.imm
-    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
     return outgoing(hca, qp, wqe, message, at)
 
 
 @wqe_op(Opcode.RDMA_READ, RELIABLE)
 def rdma_read(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
-    """ctrl, [xrc], raddr, data: where the response data go."""
+    """ctrl, [xrc or av], raddr, data: where the response data go."""
     message = Message(_READ, 0)
-    at = remote_address(wqe, message, after_xrc(qp, wqe, message, DS))
+    at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
     message.reply = listed(hca, qp, wqe, message, at, LOCAL_WRITE)
     return message

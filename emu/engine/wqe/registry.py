@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
-CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC})
-RELIABLE = frozenset({QpType.RC, QpType.XRC})
+CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.DCI})
+"""Services whose requests are messages; DC's begin with an address vector."""
+RELIABLE = frozenset({QpType.RC, QpType.XRC, QpType.DCI})
 DATAGRAM = frozenset({QpType.UD, QpType.QP0, QpType.QP1})
 
 Work = Message | Datagram | None

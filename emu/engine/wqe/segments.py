@@ -9,22 +9,50 @@ from emu.objects import Qp
 from emu.objects.message import Message
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views, length_of
+from emu.port.base import Link
+from emu.port.datagram import Destination
 from layouts.enums import QpType
-from layouts.wqe import DS, RADDR, XRC
+from layouts.wqe import DS, RADDR, XRC, av
 
 SOLICITED = 1 << 1
 """In the control segment's fm_ce_se: the peer's completion is a solicited one."""
 
-_XRC = QpType.XRC
+_AV_EXTENDED = 1 << 31
+_AV_BASE_BYTES = DS
+_AV_KEY = slice(DS, DS + 8)
+_XRC, _DCI = QpType.XRC, QpType.DCI
 
 
-def after_xrc(qp: Qp, wqe: Wqe, message: Message, at: int) -> int:
-    """Read the SRQ number of an XRC segment, if any; returns where the next segment begins."""
-    if qp.st is not _XRC:
+def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
+    """Read which receiver the message names: for XRC a shared queue, for DC a target.
+
+    Returns where the next segment begins; for other services that is after the control segment.
+    """
+    if qp.st is _DCI:
+        to, at = read_av(hca.link, wqe)
+        message.address, message.dctn = hca.link.address_to(to), to.qpn
+        message.access_key = int.from_bytes(wqe.buf[_AV_KEY], "big")
         return at
-    need_segment(wqe, at + DS)
-    (message.srqn,) = XRC.unpack_from(wqe.buf, at)
-    return at + DS
+    if qp.st is not _XRC:
+        return DS
+    need_segment(wqe, 2 * DS)
+    (message.srqn,) = XRC.unpack_from(wqe.buf, DS)
+    return 2 * DS
+
+
+def read_av(link: Link, wqe: Wqe) -> tuple[Destination, int]:
+    """The address vector behind the control segment, and the offset of the segment after it.
+
+    Raises BadWqeError when the WQE is too short for it. Source: PRM "Datagram segment"; device.h:
+    mlx5_av.
+    """
+    if wqe.ds < 2:
+        raise BadWqeError("no address vector")
+    extended = int.from_bytes(wqe.buf[DS + 8 : DS + 12], "big") & _AV_EXTENDED
+    size = av.size if extended else _AV_BASE_BYTES
+    if wqe.ds * DS < DS + size:
+        raise BadWqeError("address vector leaves the WQE")
+    return link.vector(bytes(wqe.buf[DS : DS + size]).ljust(av.size, b"\0")), DS + size
 
 
 def need_segment(wqe: Wqe, end: int) -> None:

@@ -199,6 +199,10 @@ class IbPort:
             hop_limit=hop_limit,
         )
 
+    def address_to(self, to: Destination) -> int:
+        """The LID."""
+        return to.lid
+
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
         """The port's LID, and the GID that the address vector chooses."""
         return Origin(self.lid, qpn, pkey, qkey, self.gid(to.sgid_index))

@@ -211,6 +211,11 @@ class RoceLink:
             sport=sport or DEFAULT_SPORT,
         )
 
+    def address_to(self, to: Destination) -> int:
+        """As a path with the same source GID, MAC address and GID has."""
+        assert isinstance(to, RoceDestination)
+        return address_of(to.sgid_index, to.mac, to.gid or NO_GID)
+
     def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
         """The GID that the address vector chooses, with its MAC address and VLAN."""
         source = self.gids[to.sgid_index]

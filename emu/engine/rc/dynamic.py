@@ -1,0 +1,93 @@
+"""Dynamically connected transport (DC): an initiator's messages to targets in this process.
+
+Each request of an initiator (DCI) names its target (DCT) by an address vector, a number and the
+target's access key. What receives the message is a responder that initiator and target have to
+themselves (the PRM's DCR): it has the target's domain, rights and shared receive queue, and fails
+without the target. It lasts until the initiator stops, or turns to another target.
+
+What DC puts on a wire is not public. So a target is reached only in this process, and its messages
+stay messages: an initiator gets no response from anywhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.engine.qp import lifecycle as qp_life
+from emu.engine.rc.exchange import count, pass_on
+from emu.engine.rc.nak import Dropped
+from emu.objects import Dct, Qp, QpParts
+from emu.objects.message import Message
+from emu.objects.pages import no_pages
+from emu.objects.send_queue import Wqe
+from emu.port.ib import partitions
+from layouts.enums import QpState, QpType, RqType
+from layouts.qp import qpc
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_SAME = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
+"""Fields of a target's context that a qpc has as well."""
+
+
+class Dcr(Qp):
+    """The responder of one initiator at one target; it is in no table."""
+
+    __slots__ = ("dct", "node")
+
+    def __init__(self, node: Hca, dct: Dct, initiator: Qp) -> None:
+        """``node`` is the target's function."""
+        given = {name: getattr(dct.ctx, name) for name in _SAME}
+        ctx = qpc.new(st=QpType.DCT, rq_type=RqType.SRQ, remote_qpn=initiator.handle, **given)
+        ctx.log_msg_max = node.caps.general.log_max_msg
+        parts = QpParts(pd=dct.pd, rcq=dct.cq, srq=dct.srq, counter=dct.counter)
+        super().__init__(ctx, parts, no_pages(node.memory), None, None)
+        self.node = node
+        self.dct = dct
+        self.handle, self.uidx = dct.handle, dct.uidx
+        self.state = QpState.RTR
+
+    def leave(self) -> None:
+        """The initiator is done with it: a receive request that nobody fills goes back."""
+        self.state = QpState.RST
+        self.stop_waiting()
+        qp_life.stop_paging(self.node, self)
+
+
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand an initiator's message to its target and take the response.
+
+    Raises as ``emu.engine.rc.exchange.exchange``.
+    """
+    node = hca.wire.node(message.address)
+    dct = node.dcts.get(message.dctn) if node is not None else None
+    if node is None or dct is None or not _takes(hca, node, qp, dct, message.access_key):
+        raise Dropped("no such target")
+    peer = _responder(hca, qp, node, dct, message.address)
+    pass_on(hca, qp, wqe, node, peer, message)
+    qp.retries = qp.rnr_retries = 0
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    count(hca.link, node.link, qp, message, packets)
+
+
+def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, access_key: int) -> bool:
+    """Whether the target takes messages, and those of this initiator."""
+    if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
+        return False
+    if access_key != dct.access_key:
+        dct.key_violations += 1
+        return False
+    return partitions.match(node.link.pkey(dct.pkey_index), hca.link.pkey(qp.pkey_index))
+
+
+def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, address: int) -> Dcr:
+    """What receives for the initiator at the target."""
+    found = qp.responder
+    if isinstance(found, Dcr) and found.dct is dct and found.state is QpState.RTR:
+        return found
+    if found is not None:
+        found.leave()
+    made = Dcr(node, dct, qp)
+    qp.responder, qp.header_bytes = made, hca.link.header_bytes(address)
+    return made

@@ -1,0 +1,104 @@
+"""A message to a queue pair in this process: handed to its responder, as a whole or in shares.
+
+The requester decides what becomes of the request (``emu.engine.rc.requester``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND
+from emu.engine.qp.transitions import RECEIVING
+from emu.engine.rc import direct, shares
+from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.engine.rc.validation import EXPECTED, GAP, check_psn
+from emu.objects import Qp
+from emu.objects.message import WITH_RESPONSE_DATA, Message
+from emu.objects.page_fault import Held
+from emu.objects.send_queue import Wqe
+from layouts import bth
+from layouts.bth import PSN_MASK
+from layouts.enums import QpType
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+    from emu.port.base import Link
+
+_UC = QpType.UC
+
+
+class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
+    """Only part of a message has been moved."""
+
+
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand a message to the responder and take its response. Raises Unfinished."""
+    node = hca.wire.node(qp.destination)
+    peer = node.qps.get(qp.remote_qpn) if node is not None else None
+    if node is None or peer is None or not _are_partners(hca.link, node.link, qp, peer):
+        raise Dropped("no such peer")
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    found = EXPECTED if qp.st is _UC else check_psn(peer, qp.psn)
+    if found is GAP:
+        qp.count("packet_seq_err")
+        raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
+    if found is EXPECTED:  # a duplicate is only acknowledged again
+        pass_on(hca, qp, wqe, node, peer, message)
+        peer.epsn = (qp.psn + packets) & PSN_MASK
+    qp.psn = (qp.psn + packets) & PSN_MASK
+    qp.retries = qp.rnr_retries = 0
+    count(hca.link, node.link, qp, message, packets)
+
+
+def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message, or one turn's share. Raises Unfinished."""
+    if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+        message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+    if not message.most:
+        _hand_over(hca, node, peer, message)
+    if message.most:
+        qp.moving, message.wqe = message, wqe
+        if not shares.move(hca, qp, node, peer, message):
+            raise Unfinished
+
+
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
+    try:
+        direct.respond(node, peer, message, hca.link.lid)
+    except (Nak, RnrNak, Dropped, Held):
+        raise
+    except Exception:  # a bug in the peer stops only the peer: no response
+        node.fail()
+        raise Dropped("the peer has failed") from None
+    if node is not hca and node.steps:
+        hca.steps += node.steps
+        node.steps = 0
+
+
+def _are_partners(ours: Link, theirs: Link, qp: Qp, peer: Qp) -> bool:
+    """The peer can receive, and is connected to us with the same service (IBTA 9.6.1.3)."""
+    return (
+        peer.state in RECEIVING
+        and peer.st is qp.st
+        and peer.remote_qpn == qp.handle
+        and ours.leads_back(qp.destination, peer.destination)
+        and theirs.is_up
+        and ours.is_up
+    )
+
+
+_BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
+
+
+def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
+    """Count the packets that a wire would have carried, without acknowledgements and padding."""
+    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
+    sent, octets = packets, packets * each + message.length
+    if message.op in WITH_RESPONSE_DATA:
+        theirs.count_sent(sent, octets)
+        ours.count_received(sent, octets)
+        sent, octets = 1, each + bth.reth.size
+    ours.count_sent(sent, octets)
+    theirs.count_received(sent, octets)

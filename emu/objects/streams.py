@@ -1,0 +1,40 @@
+"""Streams of a DC initiator: a request that fails stops its stream, and not the queue pair.
+
+Each request names a stream. A failed stream flushes its further requests until the driver resets
+it; one failed stream too many moves the queue pair to ERR. Source: rdma-core, mlx5dv_create_qp(3)
+and mlx5dv_dci_stream_id_reset(3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_AT = slice(9, 11)
+"""Where a control segment has the stream's number (rdma-core: mlx5_wqe_ctrl_seg)."""
+
+
+class DciStreams:
+    """Which streams of an initiator have failed, by number."""
+
+    __slots__ = ("failed", "most")
+
+    def __init__(self, most: int) -> None:
+        """With ``most`` failed streams the queue pair stops."""
+        self.most = most
+        self.failed: set[int] = set()
+
+    @classmethod
+    def of(cls, ctx: Any) -> DciStreams | None:
+        """Those that a qpc asks for; None without any."""
+        if not ctx.log_num_dci_stream_channels:
+            return None
+        return cls(1 << ctx.log_num_dci_errored_streams)
+
+    def has_failed(self, wqe: bytes) -> bool:
+        """Whether the request's stream has."""
+        return int.from_bytes(wqe[_AT], "big") in self.failed
+
+    def fail(self, wqe: bytes) -> bool:
+        """The request has failed; True when the queue pair goes on."""
+        self.failed.add(int.from_bytes(wqe[_AT], "big"))
+        return len(self.failed) < self.most

@@ -1,0 +1,63 @@
+"""DC targets: create, query, drain, destroy (hw/qpc.c: mlx5_core_create_dct and its neighbours)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.cmdif.registry import command
+from emu.engine.events import eq as eq_engine
+from emu.errors import CmdError
+from emu.objects import Dct
+from emu.objects.table import DRIVER_UID
+from firmware_cmds.wq import user_index
+from layouts import dct as layout
+from layouts.enums import EventType, Op, Status
+from layouts.eqe import eqe_dct
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+_MTU_CODES = range(1, 6)
+_EVENT = eqe_dct.packer("dctn")
+
+
+@command(Op.CREATE_DCT, layout.create_dct_in, layout.create_dct_out)
+def create_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a target, which takes messages at once."""
+    ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
+    if ctx.mtu not in _MTU_CODES:
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{ctx.mtu}")
+    if ctx.rlky and hca.caller.uid != DRIVER_UID:
+        raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the reserved lkey")
+    number = ctx.counter_set_id
+    dct = Dct(
+        ctx,
+        pd=hca.pds.need(ctx.pd),
+        srq=hca.srqs.need(ctx.srqn_xrqn),
+        cq=hca.cqs.need(ctx.cqn),
+        counter=hca.counters.need(number) if number else None,
+    )
+    dct.uidx = user_index(hca.caps, ctx)
+    out.dctn = hca.dcts.add(dct)
+
+
+@command(Op.QUERY_DCT, layout.query_dct_in, layout.query_dct_out)
+def query_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Return the context of now."""
+    dct = hca.dcts.need(cmd.dctn)
+    dct.encode()
+    out.dct_context_entry = bytes(dct.ctx)
+
+
+@command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
+def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Take no more messages. The driver waits for the event that there are none any more."""
+    dct = hca.dcts.need(cmd.dctn)
+    dct.is_drained = True
+    eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
+
+
+@command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
+def destroy_dct(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the target; an initiator that has begun a message gets no response."""
+    hca.dcts.remove(cmd.dctn)
