@@ -1,11 +1,13 @@
 #!/bin/sh
 # UCX over the adapter: its transports and protocols between two processes of one guest.
 #   mlx5emu run --package ucx-utils --share examples/ucx -- sh /mnt/share/ucx.sh [TRANSPORT...]
-# TRANSPORT is one of rc_verbs rc_mlx5 ud_verbs ud_mlx5, by default all of them. The verbs ones go
-# through libibverbs; the mlx5 ones make their queues by DEVX and write work requests themselves.
+# TRANSPORT is one of rc_verbs rc_mlx5 dc_mlx5 ud_verbs ud_mlx5, by default all of them. The verbs ones
+# go through libibverbs; the mlx5 ones make their queues by DEVX and write work requests themselves.
+# PARTS may leave something out: transport (by itself), protocols (UCP's, over it), verified (io_demo).
 set -eu
 device=mlx5_0
 iterations=${ITERATIONS:-100}
+parts=${PARTS:-transport protocols verified}
 address=10.7.1.1
 port=13337
 cd "$(mktemp -d)"
@@ -42,6 +44,13 @@ io_demo_verified() {
     echo "ucx: io_demo over $transport: data verified"
 }
 
+# UCP has no other transport than this one.
+with_ucp() {
+    export UCX_TLS="$tls" UCX_NET_DEVICES="$device:1"
+    "$@"
+    unset UCX_TLS UCX_NET_DEVICES
+}
+
 cat > messages << END
 am_lat -t am_lat -s 8
 am_bw_bcopy -t am_bw -s 1000 -D bcopy
@@ -76,24 +85,29 @@ ucx_info -d > devices 2> client.log || fail ucx_info
 echo "ucx: $(grep -c "Device: $device:1" devices) transports"
 
 modprobe ib_ipoib
-ip address replace "$address/24" dev ib0
-ip link set ib0 up
-until grep -q 1 /sys/class/net/ib0/carrier; do sleep 0.1; done
+nic=$(ls "/sys/class/infiniband/$device/device/net") # IPoIB's, or that of the Ethernet port
+ip address replace "$address/24" dev "$nic"
+ip link set "$nic" up
+until grep -q 1 "/sys/class/net/$nic/carrier"; do sleep 0.1; done
 
-[ $# -gt 0 ] || set -- rc_verbs rc_mlx5 ud_verbs ud_mlx5
+[ $# -gt 0 ] || set -- rc_verbs rc_mlx5 dc_mlx5 ud_verbs ud_mlx5
 for transport; do
     tests=messages-and-memory
     # UCX_TLS is for UCP, which makes its protocols of transports. rc_v and rc_x connect by datagrams.
     case $transport in
     rc_verbs) tls=rc_v ;;
     rc_mlx5) tls=rc_x ;;
+    dc_mlx5) tls=dc_x ;;
     ud_verbs) tls=ud_v tests=messages ;;
     ud_mlx5) tls=ud_x tests=messages ;;
     *) echo "ucx: no transport $transport" && exit 2 ;;
     esac
-    perftest "$transport" "$tests" -d "$device:1" -x "$transport"
-    export UCX_TLS="$tls" UCX_NET_DEVICES="$device:1"
-    perftest "protocols over $transport" protocols
-    io_demo_verified
-    unset UCX_TLS UCX_NET_DEVICES
+    for part in $parts; do
+        case $part in
+        transport) perftest "$transport" "$tests" -d "$device:1" -x "$transport" ;;
+        protocols) with_ucp perftest "protocols over $transport" protocols ;;
+        verified) with_ucp io_demo_verified ;;
+        *) echo "ucx: no part $part" && exit 2 ;;
+        esac
+    done
 done

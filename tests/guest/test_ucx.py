@@ -22,16 +22,35 @@ def ucx_guest(lab, suite):
         yield guest
 
 
-@pytest.fixture
-def run(ucx_guest):
+@pytest.fixture(scope="module")
+def roce_guest(lab, suite):
+    """The same with an Ethernet port."""
+    devices = ("connectx6dx",)
+    with Guest(
+        GuestOptions(suite=suite, devices=devices, packages=PACKAGES, share=EXAMPLES)
+    ) as guest:
+        yield guest
+
+
+def runs_in(guest):
     """Runs a command that has to succeed, and leaves nothing in the kernel's log; its output."""
-    log = KernelLog(ucx_guest)
+    log = KernelLog(guest)
 
     def run_one(command):
-        return ucx_guest.run(command, timeout=SECONDS).check().stdout
+        return guest.run(command, timeout=SECONDS).check().stdout
 
     yield run_one
     assert log.complaints() == []
+
+
+@pytest.fixture
+def run(ucx_guest):
+    yield from runs_in(ucx_guest)
+
+
+@pytest.fixture
+def run_over_roce(roce_guest):
+    yield from runs_in(roce_guest)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +59,20 @@ def run(ucx_guest):
 def test_transport(run, transport, tests):
     """All that it offers, UCP's protocols over it, and requests whose data both sides check."""
     assert run(f"ITERATIONS=20 sh /mnt/share/ucx.sh {transport}").splitlines() == [
-        "ucx: 4 transports",
+        "ucx: 5 transports",
         f"ucx: {transport}: {tests} tests",
         f"ucx: protocols over {transport}: 11 tests",
         f"ucx: io_demo over {transport}: data verified",
+    ]
+
+
+@pytest.mark.parametrize(("transport", "tests"), [("rc_mlx5", 11), ("dc_mlx5", 11), ("ud_mlx5", 3)])
+def test_transport_over_roce(run_over_roce, transport, tests):
+    """Without UCP: that differs in nothing. DC is here for both link layers."""
+    command = f"PARTS=transport ITERATIONS=10 sh /mnt/share/ucx.sh {transport}"
+    assert run_over_roce(command).splitlines() == [
+        "ucx: 5 transports",
+        f"ucx: {transport}: {tests} tests",
     ]
 
 
