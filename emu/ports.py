@@ -108,11 +108,12 @@ class Wire(Protocol[NodeT]):
     def reaches(self, address: int, /) -> bool:
         """Whether the node with this address is in another process: frames go there."""
 
-    def transmit(self, source: NodeT, frame: bytes, /) -> bool:
+    def transmit(self, source: NodeT, frame: bytes, sqn: int = 0, /) -> bool:
         """Carry a frame of the link layer; it may be lost.
 
-        False when the way is congested: ``when_room`` says when the next one should come. What
-        comes earlier may be dropped.
+        ``sqn`` is the number of the queue that sends it, 0 when none is known: the frame does not
+        tell. False when the way is congested: ``when_room`` says when the next one should come.
+        What comes earlier may be dropped.
         """
 
     def when_room(self, address: int, callback: Callable[[], None], /) -> None:

@@ -23,6 +23,12 @@ def ends(roce_ends):
     return roce_ends
 
 
+def sent_by(number):
+    param = fte_match_param.new()
+    param.misc_parameters.source_sqn = number
+    return bytes(param)
+
+
 def opcode(value):
     param = fte_match_param.new()
     param.misc_parameters.bth_opcode = value
@@ -32,13 +38,17 @@ def opcode(value):
 class Table:
     """A root table with one entry, by BTH opcode or for every packet."""
 
-    def __init__(self, node, kind, action, op=None, *, rest=None):
+    def __init__(self, node, kind, action, op=None, *, sqn=None, rest=None):
         """``rest`` is a table to which the packets go that no entry matches."""
         self.node, self.kind = node, kind
         must = node.driver.must
         fields = table_fields(1 if rest else 2, miss=rest and rest.number)
         self.number = must(Op.CREATE_FLOW_TABLE, table_type=kind, **fields).table_id
-        criteria = {} if op is None else {"enable": MISC, "match_criteria": opcode(0xFF)}
+        criteria, value = {}, None
+        if op is not None:
+            criteria, value = {"enable": MISC, "match_criteria": opcode(0xFF)}, opcode(op)
+        elif sqn is not None:
+            criteria, value = {"enable": MISC, "match_criteria": sent_by(0xFFFFFF)}, sent_by(sqn)
         group = must(
             Op.CREATE_FLOW_GROUP, table_type=kind, **group_fields(self.number, 0, 0, **criteria)
         ).group_id
@@ -46,8 +56,8 @@ class Table:
         fields = entry_fields(
             self.number, 0, group, action=action, counters=(self.counter,)
         )  # fmt: skip
-        if op is not None:
-            fields["flow_context"]["match_value"] = opcode(op)
+        if value is not None:
+            fields["flow_context"]["match_value"] = value
         must(Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
         must(Op.SET_FLOW_TABLE_ROOT, table_type=kind, table_id=self.number)
 
@@ -100,6 +110,17 @@ def test_a_packet_that_is_allowed_meets_no_later_table(ends):
     packets, octets = (a + b for a, b in zip(last.counted, rest.counted, strict=True))
     assert (packets, octets) == sent.counted
     assert packets > 1
+
+
+@pytest.mark.parametrize("kind", [TX, RX])
+def test_packets_of_one_queue_pair_are_counted_where_they_are_sent(ends, kind):
+    """Linux 7.2 counts so (fs.c: add_op_fc_rules). Who receives them does not know the number."""
+    one, other = (Channel(QpType.RC, *ends) for _ in range(2))
+    table = Table(one.left, kind, FlowAction.ALLOW, sqn=one.sender.qpn)
+    write(other, 64)
+    assert table.counted == (0, 0)
+    write(one, 64)
+    assert table.counted[0] == (kind is TX)
 
 
 def test_without_a_root_a_message_stays_a_message(clock):

@@ -39,7 +39,7 @@ class PacketWire:
     def reaches(self, lid):
         return lid in self.nodes
 
-    def transmit(self, source, frame):
+    def transmit(self, source, frame, _sqn=0):
         self.sent += 1
         self.frames.append(frame)
         return len(self.frames) < self.room

@@ -33,15 +33,17 @@ def receive(hca: Hca, frame: bytes) -> Passage:
     return _through(hca, hca.rdma_rx, frame)
 
 
-def send(hca: Hca, frame: bytes) -> Passage:
-    """A RoCE frame of the function's own, before it leaves."""
-    return _through(hca, hca.rdma_tx, frame)
+def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
+    """A RoCE frame of the function's own queue pair ``sqn``, before it leaves."""
+    return _through(hca, hca.rdma_tx, frame, sqn)
 
 
-def _through(hca: Hca, domain: FlowDomain, frame: bytes) -> Passage:
+def _through(hca: Hca, domain: FlowDomain, frame: bytes, sqn: int = 0) -> Passage:
     if domain.root is None:
         return Passage.ON
-    decision = decide(domain, parse(frame), len(frame))
+    headers = parse(frame)
+    headers.sqn = sqn
+    decision = decide(domain, headers, len(frame))
     if decision.allowed or decision.missed:
         return Passage.ON
     if decision.switched:

@@ -120,7 +120,7 @@ class RoceWire:
 
     # -- packets
 
-    def transmit(self, source: Hca, frame: bytes) -> bool:
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Send a frame; False when the next one should wait.
 
         One to a function of this process arrives in the loop's next round, so that its response
@@ -131,7 +131,7 @@ class RoceWire:
         if len(frame) + FCS_BYTES > source.eth.mtu:
             source.roce.dropped["longer than the MTU"] += 1
             return True
-        if rdma_steering.send(source, frame) is not Passage.ON:
+        if rdma_steering.send(source, frame, sqn) is not Passage.ON:
             return True
         self._look()
         if frame[:MAC_BYTES] not in self._macs:
@@ -227,4 +227,4 @@ class RoceWire:
             if not self.reaches(address) and (node := self.node(address)) is not None:
                 arrive(node, packet, origin)
                 return
-        self.transmit(source, frame_of(packet, origin))
+        self.transmit(source, frame_of(packet, origin), origin.qpn)

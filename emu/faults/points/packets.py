@@ -155,9 +155,10 @@ class PacketArrives(_OfPacket[None]):
 class _Frame:
     """A packet as bytes, with its parsed headers."""
 
-    def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes) -> None:
+    def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes, sqn: int) -> None:
         """Raises BadPacketError."""
         self._inner = inner
+        self._sqn = sqn
         self._source = source
         self._frame = bytearray(frame)
         self._packet, self._bth_at = source.link.parse(self._frame)
@@ -169,7 +170,7 @@ class _Frame:
 
     def send(self) -> bool:
         """Hand it to the wire."""
-        return self._inner.transmit(self._source, bytes(self._frame))
+        return self._inner.transmit(self._source, bytes(self._frame), self._sqn)
 
     def keep(self) -> None:
         """Nothing to do: it has bytes of its own."""
@@ -244,12 +245,12 @@ class ShownWire:
         """As the other."""
         self._inner.when_room(lid, callback)
 
-    def transmit(self, source: Hca, frame: bytes) -> bool:
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
         """Show a packet to the rules; carry it unless one decides otherwise."""
         try:
-            outgoing = _Frame(self._inner, source, frame)
+            outgoing = _Frame(self._inner, source, frame, sqn)
         except BadPacketError:
-            return self._inner.transmit(source, frame)
+            return self._inner.transmit(source, frame, sqn)
         return bool(self._faults.show(PKT_TX_POINT, outgoing))
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:

@@ -93,7 +93,7 @@ class LocalFabric:
             return True
         return node.faults is not None and node.faults.wants_packets
 
-    def transmit(self, source: Hca, frame: bytes) -> bool:
+    def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
         """Carry a packet; False when the next one should wait."""
         if self.watcher is not None:
             self.watcher.packet(source.link.lid, frame, is_sent=True)

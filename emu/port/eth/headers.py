@@ -58,7 +58,9 @@ class FrameError(ValueError):
 class Headers:
     """What :func:`parse` found in a frame; offsets are in bytes from the frame's start."""
 
-    __slots__ = ("end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "version")
+    __slots__ = (
+        "end", "ethertype", "fragment", "frame", "l3", "l4", "protocol", "sqn", "version"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -86,6 +88,8 @@ class Headers:
         """Where the IP packet ends, before the frame's padding; 0 without an IP header."""
         self.fragment = fragment
         """Whether the IP packet is a part of a larger one, the first part included."""
+        self.sqn = 0
+        """The queue that sends the frame, which only its own device knows; 0: not known."""
 
     @property
     def tags(self) -> int:

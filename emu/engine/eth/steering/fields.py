@@ -210,6 +210,11 @@ def _gre_key(headers: Headers) -> int | None:
     return _number(gre[at : at + 4], "big")
 
 
+def _sqn(headers: Headers) -> int | None:
+    """None for a frame that has been received, or that no queue pair sends."""
+    return headers.sqn or None
+
+
 def _esp_spi(headers: Headers) -> int | None:
     if headers.protocol != ESP or not headers.l4:
         return None
@@ -245,6 +250,7 @@ _OUTER = {
 }
 
 _MISC = {
+    "source_sqn": Field(_sqn, _sqn),
     "outer_second_prio": Field(_tci(1, 13, 7)),
     "outer_second_cfi": Field(_tci(1, 12, 1)),
     "outer_second_vid": Field(_tci(1, 0, 0xFFF)),

@@ -33,7 +33,7 @@ def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
     if frame:
         congestion.counts["np_cnp_sent"] += 1
         hca.link.count_sent(1, len(frame))
-        hca.wire.transmit(hca, frame)
+        hca.wire.transmit(hca, frame, qp.handle)
 
 
 def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:

@@ -54,7 +54,11 @@ class PacketConnection:
             self._route = hca.link.route(self.qp.ctx.primary_address_path)
         frame = self._route.frame(packet, payload, length)
         hca.link.count_sent(1, len(frame))
-        if hca.link.is_up and not hca.wire.transmit(hca, frame) and not self.is_waiting:
+        if (
+            hca.link.is_up
+            and not hca.wire.transmit(hca, frame, self.qp.handle)
+            and not self.is_waiting
+        ):
             self.is_waiting = True
             hca.wire.when_room(self._route.address, self._go_on)
         if self.rate is not None:
