@@ -120,3 +120,15 @@ def test_it_is_set_seldom(monkeypatch):
     finally:
         monkeypatch.undo()
         signal.signal(signal.SIGALRM, previous)
+
+
+def test_it_ends_a_wait_as_well():
+    """Python begins the interrupted call anew, with the whole time limit: a timer would be late."""
+    woken = []
+    previous = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    try:
+        with ALARM.ready(lambda: woken.append(1)):
+            signal.raise_signal(signal.SIGALRM)
+        assert woken == [1]
+    finally:
+        signal.signal(signal.SIGALRM, previous)
