@@ -204,6 +204,17 @@ def test_what_waited_is_taken_in_turns(packet_pair, packet_wire, monkeypatch):
     assert target.read() == source.read()
 
 
+def test_each_page_has_so_long_to_come(packet_pair, clock):
+    """The second one is met by a packet that has waited for the first, and no other comes."""
+    pager, (event,), target, _, channels = waiting(packet_pair, count=1)
+    target.bring_in(0)
+    pager.must_resume(event)
+    pager.fault()
+    assert kept(channels)
+    clock.advance(PATIENCE_NS)
+    assert not kept(channels)
+
+
 def test_unreliable_packets_do_not_wait_for_ever(packet_pair, clock):
     _, _, _, _, channels = waiting(packet_pair, QpType.UC)
     assert kept(channels)
