@@ -1,21 +1,11 @@
-"""A server's fault options; the code for faults is loaded only when it is needed.
-
-Loading the code that parses plans takes a tenth of a second, and most servers never need it.
-"""
+"""A server's fault options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from emu.function.function import Function
-from emu.service.links import Cabling
-
-if TYPE_CHECKING:
-    from emu.faults.record import Fired
-    from emu.service.fault_session import FaultSession
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +18,3 @@ class FaultOptions:
     """The functions' specifications, as given by the user."""
     run: Mapping[str, Any] = field(default_factory=dict)
     """What the record should contain about the guest."""
-
-
-class Faults:
-    """The fault session of a server's functions, created on first use."""
-
-    def __init__(
-        self, functions: Sequence[Function], options: FaultOptions, cabling: Cabling
-    ) -> None:
-        """Raises UserError for an invalid plan, and OSError when the record cannot be created."""
-        self._functions = functions
-        self._options = options
-        self._cabling = cabling
-        self._session: FaultSession | None = None
-        self.on_fired: Callable[[Fired], None] | None = None
-        """Told of each fault that fires, besides the record."""
-        if options.plan is not None or options.record is not None:
-            self.wanted()
-
-    def wanted(self) -> FaultSession:
-        """The session."""
-        if self._session is None:
-            from emu.service.fault_session import FaultSession
-
-            self._session = FaultSession(self._functions, self._options, self._cabling, self._tell)
-        return self._session
-
-    def _tell(self, fired: Fired) -> None:
-        if self.on_fired is not None:
-            self.on_fired(fired)
-
-    def listing(self) -> list[dict[str, Any]]:
-        """The current rules."""
-        return self._session.listing() if self._session is not None else []
-
-    def links(self) -> list[dict[str, Any]]:
-        """The links that are or were set."""
-        return self._session.links() if self._session is not None else []
-
-    def close(self) -> None:
-        """Take all rules away and close the record."""
-        if self._session is not None:
-            self._session.close()

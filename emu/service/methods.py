@@ -12,7 +12,7 @@ from emu.function.function import Function
 from emu.net.eth.segments import Segments
 from emu.ports import Clock
 from emu.service import views
-from emu.service.fault_options import Faults
+from emu.service.faults_on_use import Faults
 from emu.turns import Turns
 
 DEFAULT_LIMIT = 1000

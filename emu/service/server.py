@@ -26,7 +26,8 @@ from emu.net.ib.local import LocalFabric
 from emu.net.ib.sockets import SocketFabric
 from emu.ports import Clock
 from emu.service.devicespec import DeviceSpec
-from emu.service.fault_options import FaultOptions, Faults
+from emu.service.fault_options import FaultOptions
+from emu.service.faults_on_use import Faults
 from emu.service.links import Cabling
 from emu.service.methods import methods
 from emu.service.pcap import Capture, PcapOptions

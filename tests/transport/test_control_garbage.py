@@ -18,7 +18,8 @@ from emu.models import MODELS
 from emu.net.eth.segments import Segments
 from emu.net.ib.local import LocalFabric
 from emu.service import views
-from emu.service.fault_options import FaultOptions, Faults
+from emu.service.fault_options import FaultOptions
+from emu.service.faults_on_use import Faults
 from emu.service.links import Cabling
 from emu.service.methods import methods
 from emu.vfio.loop import Loop
