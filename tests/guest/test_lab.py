@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -167,7 +168,15 @@ def test_files_come_back_and_the_share_may_be_written(boot, tmp_path):
     guest.run(
         "head -c 3000000 /dev/urandom > /mnt/out/random; cp /mnt/out/random /mnt/share"
     ).check()
+    harm = "cp /bin/true su; chmod 4755 su; mknod dev b 8 0; ln -s /etc/passwd link; mkfifo pipe"
+    seen = guest.run(f"cd /mnt/share; {harm}; stat *").stdout
+    assert "4755" in seen or os.geteuid() != 0
     guest.stop()
+    for path in share.iterdir():
+        mode = path.lstat().st_mode
+        assert not mode & stat.S_ISUID or os.geteuid() != 0
+        assert not stat.S_ISBLK(mode)
+        assert stat.S_ISREG(mode) or os.geteuid() != 0
     written = (out / "random").read_bytes()
     assert len(written) == 3_000_000
     assert (share / "random").read_bytes() == written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 import emu
 from emu.lab.archive.names import DEFAULT_SUITE
+
+logger = logging.getLogger(__name__)
 
 EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
 
@@ -81,20 +84,44 @@ def test_a_start_that_fails_says_why(mlx5emu):
     assert b"no guests" in mlx5emu("ps").stdout
 
 
+@pytest.mark.slow
 def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
-    """Bandwidth and latency between them, held against the same inside one guest."""
+    """What the server's processor does for messages between them, and inside one guest.
+
+    Not how long they take: two guests that poll and the server are three, and on a host with two
+    processors, or a busy one, the server gets its share later.
+    """
     up = mlx5emu("lab", "up", str(EXAMPLES / "pair.toml"))
     assert (up.returncode, up.stderr) == (0, b"")
-    bandwidth = "ib_write_bw -F -d mlx5_0 -s 1048576 -n 500"
-    latency = "ib_write_lat -F -d mlx5_0 -s 2 -n 2000"
-    for command, column, fits in (
-        (bandwidth, 3, lambda apart, together: apart >= 0.8 * together),
-        (latency, 4, lambda apart, together: apart <= 1.5 * together),
+    server = server_of(mlx5emu("ps").stdout)
+    for command, most in (
+        ("ib_write_bw -F -d mlx5_0 -s 1048576 -n 2000", 1.25),
+        ("ib_write_lat -F -d mlx5_0 -s 2 -n 2000", 1.5),
     ):
-        apart, together = (figure(mlx5emu, to, command, column) for to in ("h1", "h2"))
-        assert fits(apart, together), (command, apart, together)
+        used = {to: busy_seconds(server, mlx5emu, to, command) for to in ("h1", "h2")}
+        logger.info("%s: %s", command, used)
+        assert used["h1"] <= most * used["h2"], (command, used)
     assert b"h2" in mlx5emu("lab", "status").stdout
     assert mlx5emu("lab", "down").returncode == 0
+
+
+def server_of(ps):
+    """The process that serves the functions: the keeper's child of that name."""
+    keeper = ps.decode().split()[-1]
+    found = subprocess.run(["pgrep", "-P", keeper, "-f", "emu serve"], capture_output=True)
+    return int(found.stdout)
+
+
+def busy_seconds(server, mlx5emu, to, command):
+    """The server's processor time for perftest between h2 and ``to``."""
+
+    def spent():
+        words = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = spent()
+    figure(mlx5emu, to, command, 3)
+    return spent() - before
 
 
 def figure(mlx5emu, to, command, column):

@@ -39,6 +39,8 @@ class Share:
     tag: str
     path: Path
     writable: bool = False
+    mapped: bool = False
+    """Owners, modes and special files that the guest makes stay in extended attributes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +135,10 @@ def _shares(machine: Machine) -> list[str]:
     for share in machine.shares:
         mode = "" if share.writable else ",readonly=on"
         # Files that the guest makes belong to the user who runs QEMU ("none": as it is, without
-        # an error for a chown that this user may not do).
-        where = f"local,id={share.tag},path={_quoted(share.path)},security_model=none{mode}"
+        # an error for a chown that this user may not do). Root may do everything, so a guest's root
+        # would make set-user-ID programs and device nodes here.
+        model = "mapped-xattr,fmode=0644,dmode=0755" if share.mapped else "none"
+        where = f"local,id={share.tag},path={_quoted(share.path)},security_model={model}{mode}"
         device = f"virtio-9p-pci,fsdev={share.tag},mount_tag={share.tag}"
         words += ["-fsdev", where, "-device", device]
     return words

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from emu.lab.archive.bootstrap import Progress
+from emu.lab.errors import LabError
 from emu.lab.image import image
 from emu.lab.kernel import custom
 from emu.lab.kernel.custom import BootKernel
@@ -16,6 +18,7 @@ from emu.lab.options import GuestOptions
 
 LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
 VERBOSE_LOG_LEVEL = 7
+_TRIED = "user.mlx5emu"
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,29 @@ def machine_for(
 def _shares(options: GuestOptions) -> tuple[Share, ...]:
     shares = []
     if options.share is not None:
-        shares.append(Share("share", options.share, options.share_writable))
+        writable = options.share_writable
+        shares.append(Share("share", options.share, writable, writable and _mapped(options.share)))
     if options.out is not None:
-        shares.append(Share("out", options.out, writable=True))
+        shares.append(Share("out", options.out, writable=True, mapped=_mapped(options.out)))
     return tuple(shares)
+
+
+def _mapped(directory: Path) -> bool:
+    """Whether what the guest makes there must not become the host's as it is: we are root.
+
+    Raises :class:`LabError` where the file system has no extended attributes for that.
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        os.setxattr(directory, _TRIED, b"")
+        os.removexattr(directory, _TRIED)
+    except OSError as error:
+        raise LabError(
+            f"{directory}: its file system has no extended attributes ({error.strerror}), which a"
+            " directory that a guest writes to needs when mlx5emu runs as root"
+        ) from None
+    return True
 
 
 def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:

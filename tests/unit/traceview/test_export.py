@@ -163,7 +163,7 @@ def test_the_page_in_a_browser(browser, tmp_path):
     before = browser.picture()
 
     browser.evaluate("document.querySelectorAll('.row')[1].click()")
-    browser.until("document.querySelector('#detail h2')")
+    browser.until("!!document.querySelector('#detail h2')")
     detail = browser.evaluate("document.getElementById('detail').innerText")
     assert "CREATE_CQ, f0 commands, slot 2, 0.000050 s" in detail
     assert hex(1 << 60) in detail
@@ -176,6 +176,7 @@ def test_the_page_in_a_browser(browser, tmp_path):
         browser.until(f"document.getElementById('says').textContent === '{count} of 10 events'")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_page_of_a_million_events_opens_soon(browser, tmp_path):
     """In 2 s on an idle machine: measured is the processor's time that the page takes."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from emu.lab.errors import LabError
+from emu.lab.machine import launch
 from emu.lab.machine.command_line import REPLY_TIMEOUT_MS, Machine, Share, arguments
 from emu.lab.machine.qemu import Qemu
 
@@ -93,6 +97,27 @@ def test_what_comes_back_is_written_by_the_guest(line):
     words = line(shares=shares)
     assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
     assert after(words, "-device")[-2] == "virtio-9p-pci,fsdev=out,mount_tag=out"
+
+
+def test_what_roots_guest_makes_is_not_the_hosts_as_it_is(line):
+    words = line(shares=(Share("out", Path("/o"), writable=True, mapped=True),))
+    assert "security_model=mapped-xattr,fmode=0644,dmode=0755" in after(words, "-fsdev")[0]
+
+
+@pytest.mark.parametrize(("uid", "mapped"), [(0, True), (1000, False)])
+def test_only_root_has_its_shares_mapped(tmp_path, monkeypatch, uid, mapped):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert launch._mapped(tmp_path) is mapped
+
+
+def test_root_needs_extended_attributes(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(LabError, match="no extended attributes"):
+        launch._mapped(tmp_path)
 
 
 def test_a_network_card_is_there_when_asked_for(line):
