@@ -5,6 +5,8 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -15,6 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from emu.cli.main import main
 from emu.control import Client
 from emu.lab.machine import qemu
 from emu.lab.machine.qmp import Qmp
@@ -75,29 +78,24 @@ def test_systemd_takes_the_unit(tmp_path):
     assert copy.name not in done.stderr
 
 
-def test_qemu_takes_what_libvirt_gives_it(tmp_path):
-    program = qemu.find()
-    if program is None:
+@pytest.fixture
+def program():
+    found = qemu.find()
+    if found is None:
         pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    root = ElementTree.parse(TOOLS / "libvirt.xml").getroot()
-    backing = root.find("memoryBacking")
-    assert backing.find("source").get("type") == "memfd"
-    assert backing.find("access").get("mode") == "shared"
-    name = "{http://libvirt.org/schemas/domain/qemu/1.0}"
-    values = [one.get("value") for one in root.iter(f"{name}arg")]
-    path = tmp_path / "function"
-    words = [one.replace("/run/mlx5emu/function", str(path)) for one in values]
-    assert str(path) in json.loads(words[-1])["socket"]["path"]
-    server = serve("--device", "connectx6", "--socket", str(path))
+    return found
+
+
+def realized(program, words, tmp_path):
+    """What QEMU makes of the words' device ``mlx5``, whose socket is ``function``."""
+    server = serve("--device", "connectx6", "--socket", str(tmp_path / "function"))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "qmp"))
         listener.listen()
         listener.settimeout(60)
         command = [
             *program.command, "-S", "-nodefaults", "-no-user-config", "-display", "none",
-            "-object", "memory-backend-memfd,id=ram,size=64M,share=on", "-m", "64M",
-            "-machine", "q35,memory-backend=ram", "-accel", "tcg",
-            "-qmp", f"unix:{tmp_path}/qmp,server=off", *words,
+            "-machine", "q35", "-accel", "tcg", "-qmp", f"unix:{tmp_path}/qmp,server=off", *words,
         ]  # fmt: skip
         process = subprocess.Popen(command)
         try:
@@ -111,4 +109,72 @@ def test_qemu_takes_what_libvirt_gives_it(tmp_path):
             process.kill()
             process.wait()
             end(server)
-    assert found == ["vfio-user-pci", True]
+    return found
+
+
+def test_qemu_takes_what_libvirt_gives_it(program, tmp_path):
+    root = ElementTree.parse(TOOLS / "libvirt.xml").getroot()
+    backing = root.find("memoryBacking")
+    assert backing.find("source").get("type") == "memfd"
+    assert backing.find("access").get("mode") == "shared"
+    name = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+    values = [one.get("value") for one in root.iter(f"{name}arg")]
+    path = str(tmp_path / "function")
+    words = [one.replace("/run/mlx5emu/function", path) for one in values]
+    assert path in json.loads(words[-1])["socket"]["path"]
+    memory = ["-object", "memory-backend-memfd,id=ram,size=64M,share=on", "-m", "64M"]
+    assert realized(
+        program, [*memory, "-machine", "memory-backend=ram", *words], tmp_path
+    ) == ["vfio-user-pci", True]  # fmt: skip
+
+
+def virtme(directory, vng, *words):
+    """The recipe with that ``vng``, and ``mlx5emu`` of this tree."""
+    directory.mkdir()
+    for name, text in {"vng": vng, "mlx5emu": f'exec {sys.executable} -m emu "$@"'}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    environ = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MEMORY": "64M"}
+    command = ["sh", str(TOOLS / "virtme-ng.sh"), "bzImage", *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_qemu_takes_what_virtme_ng_gives_it(program, tmp_path):
+    done = virtme(tmp_path / "bin", 'printf "%s\\n" "$@"; exit 7', "--", "uname")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[:2], lines[-1]) == (7, ["--run", "bzImage"], "uname")
+    options = [line.removeprefix("--qemu-opts=") for line in lines if "--qemu-opts" in line]
+    words = ["-m", lines[lines.index("--memory") + 1], *shlex.split(" ".join(options))]
+    path = json.loads(words[-1])["socket"]["path"]
+    assert not Path(path).exists()  # the server has ended with vng
+    words[-1] = words[-1].replace(path, str(tmp_path / "function"))
+    assert realized(program, words, tmp_path) == ["vfio-user-pci", True]
+
+
+def test_a_server_that_does_not_start_ends_the_recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEVICE", "nosuch")
+    done = virtme(tmp_path / "bin", "echo it ran")
+    assert done.returncode != 0
+    assert "nosuch" in done.stderr
+    assert done.stdout == ""
+
+
+def workflow_steps():
+    """The commands of the workflow, step by step."""
+    text = (TOOLS / "github-workflow.yml").read_text()
+    blocks = re.split(r"^ +- (?:name|uses): .*$", text, flags=re.MULTILINE)
+    for block in blocks:
+        _, _, script = block.partition("run: ")
+        yield from (line.strip() for line in script.removeprefix("|").splitlines() if line.strip())
+
+
+def test_the_workflow_says_what_there_is():
+    """Its own commands are run by a machine with a network; ours have to exist, with options."""
+    ours = [shlex.split(line) for line in workflow_steps() if line.startswith("mlx5emu ")]
+    assert [words[1] for words in ours] == ["doctor", "run", "suite"]
+    for words in ours:
+        command = main.get_command(None, words[1])
+        options = {name for one in command.params for name in one.opts}
+        own = words[2 : words.index("--") if "--" in words else None]
+        assert {word.partition("=")[0] for word in own if word.startswith("--")} <= options
+    assert any("scripts/setup" in line for line in workflow_steps())
