@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from emu.faults.plan import Plan
 from emu.faults.text import dump
 from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
 from emu.fuzz.executor import GuestExecutor
 from emu.fuzz.grammar import Target
 from emu.fuzz.loop import Loop, Step
+from emu.fuzz.mutate import Input
 from emu.fuzz.plot import svg
 from emu.fuzz.schedule import Schedule
 from emu.host.user_error import UserError
@@ -45,10 +47,13 @@ class Campaign:
         seed: int,
         targets: Sequence[Target],
         say: Callable[[str], None],
+        plans: Sequence[Plan] = (),
     ) -> None:
+        """``plans`` are carried out first, with each workload. Raises UserError for the folder."""
         self._corpus = corpus
         self._options = options
         self._say = say
+        self._plans = plans
         self._progress = progress_of(corpus)
         before = self._progress[-1].seconds if self._progress else 0.0
         self._begun = time.monotonic() - before
@@ -88,6 +93,11 @@ class Campaign:
                 loop.know(entry.input, blocks_of(entry))
             else:
                 loop.try_later(entry.input)
+        for name in self._corpus.findings():
+            loop.learn(self._corpus.finding(name).input)
+        for plan in self._plans:
+            for workload in self._workloads:
+                loop.try_later(Input(plan, workload))
         return loop
 
     def _note(self, loop: Loop, step: Step, kernel: str) -> None:

@@ -77,7 +77,7 @@ class Loop:
     def know(self, entry: Input, blocks: Iterable[Block]) -> None:
         """Take over an input of an earlier run in the same kernel."""
         self.schedule.add(entry, blocks)
-        self._learn(entry)
+        self.learn(entry)
 
     def try_later(self, entry: Input) -> None:
         """Carry out an input whose blocks are not known here, before any that is made up."""
@@ -96,7 +96,7 @@ class Loop:
         if new and made.plan.rule:
             self.schedule.add(made, new)
         if new or feedback.titles:
-            self._learn(made)
+            self.learn(made)
         return Step(made, parent, feedback, new)
 
     def _next(self) -> tuple[Input, str]:
@@ -108,7 +108,8 @@ class Loop:
         parent = self.schedule.choose(random)
         return self._mutator.of(parent, self.schedule.choose(random)), parent.id
 
-    def _learn(self, entry: Input) -> None:
+    def learn(self, entry: Input) -> None:
+        """Remember the values that an input sets, for the same fields of others."""
         for rule in entry.rules:
             for name, value in rule.get("set", {}).items():
                 self.maker.dictionary.learn(name, value)

@@ -38,6 +38,14 @@ def fuzz() -> None:
     multiple=True,
     help=f"What the guest does; may be repeated.  [default: {', '.join(_DEFAULT_WORKLOADS)}]",
 )
+@click.option(
+    "--plan",
+    "plans",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A fault plan to begin with; may be repeated.",
+)
 @click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0, show_default=True)
 @click.option(
     "--time", "seconds", type=click.FloatRange(min=1), metavar="S", help="End after this."
@@ -46,6 +54,7 @@ def fuzz() -> None:
 def run(
     corpus: Path,
     workloads: tuple[str, ...],
+    plans: tuple[Path, ...],
     seed: int,
     seconds: float | None,
     runs: int | None,
@@ -58,6 +67,7 @@ def run(
     has left in DIR is the beginning of this one.
     """
     from emu.fuzz.campaign import Campaign
+    from emu.service.fault_session import read_plan
 
     if choices["accelerator"] == "kvm":
         raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
@@ -65,10 +75,12 @@ def run(
         if choices[name] is not None:
             raise click.UsageError(f"--{name} is for run and replay")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    read = [read_plan(path) for path in plans]
     options = to_options(**choices)
     kept = Corpus(corpus, create=True)
     with kept.claimed():
-        campaign = Campaign(kept, options, workloads or _DEFAULT_WORKLOADS, seed, _targets(), _say)
+        works = workloads or _DEFAULT_WORKLOADS
+        campaign = Campaign(kept, options, works, seed, _targets(), _say, read)
         campaign.run(seconds, runs)
 
 

@@ -62,11 +62,14 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
         (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
         (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
         (["run", "--corpus", "{}/new", "--faults", "{}/file"], "for run and replay"),
+        (["run", "--corpus", "{}/new", "--plan", "{}/none"], "does not exist"),
+        (["run", "--corpus", "{}/new", "--plan", "{}/bad"], "no such key"),
         (["run"], "Missing option '--corpus'"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(tmp_path, words, why):
     (tmp_path / "file").write_text(RULE)
+    (tmp_path / "bad").write_text("rules = 1")
     said = mlx5emu(*(word.replace("{}", str(tmp_path)) for word in words))
     assert said.exit_code != 0
     assert why in said.output
