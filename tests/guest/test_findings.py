@@ -31,7 +31,7 @@ def _parameters():
 @pytest.mark.parametrize(("name", "plan", "found"), list(_parameters()))
 def test_it_comes_up_again(boot, suite, name, plan, found):
     if KERNELS[suite] not in found["kernels"]:
-        pytest.skip(f"Linux {KERNELS[suite]} does not have it")
+        pytest.skip(f"not seen in Linux {KERNELS[suite]}")
     expect = plan.expect
     is_ethernet = expect.model.startswith(ETHERNET_MODELS)
     devices = (expect.model,) * (2 if is_ethernet else 1)
