@@ -73,15 +73,20 @@ def _check_type(hca: Hca, ctx: Any) -> None:
 
 
 def _parts(hca: Hca, ctx: Any) -> QpParts:
-    """What the queue pair refers to. Raises BAD_RES_ERR for a number that names nothing."""
-    has_rq, has_sq = ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
+    """What the queue pair refers to. Raises BAD_RES_ERR for a number that names nothing.
+
+    A DC initiator receives nothing: without a shared queue of the user's, its context names one of
+    the driver's own (hw/qp.c: create_dci).
+    """
+    receives = ctx.st != QpType.DCI
+    has_rq, has_sq = receives and ctx.rq_type != RqType.ZERO_LEN_RQ, not ctx.no_sq
     if has_sq:
         hca.uars.need(ctx.uar_page)
     return QpParts(
         pd=hca.pds.need(ctx.pd) if ctx.st != QpType.REG_UMR else None,
         scq=hca.cqs.need(ctx.cqn_snd) if has_sq else None,
         rcq=hca.cqs.need(ctx.cqn_rcv) if has_rq else None,
-        srq=hca.srqs.need(ctx.srqn_rmpn_xrqn) if ctx.rq_type == RqType.SRQ else None,
+        srq=hca.srqs.need(ctx.srqn_rmpn_xrqn) if has_rq and ctx.rq_type == RqType.SRQ else None,
         xrcd=hca.xrcds.need(ctx.xrcd) if ctx.st == QpType.XRC else None,
         counter=hca.counters.need(ctx.counter_set_id) if ctx.counter_set_id else None,
     )

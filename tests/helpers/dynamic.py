@@ -8,6 +8,8 @@ from layouts.enums import Op, QpType, RqType
 from layouts.wqe import av
 
 ACCESS_KEY = 0x5A5A_0000_1234_5678
+NOT_THE_USERS = 0x777
+"""The shared queue that the context of an initiator names: one that its user may not refer to."""
 _EXTENDED = 1 << 31
 _STREAM = slice(9, 11)
 
@@ -54,8 +56,9 @@ class Initiator(QueuePair):
             )
         )
         super().__init__(
-            node, QpType.DCI, rq_type=RqType.ZERO_LEN_RQ, log_rq_size=0, log_rq_stride=0, **own
-        )
+            node, QpType.DCI, rq_type=RqType.SRQ, srqn_rmpn_xrqn=NOT_THE_USERS, log_rq_size=0,
+            log_rq_stride=0, **own,
+        )  # fmt: skip
         self.to, self.key, self.stream = to, ACCESS_KEY, 0
         self.rts = {"ack_timeout": ack_timeout} | rts
         self.start()
