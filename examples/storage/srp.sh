@@ -9,11 +9,12 @@ adapter=/sys/class/infiniband/mlx5_0
 guid=$(tr -d : < "$adapter/node_guid")
 
 make_backstore
-modprobe ib_srpt rdma_cm_port=$port
+modprobe ib_srpt
 name=$(tr -d : < "$adapter/ports/1/gids/0") # the port, as the target knows it
 name=0x$name
 group=$target/srpt/$name/$name
 mkdir -p "$group/lun/lun_0" "$group/acls/$address/lun_0"
+echo $port > "$target/srpt/discovery_auth/rdma_cm_port"
 ln -s "$backstore" "$group/lun/lun_0/disk"
 ln -s "$group/lun/lun_0" "$group/acls/$address/lun_0/disk"
 echo 1 > "$group/enable"
