@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
+from emu.lab.options import MOST_ICOUNT
 from emu.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
@@ -18,6 +19,8 @@ MOST_RECORD = 4 << 20
 """Characters of a record that are kept; what follows is cut at a line's end."""
 
 Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
+When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
+LOADING, LOADED = "loading", "loaded"
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
@@ -30,7 +33,8 @@ class GuestPart(_Value):
 
     packages: Words = ()
     memory: Annotated[int, Field(strict=True, ge=512, le=1 << 20)] = 2048
-    cpus: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
+    cpus: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    icount: Annotated[int, Field(strict=True, ge=0, le=MOST_ICOUNT)] | None = None
     hugepages: Annotated[int, Field(strict=True, ge=0, le=1 << 20)] = 0
     network: bool = False
     kernel_args: Words = ()
@@ -42,7 +46,8 @@ class GuestPart(_Value):
 class Description(_Value):
     """One run: what boots, what it runs, what fails meanwhile.
 
-    ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED.
+    ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED. The
+    plan begins before the guest boots, or, if ``when`` says so, once its driver is up.
     With ``turns`` the command runs so many times more, and slab caches must not grow with it.
     """
 
@@ -60,6 +65,7 @@ class Description(_Value):
     turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
     probe: bool = True
     plan: StrictStr = ""
+    when: When = LOADING
     guest: GuestPart = GuestPart()
 
     @property

@@ -5,12 +5,23 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from emu.campaign.description import LONGEST_OUTPUT, MOST_RECORD, Description, Ended, Result, Told
+from emu.campaign.description import (
+    LOADED,
+    LOADING,
+    LONGEST_OUTPUT,
+    MOST_RECORD,
+    Description,
+    Ended,
+    Result,
+    Told,
+)
+from emu.control import Client
 from emu.faults.record import RecordError, read
 from emu.host.printable import one_line, printable
 from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions
 from emu.lab.conformance.results import KSFT_SKIP
 from emu.lab.kernel.choice import choose
+from emu.lab.options import DEFAULT_CPUS
 from emu.outcome import Finding, findings, growth, of_error, of_status, together
 
 NAME = "emu.campaign.guest_run:carry_out"
@@ -54,6 +65,9 @@ def carry_out(run: Description) -> Result:
         try:
             guest.start()
             trial.release = guest.kernel_release
+            if run.plan and run.when == LOADED:
+                with Client(guest.control_socket) as control:
+                    control.load_plan(run.plan)
             _work(guest, run, trial)
         except GuestError as error:
             _failed(guest, error, trial)
@@ -66,7 +80,7 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
     part = run.guest
     chosen = choose(run.kernels, run.suite) if run.kernels else None
     plan: Path | None = None
-    if run.plan:
+    if run.plan and run.when == LOADING:
         plan = directory / "plan.toml"
         plan.write_text(run.plan)
     return GuestOptions(
@@ -78,9 +92,10 @@ def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
         share=Path(part.share) if part.share else None,
         network=part.network,
         faults=plan,
-        record=record if plan else None,
+        record=record if run.plan else None,
         memory_mib=part.memory,
-        cpus=part.cpus,
+        cpus=part.cpus or (DEFAULT_CPUS if part.icount is None else 1),
+        icount=part.icount,
         hugepages=part.hugepages,
         probe=run.probe,
         accelerator=part.accel,

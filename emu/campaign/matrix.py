@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-from emu.campaign.description import Description, GuestPart, Seconds, Words
+from emu.campaign.description import LOADING, Description, GuestPart, Seconds, When, Words
 from emu.faults.text import dump
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
@@ -60,10 +60,15 @@ class WorkloadTable(_Table):
 
 
 class PlanTable(_Table):
-    """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults."""
+    """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults.
+
+    ``when`` is ``loading`` (the plan begins before the guest boots) or ``loaded`` (once the driver
+    is up); by default what the plan's own expectation says, else ``loading``.
+    """
 
     name: Name | None = None
     files: StrictStr | None = None
+    when: When | None = None
 
 
 class ExcludeTable(_Table):
@@ -157,6 +162,8 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
     matrix, base = file.content, file.path.resolve().parent
     if matrix.guest.accel not in ACCELERATORS:
         raise file.mistake(("guest", "accel"), f"accel: one of {', '.join(ACCELERATORS)}")
+    if matrix.guest.icount is not None and matrix.guest.cpus not in (None, 1):
+        raise file.mistake(("guest", "cpus"), "icount is for one processor")
     for number, device in enumerate(matrix.device):
         for spec in device.devices:
             try:
@@ -173,9 +180,9 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
                 raise file.mistake(("kernel", number, "kernel"), f"no kernel {word}")
 
 
-def _plans(file: TomlFile[Matrix]) -> dict[str, Path | None]:
-    """The plans' files by their names."""
-    found: dict[str, Path | None] = {}
+def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]:
+    """The plans' files by their names, and when they begin as far as the matrix says it."""
+    found: dict[str, tuple[Path | None, When | None]] = {}
     base = file.path.resolve().parent
     for number, table in enumerate(file.content.plan):
         place = ("plan", number)
@@ -191,12 +198,18 @@ def _plans(file: TomlFile[Matrix]) -> dict[str, Path | None]:
             name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
             if name in found:
                 raise file.mistake(place, f"{name!r} is the name of another plan")
-            found[name] = path
+            found[name] = path, table.when
     return found
 
 
-def _runs(matrix: Matrix, plans: dict[str, Path | None], base: Path) -> Iterator[Description]:
-    loaded = {name: path and read_plan(path) for name, path in plans.items()}
+def _runs(
+    matrix: Matrix, plans: dict[str, tuple[Path | None, When | None]], base: Path
+) -> Iterator[Description]:
+    loaded = {name: read_plan(path) if path else None for name, (path, _) in plans.items()}
+    begins = {
+        name: when or (LOADING if plan is None or plan.expect is None else plan.expect.when)
+        for (name, plan), (_, when) in zip(loaded.items(), plans.values())
+    }
     share = matrix.guest.share and str(base / matrix.guest.share)
     guest = matrix.guest.model_copy(update={"share": share})
     texts = {
@@ -222,6 +235,7 @@ def _runs(matrix: Matrix, plans: dict[str, Path | None], base: Path) -> Iterator
             turns=workload.turns,
             probe=workload.probe,
             plan=texts[plan, seed],
+            when=begins[plan],
             guest=guest,
         )
 

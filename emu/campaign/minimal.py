@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from emu.campaign.description import Description, Result
 from emu.faults.record import RecordError, read
@@ -35,7 +36,8 @@ def minimal(
     After :data:`MOST_TRIALS` trials it is the smallest so far.
     """
     try:
-        told = read(record, run.name)
+        # Trials begin their plan when the run did: what came during the run is there at once.
+        told = replace(read(record, run.name), spans={})
     except RecordError as error:
         logger.warning("%s", error)
         return None

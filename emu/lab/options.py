@@ -10,6 +10,9 @@ from emu.lab.errors import LabError
 
 ACCELERATORS = ("auto", "kvm", "tcg")
 DEFAULT_DEVICE = "connectx6"
+DEFAULT_CPUS = 2
+MOST_ICOUNT = 10
+"""QEMU's largest shift (-icount)."""
 _MIN_MEMORY_MIB = 512
 _MAX_DEVICES = 16
 _MAX_CPUS = 64
@@ -35,8 +38,9 @@ class GuestOptions:
     ``devices`` are passed to the server unchanged, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree if it has modules.
     ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and ``qemu_arguments`` are
-    appended. ``hang_timeout`` is how many seconds the guest may take to answer a ping. ``verbose``
-    copies the console and the server's log to our standard error.
+    appended. With ``icount`` the guest's clock counts instructions, each 2^icount ns; that takes
+    emulation and one processor. ``hang_timeout`` is how many seconds the guest may take to answer
+    a ping. ``verbose`` copies the console and the server's log to our standard error.
     """
 
     suite: str = DEFAULT_SUITE
@@ -53,13 +57,14 @@ class GuestOptions:
     record: Path | None = None
     server_options: tuple[str, ...] = ()
     memory_mib: int = 2048
-    cpus: int = 2
+    cpus: int = DEFAULT_CPUS
     hugepages: int = 0
     probe: bool = True
     hold_probe: bool = False
     dump: Path | None = None
     gdb: bool = False
     accelerator: str = "auto"
+    icount: int | None = None
     kernel_arguments: tuple[str, ...] = ()
     qemu_arguments: tuple[str, ...] = ()
     boot_timeout: float = 180.0
@@ -86,6 +91,15 @@ class GuestOptions:
             (len(self.devices) > _MAX_DEVICES, f"at most {_MAX_DEVICES} devices"),
             (self.memory_mib < _MIN_MEMORY_MIB, f"at least {_MIN_MEMORY_MIB} MiB of memory"),
             (not 1 <= self.cpus <= _MAX_CPUS, f"1 to {_MAX_CPUS} processors"),
+            (
+                self.icount is not None and not 0 <= self.icount <= MOST_ICOUNT,
+                f"icount: 0 to {MOST_ICOUNT}",
+            ),
+            (self.icount is not None and self.cpus != 1, "icount is for one processor"),
+            (
+                self.icount is not None and self.accelerator == "kvm",
+                "icount is for emulation, not for KVM",
+            ),
             (
                 not 0 <= self.hugepages * 2 <= self.memory_mib // 2,
                 "huge pages (2 MiB each) may take half of the memory",

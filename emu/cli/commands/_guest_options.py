@@ -16,7 +16,13 @@ from emu.lab.archive.names import DEFAULT_SUITE, SUITES
 from emu.lab.image import image
 from emu.lab.kernel.choice import choose
 from emu.lab.machine import qemu
-from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
+from emu.lab.options import (
+    ACCELERATORS,
+    DEFAULT_CPUS,
+    DEFAULT_DEVICE,
+    MOST_ICOUNT,
+    GuestOptions,
+)
 from emu.net.eth import passt
 from emu.net.eth.spec import parse as parse_net
 
@@ -117,7 +123,18 @@ _OPTIONS = (
         metavar="MIB",
         help="Memory of the guest.",
     ),
-    click.option("--cpus", type=int, default=2, show_default=True, help="Processors."),
+    click.option(
+        "--cpus",
+        type=int,
+        metavar="N",
+        help=f"Processors.  [default: {DEFAULT_CPUS}; 1 with --icount]",
+    ),
+    click.option(
+        "--icount",
+        type=click.IntRange(0, MOST_ICOUNT),
+        metavar="SHIFT",
+        help="Let the processor's clock count instructions, 2^SHIFT ns each: runs differ less.",
+    ),
     click.option(
         "--hugepages", type=int, default=0, metavar="N", help="Huge pages of 2 MiB to set aside."
     ),
@@ -180,6 +197,7 @@ def to_options(
 
     Raises UserError: nothing has started yet, so a mistake is told at once, and a missing passt.
     """
+    rest["cpus"] = rest["cpus"] or (DEFAULT_CPUS if rest["icount"] is None else 1)
     if rest.get("faults") is not None:
         from emu.service.fault_session import (
             read_plan,  # takes a tenth of a second, which few runs need

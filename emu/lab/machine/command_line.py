@@ -58,6 +58,7 @@ class Machine:
     network: bool = False  # a virtio card, the host's network behind it
     memory_mib: int = 2048
     cpus: int = 2
+    icount: int | None = None  # instructions take two to the power of it in ns; TCG, one processor
     console_log: Path | None = None
     control: Path | None = None  # QMP; like port, our own listening socket
     port: Path | None = None  # the port into the guest
@@ -91,12 +92,20 @@ def _platform(machine: Machine) -> list[str]:
         *("-machine", "q35,memory-backend=memory"),
         # The servers map the guest's memory, so it has to be shared.
         *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
-        *("-accel", "kvm" if kvm else "tcg,thread=multi", "-cpu", "host" if kvm else "max"),
+        *("-accel", _accelerator(machine), "-cpu", "host" if kvm else "max"),
+        *(("-icount", f"shift={machine.icount}") if machine.icount is not None else ()),
         # An unexpected reboot (a panic) ends QEMU; for a requested one this is changed over QMP.
         *("-action", "reboot=shutdown"),
         *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
         *("-append", " ".join((*KERNEL_ARGUMENTS, *machine.kernel_arguments))),
     ]
+
+
+def _accelerator(machine: Machine) -> str:
+    if machine.accelerator == "kvm":
+        return "kvm"
+    # Who counts instructions has them carried out by one thread.
+    return "tcg,thread=multi" if machine.icount is None else "tcg,thread=single"
 
 
 def _console(machine: Machine) -> list[str]:

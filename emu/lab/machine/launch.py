@@ -51,7 +51,8 @@ def machine_for(
     """
     program = qemu.ensure(progress, on_wait)
     root = image.ensure(options.suite, options.packages, progress, on_wait)
-    accelerator = accel.choose(options.accelerator, program, root)
+    wanted = options.accelerator if options.icount is None else "tcg"
+    accelerator = accel.choose(wanted, program, root)
     if options.kernel is None:
         kernel = BootKernel(root.kernel, root.release, root.boot_modules())
     else:
@@ -74,6 +75,7 @@ def machine_for(
         network=options.network,
         memory_mib=options.memory_mib,
         cpus=options.cpus,
+        icount=options.icount,
         console_log=console_log,
         control=control,
         port=port,

@@ -92,6 +92,16 @@ def test_a_description_holds_all_that_a_run_needs(tmp_path):
     assert runs["trixie.pair.ping.none.1"].plan == ""
 
 
+def test_a_plan_begins_when_it_expects_to_or_when_the_matrix_says(tmp_path):
+    path = written(tmp_path, WHOLE)
+    expects = '[expect]\nrow = "r"\ndoes = "d"\n'
+    (tmp_path / "plans" / "late.toml").write_text(PLAN + expects)
+    begins = {run.plan_name: run.when for run in read(path).runs}
+    assert begins == {"none": "loading", "late": "loaded", "other": "loading"}
+    path.write_text(WHOLE.replace('"plans/*.toml"', '"plans/*.toml"\nwhen = "loaded"'))
+    assert {run.when for run in read(path).runs if run.plan} == {"loaded"}
+
+
 def test_the_shortest_matrix_is_a_command(tmp_path):
     (run,) = read(written(tmp_path, '[[workload]]\nname = "w"\nrun = "true"\n')).runs
     assert run.name == "trixie.connectx6.w.none.0"
@@ -113,6 +123,7 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
         (5, '{}[guest]\naccel = "x"', "accel: one of auto, kvm, tcg"),
+        (6, "{}[guest]\nicount = 2\ncpus = 2", "icount is for one processor"),
         (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
     ],
 )

@@ -49,6 +49,13 @@ def test_emulated_and_hardware_processors(line):
     assert after(words, "-smp") == ["4"]
 
 
+def test_instructions_are_counted_by_one_thread(line):
+    assert "-icount" not in line()
+    counted = line(icount=3, cpus=1)
+    assert after(counted, "-icount") == ["shift=3"]
+    assert after(counted, "-accel") == ["tcg,thread=single"]
+
+
 def test_memory_is_shared_with_the_servers(line):
     words = line(memory_mib=1024)
     assert after(words, "-object") == ["memory-backend-memfd,id=memory,size=1024M,share=on"]
