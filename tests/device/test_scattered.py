@@ -161,7 +161,7 @@ def test_a_message_of_single_bytes_inside_the_process(pair, most_steps, op, dept
     channel.settle()
     assert len(channel.sent()) == 3
     assert (source if op == "read" else target).read() == text
-    most = 2 * STEPS_PER_ROUND + LOOK_AHEAD_STEPS + SLACK  # 1 KiB on either side at a time
+    most = STEPS_PER_ROUND + MOST_STEPS + LOOK_AHEAD_STEPS + SLACK
     assert max(most_steps(channel.left), most_steps(channel.right)) <= most
 
 

@@ -42,6 +42,9 @@ PATIENCE_NS = 100_000_000
 UC_PATIENCE_NS = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
 
+ENOUGH_STEPS = STEPS_PER_ROUND // 2
+"""Steps of a round from which on requests are held; the packet before may have taken MOST_STEPS."""
+
 _RESPONDER = Side.RESPONDER
 
 
@@ -70,7 +73,7 @@ class PacketResponder:
         hca = self._connection.hca
         if self.responses.is_full:
             return
-        if self._held.packets or self._is_waiting or hca.steps > STEPS_PER_ROUND:
+        if self._held.packets or self._is_waiting or hca.steps > ENOUGH_STEPS:
             self._hold(packet)
             if not self._is_waiting:
                 hca.schedule(self._connection.qp)
@@ -85,7 +88,7 @@ class PacketResponder:
         """Take a share of the held packets and send responses; True when there is more."""
         budget, hca = PACKETS_PER_TURN, self._connection.hca
         while self._held and budget and not self._is_waiting and not self.responses.is_full:
-            if hca.steps > STEPS_PER_ROUND:
+            if hca.steps > ENOUGH_STEPS:
                 break
             budget -= 1
             packet = self._held.pop()
