@@ -204,10 +204,10 @@ class _Sink(PacketWire):
 
     sinks = False
 
-    def transmit(self, source: object, frame: bytes) -> bool:
+    def transmit(self, source: object, frame: bytes, sqn: int = 0) -> bool:
         if self.sinks:
             return True
-        return bool(super().transmit(source, frame))
+        return bool(super().transmit(source, frame, sqn))
 
 
 def _gigabyte(node: Node) -> int:
