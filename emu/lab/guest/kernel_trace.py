@@ -22,6 +22,7 @@ set -e
 grep -q /sys/kernel/tracing /proc/mounts || mount -t tracefs tracefs /sys/kernel/tracing
 cd /sys/kernel/tracing
 echo 0 > tracing_on
+echo global > trace_clock  # printk's
 echo {_BUFFER_KIB} > buffer_size_kb
 for functions; do echo "$functions" >> set_ftrace_filter; done
 echo function > current_tracer
