@@ -10,8 +10,7 @@ guid=$(tr -d : < "$adapter/node_guid")
 
 make_backstore
 modprobe ib_srpt
-name=$(tr -d : < "$adapter/ports/1/gids/0") # the port, as the target knows it
-name=0x$name
+name=$(cat "$adapter/node_guid") # a target named by a GID would not know initiators by address
 group=$target/srpt/$name/$name
 mkdir -p "$group/lun/lun_0" "$group/acls/$address/lun_0"
 echo $port > "$target/srpt/discovery_auth/rdma_cm_port"
