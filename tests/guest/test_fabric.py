@@ -20,7 +20,7 @@ from helpers import traffic_tools
 from helpers.guests import check_tcp, no_complaints_since_boot, run
 from helpers.ib_diags import fields
 from helpers.kernel_log import KernelLog
-from helpers.traffic_tools import PINGPONGS, SECONDS, converse
+from helpers.traffic_tools import PINGPONGS, SECONDS, converse, verify
 
 from emu.lab import Guest, GuestOptions
 from emu.port.ib.port import SM_LID
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.guest
 ONE, TWO = "10.0.0.1", "10.0.0.2"
 PERFTESTS = traffic_tools.perftests((2, 4096, 1 << 20), sizes_of_16=(2, 4096, 1 << 20))
 EXAMPLES = Path(__file__).parents[2] / "examples" / "fabric"
-VERIFY = (Path(__file__).parent / "inside" / "verify.py").read_text()
 
 IPOIB = """set -e
 modprobe ib_ipoib
@@ -112,12 +111,7 @@ def test_perftest(guests, program):
 def test_data_are_what_was_sent(guests):
     """SEND, WRITE, READ and both atomics, of up to a mebibyte, byte by byte."""
     one, two = guests
-    job = two.popen(["timeout", f"{SECONDS}", "python3", "-c", VERIFY])
-    run(two, "until ss -Hltn sport = :7000 | grep -q LISTEN; do sleep 0.1; done")
-    said = one.run(["timeout", f"{SECONDS}", "python3", "-c", VERIFY, TWO], timeout=SECONDS)
-    status = two.wait(job, timeout=SECONDS)
-    assert (bytes(job.stderr).decode(), said.stderr, status) == ("", "", 0)
-    assert said.check().stdout == "verified\n"
+    verify(two, one, TWO)
 
 
 RDMA_CM = {

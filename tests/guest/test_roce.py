@@ -15,8 +15,9 @@ from helpers.guests import (
     with_qemus_nic,
 )
 from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
-from helpers.traffic_tools import converse
+from helpers.traffic_tools import converse, verify
 
+from emu.control import Client
 from emu.lab import GuestOptions
 
 pytestmark = pytest.mark.guest
@@ -118,3 +119,17 @@ def test_perftest(ways, command):
 def test_connections_by_address(ways, commands):
     (server, _, to), (client, _, _) = ways
     by_address(server, client, commands, to)
+
+
+@pytest.mark.parametrize("loss", [0, 1])
+def test_data_are_what_was_sent(ways, loss):
+    """Byte by byte, with atomics, while the link loses this many packets of a hundred."""
+    (server, theirs, to), (client, ours, _) = ways
+    adapter = next(guest for guest, *_ in ways if guest.options.devices)
+    theirs, ours = ([f"DEVICE={name}", f"GID_INDEX={GID_OF_IPV4}"] for name in (theirs, ours))
+    with Client(adapter.control_socket) as control:
+        control.set_link(loss=loss)
+        try:
+            verify(server, client, to, theirs, ours)
+        finally:
+            control.set_link()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 SECONDS = 120
 """For anything: a guest on emulated processors is slow, and one that hangs never ends."""
@@ -60,6 +61,8 @@ def perftests(sizes, *, sizes_of_16=()):
     return runs
 
 
+_VERIFY = (Path(__file__).parents[1] / "guest" / "inside" / "verify.py").read_text()
+
 _LISTENING = (
     'for _ in $(seq 100); do grep -q ":4853 .* 0A " /proc/net/tcp* && exit; sleep 0.02; done;'
     " exit 1"
@@ -107,6 +110,21 @@ def check(told):
     for text in (told.server, told.client):
         assert "invalid data" not in text
         assert not re.search(r"[Ff]ailed|[Ee]rror", text), text
+
+
+def verify(server, client, to, server_environment=(), client_environment=()):
+    """SEND, WRITE, READ and both atomics between two guests, of up to a mebibyte, byte by byte.
+
+    What is in ``inside/verify.py``; the environments are words as NAME=VALUE.
+    """
+    words = ["timeout", f"{SECONDS}", "python3", "-c", _VERIFY]
+    job = server.popen(["env", *server_environment, *words])
+    listens = server.run("until ss -Hltn sport = :7000 | grep -q LISTEN; do sleep 0.1; done")
+    listens.check()
+    said = client.run(["env", *client_environment, *words, to], timeout=2 * SECONDS)
+    status = server.wait(job, timeout=SECONDS)
+    assert (bytes(job.stderr).decode(), said.stderr, status) == ("", "", 0)
+    assert said.check().stdout == "verified\n"
 
 
 def check_table(told):

@@ -1,14 +1,16 @@
 """Runs in two guests: every kind of RC message between them, its data compared byte by byte.
 
 Without an argument it serves, with the server's address it is the client. They say each other where
-they are over TCP; after that only the connection's end matters there.
+they are over TCP; after that only the connection's end matters there. DEVICE in the environment is
+the adapter, GID_INDEX its GID: without one, the two are on one InfiniBand subnet.
 """
 
 import json
+import os
 import socket
 import sys
 
-from pyverbs.addr import AHAttr
+from pyverbs.addr import GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
@@ -21,7 +23,6 @@ SIZE = 1 << 20
 LENGTHS = (1, 4095, 4096, 4097, 65536, SIZE)
 # From verbs.h: pyverbs' names for these have moved between its versions.
 ACCESS = 1 | 2 | 4 | 8  # local and remote write, remote read, remote atomic
-MTU_4096 = 5
 RC = 2
 SUCCESS = 0
 RDMA_WRITE, SEND, RDMA_READ, COMPARE_SWAP, FETCH_ADD = 0, 2, 4, 5, 6
@@ -33,22 +34,28 @@ class End:
     def __init__(self, sock):
         # One file for both ways would forget what it has read ahead whenever it writes.
         self.reader, self.writer = sock.makefile("r"), sock.makefile("w")
-        self.context = Context(name="mlx5_0")
+        self.context = Context(name=os.environ.get("DEVICE", "mlx5_0"))
+        port = self.context.query_port(1)
+        index = os.environ.get("GID_INDEX")
+        gid = "" if index is None else str(self.context.query_gid(1, int(index)))
         self.pd = PD(self.context)
         self.mr = MR(self.pd, 2 * SIZE, ACCESS)
         self.cq = CQ(self.context, 64)
         caps = QPCap(max_send_wr=16, max_recv_wr=16)
         self.qp = QP(self.pd, QPInitAttr(qp_type=RC, scq=self.cq, rcq=self.cq, cap=caps))
         self.peer = self.exchange(
-            {"lid": self.context.query_port(1).lid, "qpn": self.qp.qp_num, "rkey": self.mr.rkey,
-             "va": self.mr.buf}
+            {"lid": port.lid, "gid": gid, "mtu": port.active_mtu, "qpn": self.qp.qp_num,
+             "rkey": self.mr.rkey, "va": self.mr.buf}
         )  # fmt: skip
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = ACCESS
         attr.dest_qp_num = self.peer["qpn"]
-        attr.path_mtu = MTU_4096
+        attr.path_mtu = min(port.active_mtu, self.peer["mtu"])
         attr.ah_attr = AHAttr(dlid=self.peer["lid"], port_num=1)
-        attr.min_rnr_timer, attr.timeout, attr.retry_cnt, attr.rnr_retry = 12, 18, 7, 7
+        if gid:
+            route = GlobalRoute(dgid=GID(self.peer["gid"]), sgid_index=int(index))
+            attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
+        attr.min_rnr_timer, attr.timeout, attr.retry_cnt, attr.rnr_retry = 12, 17, 7, 7
         attr.max_rd_atomic = attr.max_dest_rd_atomic = 4
         self.qp.to_rts(attr)
         self.exchange("ready")
