@@ -10,7 +10,7 @@ guid=$(tr -d : < "$adapter/node_guid")
 
 make_backstore
 modprobe ib_srpt
-name=$(cat "$adapter/node_guid") # a target named by a GID would not know initiators by address
+name=$(cut -d: -f5- "$adapter/ports/1/gids/0") # a target named by all of the GID knows no addresses
 group=$target/srpt/$name/$name
 mkdir -p "$group/lun/lun_0" "$group/acls/$address/lun_0"
 echo $port > "$target/srpt/discovery_auth/rdma_cm_port"
