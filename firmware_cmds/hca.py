@@ -50,7 +50,12 @@ def disable_hca(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(
-    Op.INIT_HCA, layout.init_hca_in, layout.init_hca_out, needs=HcaState.ENABLED, privileged=True
+    Op.INIT_HCA,
+    layout.init_hca_in,
+    layout.init_hca_out,
+    needs=HcaState.ENABLED,
+    newer="sw_owner_id",
+    privileged=True,
 )
 def init_hca(hca: Hca, cmd: Any, out: Any) -> None:
     """Allow objects to be made; their limits are the capabilities as the driver has set them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
+from emu.models.model import IbSpeed, Model
 from emu.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.registers import Register
 from layouts import reg as layout
@@ -43,9 +44,32 @@ def _ptys(hca: Hca, reg: Any) -> None:
         return
     port, model = hca.ib, hca.model
     reg.ib_link_width_capability = reg.ib_link_width_admin = model.ib_link_width_oper
-    reg.ib_proto_capability = reg.ib_proto_admin = model.ib_proto_oper
+    reg.ib_proto_capability = _speeds(model)
+    reg.ib_proto_admin = port.proto_admin or reg.ib_proto_capability
     if port.is_up:
         reg.ib_link_width_oper, reg.ib_proto_oper = port.width_oper, port.proto_oper
+
+
+def _speeds(model: Model) -> int:
+    """The speeds that the adapter has: its own and the slower ones."""
+    return sum(speed for speed in IbSpeed if speed <= model.ib_proto_oper)
+
+
+def _set_ptys(hca: Hca, reg: Any) -> None:
+    """Choose among the speeds, or allow all; the link takes the fastest.
+
+    iPXE asks for SDR while it boots (golan.c: golan_set_link_speed).
+    """
+    if reg.proto_mask != IB_PROTO_MASK:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "proto_mask is for another link layer", f"{reg.proto_mask}"
+        )
+    chosen = (reg.ib_proto_admin or ~0) & _speeds(hca.model)
+    if not chosen:
+        raise CmdError(Status.BAD_PARAM_ERR, "speed not supported", f"{reg.ib_proto_admin:#x}")
+    hca.ib.proto_admin = chosen
+    hca.ib.proto_oper = 1 << chosen.bit_length() - 1
+    _ptys(hca, reg)
 
 
 def _paos(hca: Hca, reg: Any) -> None:
@@ -73,7 +97,7 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
 REGISTERS: dict[int, Register] = {
     RegId.PCAP: Register(layout.pcap_reg, _pcap, _set_pcap),
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu),
-    RegId.PTYS: Register(layout.ptys_reg, _ptys),
+    RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos),
     RegId.PVLC: Register(layout.pvlc_reg, _pvlc),
     RegId.PPCNT: Register(layout.ppcnt_reg, _ppcnt),

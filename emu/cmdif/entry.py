@@ -31,7 +31,11 @@ _IN_LENGTH, _OUT_LENGTH = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
 def take(
     hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: Any
 ) -> Turns[Request]:
-    """Check the entry and both mailbox chains. Raises DeliveryError."""
+    """Check the entry and both mailbox chains. Raises DeliveryError.
+
+    Without a mailbox the input is what the entry has, whatever its length: iPXE's golan.c gives
+    2RST_QP the length of a context, and none.
+    """
     kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
     if kind != CMD_TYPE_PCIE:
         raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {kind:#x}")
@@ -42,7 +46,7 @@ def take(
     memory = hca.memory
     in_blocks: list[int] = []
     out_blocks: list[int] = []
-    if inlen > INLINE_BYTES:
+    if inlen > INLINE_BYTES and (in_ptr or inlen > mailbox.MAX_COMMAND_BYTES):
         in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
     if outlen > INLINE_BYTES:
         out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
@@ -53,7 +57,7 @@ def take(
     if in_blocks:
         data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
     else:
-        data = bytearray(inline[:inlen])
+        data = bytearray(inline[: min(inlen, INLINE_BYTES)])
     request = Request(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
     command = commands.get(request.opcode)
     if command is not None and len(data) < command.layout_in.size:

@@ -54,6 +54,8 @@ class Command:
     needs: HcaState
     """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
     opened: OpenField | None = None
+    newer: str = ""
+    """An input field that drivers leave out if they are older than it."""
     privileged: bool = False
     """Only the driver itself may send it; with the uid of a user context it is refused."""
     least_in: int = field(init=False)
@@ -74,8 +76,11 @@ class Command:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scope", resolvers(self.layout_in))
-        besides = self.opened.field if self.opened is not None else ""
-        for name, layout in (("least_in", self.layout_in), ("least_out", self.layout_out)):
+        opened = self.opened.field if self.opened is not None else ""
+        for name, layout, besides in (
+            ("least_in", self.layout_in, self.newer or opened),
+            ("least_out", self.layout_out, opened),
+        ):
             least = max(layout.named_size(besides), min(INLINE_BYTES, layout.size))
             object.__setattr__(self, name, least)
 
@@ -100,6 +105,7 @@ def command(
     *,
     needs: HcaState = HcaState.INITIALIZED,
     opened: OpenField | None = None,
+    newer: str = "",
     privileged: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the handler of a command. Raises ValueError for an opcode that has one.
@@ -112,7 +118,7 @@ def command(
     def register(handler: Handler) -> Handler:
         if op in COMMANDS:
             raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
-        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, privileged)
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, newer, privileged)
         return handler
 
     return register

@@ -59,6 +59,12 @@ MULTICAST = "multicast"
 FIRST_QPN = 0x40
 """Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
+LEAST_LOG_MAX_QP = 10
+"""There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
+
+iPXE's golan.c asks for 2^0 and makes more.
+"""
+
 
 class ObjectTables:
     """What a driver's commands have made, and what it takes of the host's memory."""
@@ -87,13 +93,14 @@ class ObjectTables:
         self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
         self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
-        self.queues = Numbers(FIRST_QPN, 1 << caps.log_max_qp)
+        qpns = 1 << max(caps.log_max_qp, LEAST_LOG_MAX_QP)
+        self.queues = Numbers(FIRST_QPN, qpns)
         """Everything that a send doorbell can name; queue pairs share their numbers with others."""
-        self.qps = Table[Qp]("qp", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
-        self.dcts = Table[Dct]("dct", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues)
+        self.qps = Table[Qp]("qp", FIRST_QPN, qpns, *on, numbers=self.queues)
+        self.dcts = Table[Dct]("dct", FIRST_QPN, qpns, *on, numbers=self.queues)
         self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
         self.reserved_qpns = Table[ReservedQpn](
-            "reserved qpn", FIRST_QPN, 1 << caps.log_max_qp, *on, numbers=self.queues
+            "reserved qpn", FIRST_QPN, qpns, *on, numbers=self.queues
         )
         self.rqs = Table[Rq]("rq", 1, 1 << caps.log_max_rq, *on)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)

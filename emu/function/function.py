@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from emu.cmdif.icmd import ToolCommands
 from emu.cmdif.interface import CommandInterface, CommandTracer
 from emu.cmdif.registry import Command
 from emu.device.containment import Recovery
@@ -82,6 +83,7 @@ class Function:
             msix_pba_offset=MSIX_PBA,
             on_flr=self._on_flr,
             crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length)),
+            icmd=ToolCommands(commands, lambda: self.hca),
         )
         self._decoded = 0
         """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""

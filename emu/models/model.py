@@ -22,6 +22,10 @@ Capabilities = Mapping[str, Any]
 class IbSpeed(IntEnum):
     """InfiniBand link speeds, as PTYS ib_proto_oper encodes them."""
 
+    SDR = 1
+    DDR = 2
+    QDR = 4
+    FDR = 16
     EDR = 32
     HDR = 64
     NDR = 128

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 """IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
 
-_SMALLEST_MTU = 256
+_SMALLEST_MTU, _LARGEST_MTU = 256, 4096
+"""What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
 
 
 class Connection(Protocol):
@@ -171,7 +172,7 @@ class Qp(Queue):
         self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
         self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
         self.log_msg_max = int(ctx.log_msg_max)
-        self.max_datagram = self.mtu_bytes
+        self.max_datagram = _MTU_BYTES.get(ctx.mtu, _LARGEST_MTU)
         self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
         self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
         if self.connection is not None:

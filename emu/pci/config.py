@@ -22,6 +22,7 @@ from emu.pci.capabilities import (
     serial_number,
 )
 from emu.pci.express import express_capability
+from emu.pci.icmd import Icmd
 from emu.pci.identity import PciIdentity
 from emu.pci.registers import Bank
 from emu.pci.vpd import build_image, vpd_capability
@@ -56,12 +57,13 @@ class ConfigSpace:
         msix_pba_offset: int = 0x3000,
         on_flr: Callable[[], None],
         crspace: CrSpace,
+        icmd: Icmd,
     ) -> None:
         """Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
         _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
         self._on_flr = on_flr
         self._flr_requested = False
-        self._vsc = None if identity.is_vf else Vsc(crspace)
+        self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
         capabilities: list[tuple[int, Capability]] = [
             (0x40, power_management()),
             (0x60, express_capability(identity, self._request_flr)),

@@ -3,7 +3,7 @@
 Registers and protocol as core/lib/pci_vsc.c drives them: lock the gateway by writing a ticket from
 the counter into the semaphore, select a space, then read or write one word at a time through an
 address register whose top bit gives the direction, and tells when it is done. core/diag/crdump.c
-dumps the scan space this way for devlink health.
+dumps the scan space this way for devlink health; iPXE and mstflint access registers by ICMD.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from emu.pci.capabilities import Capability
+from emu.pci.icmd import Icmd, IcmdSpace
 from emu.pci.registers import Register, Window, dword, ro, rw
 
 CAP_ID = 0x09
 SPACE_CR = 0x2
+SPACE_ICMD = 0x3
 SPACE_SCAN_CR = 0x7
 SPACE_SEMAPHORE = 0xA
 
@@ -94,6 +96,30 @@ class _Cr:
             raise _Refused
 
 
+class _Icmd:
+    """The ICMD space; it has no end that a driver is told of."""
+
+    size = 0
+    step = 0
+
+    def __init__(self, icmd: Icmd) -> None:
+        self._space = IcmdSpace(icmd)
+
+    def read(self, address: int) -> int:
+        word = self._space.read(address)
+        if word is None:
+            raise _Refused
+        return word
+
+    def write(self, address: int, value: int) -> None:
+        if not self._space.write(address, value):
+            raise _Refused
+
+    def clear(self) -> None:
+        """Forget what a command has left in the mailbox."""
+        self._space.clear()
+
+
 class _Locks:
     """Lock registers: a free one takes the first value written, 0 frees it, and a loser reads the
     owner's value back (core/lib/pci_vsc.c: mlx5_vsc_sem_set_space)."""
@@ -130,10 +156,12 @@ def _contend(owner: int, value: int) -> int:
 class Vsc:
     """The gateway's behaviour. Its registers are in configuration space, its locks here."""
 
-    def __init__(self, crspace: CrSpace) -> None:
+    def __init__(self, crspace: CrSpace, icmd: Icmd) -> None:
         self._locks = _Locks()
+        self._icmd = _Icmd(icmd)
         self._spaces: dict[int, _Space] = {
             SPACE_CR: _Cr(crspace, scan=False),
+            SPACE_ICMD: self._icmd,
             SPACE_SCAN_CR: _Cr(crspace, scan=True),
             SPACE_SEMAPHORE: self._locks,
         }
@@ -157,8 +185,9 @@ class Vsc:
         )
 
     def reset(self) -> None:
-        """Free the locks that the reset function may have held."""
+        """Free the locks that the reset function may have held, and clear the mailbox."""
         self._locks.clear()
+        self._icmd.clear()
 
     def _select(self, regs: Window, _before: int) -> None:
         """Select a space: status 0 means that there is none; the address register gets its size."""

@@ -117,7 +117,6 @@ def test_summary_counts_what_is_not_modelled(driver, function):
         ({"outlen": 0}, Delivery.OUT_LENGTH_ERR),
         ({"inlen": MAX_COMMAND_BYTES + 1}, Delivery.IN_LENGTH_ERR),
         ({"outlen": 0xFFFFFFFF}, Delivery.OUT_LENGTH_ERR),
-        ({"inlen": 4096, "in_ptr": 0}, Delivery.IN_LENGTH_ERR),
         ({"out_ptr": 0}, Delivery.OUT_LENGTH_ERR),
         ({"in_ptr": 0x12345, "inlen": 600}, Delivery.IN_PTR_ALIGN_ERR),
         ({"out_ptr": 0x1_0000_0010}, Delivery.OUT_PTR_ALIGN_ERR),
@@ -135,6 +134,18 @@ def test_delivery_errors(driver, change, delivery):
     assert driver.collect(blocks, 16)[0] == delivery
     assert [driver.memory.read(address, 512) for address in blocks[1]] == before
     driver.must(Op.QUERY_ADAPTER)
+
+
+def test_an_input_without_its_mailbox_is_what_the_entry_has(driver):
+    """iPXE's golan.c gives 2RST_QP a longer one; what it leaves out counts as zero."""
+    blocks = driver.submit(query_caps(driver), 4112)
+    entry = cmd_layout.view(bytearray(driver.memory.read(driver.queue, 64)))
+    entry.assign({"inlen": 272, "in_ptr": 0})
+    driver.memory.write(driver.queue, entry.buf)
+    driver.ring(1)
+    delivery, out = driver.collect(blocks, 4112)
+    assert (delivery, out[0]) == (Delivery.OK, Status.OK)
+    assert any(out[16:])
 
 
 @pytest.mark.hostile

@@ -37,6 +37,7 @@ def test_what_is_missing_counts_as_zero(pair, command):
     ("op", "least_in", "least_out"),
     [
         (Op.SET_HCA_CAP, 16, 16),
+        (Op.INIT_HCA, 16, 16),
         (Op.QUERY_HCA_CAP, 16, 16),
         (Op.RST2INIT_QP, 256, 16),
         (Op.CREATE_CQ, 272, 16),
@@ -92,8 +93,20 @@ class TestBootDriver:
         page[0x13] |= 0x1F  # log_max_qp
         assert self.choose(cold, page)[0] == Status.BAD_PARAM_ERR
 
-    def test_queue_pair_to_work(self, driver):
-        """A datagram queue pair's way, each step 256 bytes long."""
+    def test_initialization(self, cold):
+        """It knows no sw_owner_id, and asks for one queue pair (log_max_qp 0) but makes three."""
+        page = self.capabilities(cold)
+        chosen = caps.cmd_hca_cap.view(page.ljust(caps.cmd_hca_cap.size, b"\0"))
+        chosen.log_max_qp = 0
+        assert self.choose(cold, chosen.buf[:BOOT_CAPABILITY_BYTES])[0] == Status.OK
+        header = bytes(COMMANDS[Op.INIT_HCA].layout_in.new(opcode=Op.INIT_HCA).buf[:HEADER_BYTES])
+        assert cold.execute(header, HEADER_BYTES)[1][0] == Status.OK
+        cold.uar = cold.must(Op.ALLOC_UAR).uar
+        pdn, cqn = cold.alloc_pd(), cold.create_cq(cold.create_eq())
+        assert len({cold.create_qp(pdn, cqn, st=2, rlky=1) for _ in range(3)}) == 3
+
+    def test_queue_pair_to_work(self, driver, function):
+        """A datagram queue pair's way, each step 256 bytes long; it sets no MTU."""
         driver.eqs[driver.create_eq(events=[EventType.PORT_CHANGE])].arm()
         pdn, cqn = driver.alloc_pd(), driver.create_cq(driver.create_eq())
         qpn = driver.create_qp(pdn, cqn, st=2, rlky=1, fre=1)
@@ -101,7 +114,7 @@ class TestBootDriver:
         for op, mask, context in (
             (Op.RST2INIT_QP, 0, {"pm_state": 3, "st": 2, "q_key": 0x1234,
                                  "primary_address_path": path}),
-            (Op.INIT2RTR_QP, 0b111010, {"mtu": 5, "log_msg_max": 12}),
+            (Op.INIT2RTR_QP, 0b111010, {}),
             (Op.RTR2RTS_QP, 0b10001101010, {"next_send_psn": 1}),
         ):  # fmt: skip
             layout = COMMANDS[op].layout_in
@@ -109,6 +122,7 @@ class TestBootDriver:
             delivery, answer = driver.execute(bytes(view.buf)[:BOOT_MODIFY_QP_BYTES], 16)
             assert (delivery, answer[0]) == (0, Status.OK), op
         assert driver.must(Op.QUERY_QP, qpn=qpn).qpc.state == QpState.RTS
+        assert function.hca.qps.get(qpn).max_datagram == 4096
 
 
 def cmd_header(op, op_mod):

@@ -28,7 +28,29 @@ def test_link_is_the_models(cold, function, name):
     function.hca.port.proto_oper = model.ib_proto_oper
     ptys = cold.probe().read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
     assert (ptys.ib_link_width_oper, ptys.ib_proto_oper) == (4, model.ib_proto_oper)
-    assert (ptys.ib_link_width_capability, ptys.ib_proto_capability) == (4, model.ib_proto_oper)
+    assert (ptys.ib_link_width_capability, ptys.ib_proto_admin) == (4, ptys.ib_proto_capability)
+    assert model.ib_proto_oper <= ptys.ib_proto_capability < 2 * model.ib_proto_oper
+
+
+def choose_speed(driver, speeds, proto=IB):
+    ptys = reg.ptys_reg.new(local_port=1, proto_mask=proto, ib_proto_admin=speeds)
+    return driver.write_register(RegId.PTYS, bytes(ptys.buf)).status
+
+
+def test_speed_that_is_chosen(driver):
+    """iPXE's golan.c: the slowest one while it boots, then all again."""
+    sdr, everything = 1, 0x77
+    for chosen, speeds, oper in (
+        (sdr, sdr, sdr), (0x35, 0x35, 32), (0, everything, 64), (everything, everything, 64),
+    ):  # fmt: skip
+        assert choose_speed(driver, chosen) == Status.OK
+        ptys = driver.read_register(RegId.PTYS, reg.ptys_reg, local_port=1, proto_mask=IB)
+        assert (ptys.ib_proto_admin, ptys.ib_proto_oper) == (speeds, oper)
+
+
+@pytest.mark.parametrize(("speeds", "proto"), [(0x80, IB), (0x100, IB), (1, ETHERNET)])
+def test_speed_that_the_port_has_not(driver, speeds, proto):
+    assert choose_speed(driver, speeds, proto) == Status.BAD_PARAM_ERR
 
 
 def test_link_that_is_down_has_no_speed(driver, function):
@@ -110,6 +132,7 @@ def test_endianness_can_be_written_only(driver, refused):
 
 
 NEEDED = {
+    RegId.PTYS: {"proto_mask": IB},
     RegId.PPCNT: {"grp": IB_PORT_COUNTERS},
     RegId.MNVDA: {"configuration_item_header": {"type": 0x80}},
 }

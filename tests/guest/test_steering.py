@@ -34,7 +34,7 @@ import socket, sys
 host, port, sources = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 for number in range(int(sys.argv[4])):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        # The hash is linear, its key random: ports that differ in few bits may all have one channel.
+        # The hash is linear: ports that differ in few bits may all have one channel.
         out.bind(("", 20000 + number % sources * 997))
         out.sendto(b"x" * 100, (host, port))
 """

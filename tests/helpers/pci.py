@@ -25,6 +25,18 @@ class CrWords:
         self.written[address] = value
 
 
+@dataclass
+class IcmdEcho:
+    """Remembers the commands; each turns its mailbox's first word over and has status 5."""
+
+    ran: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def run(self, opcode, mailbox):
+        self.ran.append((opcode, bytes(mailbox[:8])))
+        mailbox[:4] = mailbox[3::-1]
+        return 5
+
+
 class Bus:
     """A function's configuration space, accessed in words."""
 
@@ -32,6 +44,7 @@ class Bus:
         identity = MODELS[model].identity.with_guid(GUID)
         self.identity = replace(identity, **options.pop("identity", {}))
         self.cr = options.setdefault("crspace", CrWords())
+        self.icmd = options.setdefault("icmd", IcmdEcho())
         self.flrs = 0
         options.setdefault("on_flr", self._count_flr)
         self.space = ConfigSpace(

@@ -68,6 +68,8 @@ class IbPort:
     """Active link width in PTYS encoding: 1, 2, 4, 8, 16 for 1X, 2X, 4X, 8X, 12X."""
     proto_oper: int
     """Active link speed in PTYS encoding, one bit: 32 EDR, 64 HDR, 128 NDR."""
+    proto_admin: int = 0
+    """The speeds that the driver allows, the same way; 0: all that the adapter has."""
     device_id: int = 0
     """The PCI device ID of its function, which NodeInfo carries."""
     mtu: int = 4096

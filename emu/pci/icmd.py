@@ -1,0 +1,77 @@
+"""The ICMD space behind the vendor-specific gateway: commands of tools and of boot firmware.
+
+A control word, the size of the mailbox, and the mailbox itself. A program takes the lock of this
+interface in the semaphore space, writes opcode and input, sets the busy bit, waits until it is
+clear, and reads status and output. Words are numbers; the bytes of a structure are in big-endian
+order in them.
+
+Source: mlx_icmd.c and mlx_pci_gw.c of iPXE; mtcr_ul of mstflint.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+MAILBOX_BYTES = 1024
+
+CONTROL = 0x0
+MAILBOX_SIZE = 0x1000
+MAILBOX = 0x10_0000
+
+BUSY = 1
+_STATUS_SHIFT = 8
+_OPCODE_SHIFT = 16
+
+
+class Icmd(Protocol):
+    """Runs the commands."""
+
+    def run(self, opcode: int, mailbox: bytearray) -> int:
+        """Run a command; ``mailbox`` has its input and gets its output. Returns the status, 8 bits.
+
+        It never raises.
+        """
+
+
+class IcmdSpace:
+    """The space, in words. A command has finished before the busy bit can be read."""
+
+    def __init__(self, icmd: Icmd) -> None:
+        self._icmd = icmd
+        self.clear()
+
+    def clear(self) -> None:
+        """Return to the state after a reset."""
+        self._control = 0
+        self._mailbox = bytearray(MAILBOX_BYTES)
+
+    def read(self, address: int) -> int | None:
+        """The word at a byte address; None where there is none."""
+        if address == CONTROL:
+            return self._control
+        if address == MAILBOX_SIZE:
+            return MAILBOX_BYTES
+        at = self._place(address)
+        return None if at is None else int.from_bytes(self._mailbox[at : at + 4], "big")
+
+    def write(self, address: int, value: int) -> bool:
+        """Store a word; returns whether the address takes one."""
+        if address == CONTROL:
+            self._control = value
+            if value & BUSY:
+                self._go(value >> _OPCODE_SHIFT)
+            return True
+        at = self._place(address)
+        if at is None:
+            return False
+        self._mailbox[at : at + 4] = value.to_bytes(4, "big")
+        return True
+
+    def _go(self, opcode: int) -> None:
+        status = self._icmd.run(opcode, self._mailbox)
+        self._control = opcode << _OPCODE_SHIFT | status << _STATUS_SHIFT
+
+    @staticmethod
+    def _place(address: int) -> int | None:
+        at = address - MAILBOX
+        return at if 0 <= at < MAILBOX_BYTES and not at % 4 else None
