@@ -28,8 +28,8 @@ from emu.trace.text import body, seconds
 def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
     """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
 
-    With --trace, times are the guest's. Device and kernel are right to about a millisecond against
-    each other.
+    With --trace, times are the guest's. Device and kernel are right to a millisecond, on a busy
+    host a few, against each other.
     """
     if trace is None:
         if as_json:
