@@ -133,7 +133,7 @@ def test_a_server_that_ends_is_a_finding(guest):
 
 
 def test_turns_look_for_what_grows(guest):
-    guest.slabs = ["leaky 10 10\nsteady 5 5\n", "leaky 40 40\nsteady 6 6\n"]
+    guest.slabs = ["leaky 10 10\nsteady 5 5\n", "leaky 4000 4000\nsteady 600 600\n"]
     guest.leaks = "unreferenced object 0xffff888104c1a200 (size 64):\n  backtrace:\n    f+0x1/0x2\n"
     result = carry_out(one(turns=10))
     assert len(guest.asked) == 11
