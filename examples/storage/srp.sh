@@ -36,5 +36,4 @@ rm "$group/acls/$address/lun_0/disk"
 rmdir "$group/acls/$address/lun_0" "$group/acls/$address"
 rm "$group/lun/lun_0/disk"
 rmdir "$group/lun/lun_0" "$group" "$target/srpt/$name" "$backstore" "${backstore%/*}"
-modprobe -r ib_srpt
-echo "srp: unloaded"
+echo "srp: the initiator is unloaded"

@@ -29,3 +29,11 @@ def test_nvme_over_rdma(storage_guest):
 def test_nfs_over_rdma(storage_guest):
     result = storage_guest.run("sh /mnt/share/nfs-rdma.sh", timeout=240).check()
     assert "are the same after mounting again" in result.stdout
+
+
+def test_srp(storage_guest):
+    if storage_guest.options.devices != ("connectx6dx",):
+        pytest.skip("tried on an Ethernet port only")
+    result = storage_guest.run("sh /mnt/share/srp.sh", timeout=240).check()
+    assert "16m in blocks of 256k written and verified" in result.stdout
+    assert result.stdout.endswith("srp: the initiator is unloaded\n")
