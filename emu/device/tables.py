@@ -59,10 +59,10 @@ MULTICAST = "multicast"
 FIRST_QPN = 0x40
 """Numbers 0 and 1 mean the SMI and the GSI on the wire."""
 
-LEAST_LOG_MAX_QP = 10
+LEAST_LOG_MAX_QP = 7
 """There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
 
-iPXE's golan.c asks for 2^0 and makes more.
+iPXE's golan.c asks for 2^0 and makes a few.
 """
 
 

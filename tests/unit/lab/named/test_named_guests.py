@@ -258,9 +258,12 @@ def test_a_start_that_fails_tells_why_and_leaves_nothing():
 
 
 UP = """
+import signal
 import sys
 from pathlib import Path
 from emu.lab.named import keeper
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run in the background
 
 def start(stack):
     stack.callback(Path(sys.argv[1]).write_text, "stopped")
