@@ -36,7 +36,7 @@ MOST_BYTES = 4 << 20
 PACKET_BYTES = 4096 + 64
 """A packet with its headers."""
 
-PIECE_BYTES = 512
+PIECE_BYTES = 256
 """Always translated in one call, however scattered it is. So much is moved at a time of a range
 that falls into too many pieces for one call."""
 
