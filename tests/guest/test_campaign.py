@@ -35,6 +35,7 @@ files = "{PLAN}"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.suite("trixie")
 @pytest.mark.usefixtures("lab")
 def test_findings_come_with_a_title_and_a_record(tmp_path, suite):

@@ -41,7 +41,9 @@ def mistake(tmp_path, monkeypatch):
     return path
 
 
-@pytest.mark.parametrize("model", ["connectx6", "connectx6-vf"])
+@pytest.mark.parametrize(
+    "model", ["connectx6", pytest.param("connectx6-vf", marks=pytest.mark.slow)]
+)
 def test_driver_recovers_and_the_other_function_goes_on(boot, mistake, model):
     guest = boot(devices=(f"{model},lid=1", f"{model},lid=2"))
     assert "sitecustomize" not in (guest.logs / "server.log").read_text()

@@ -53,6 +53,7 @@ def test_functions_that_ran_are_counted(boot):
     assert kernel.modules["mlx5_ib"].ran > 100
 
 
+@pytest.mark.slow
 @pytest.mark.suite(DEFAULT_SUITE)
 def test_blocks_that_ran_are_counted(boot, tmp_path):
     """A function's first block has run if, and only if, the function was called."""

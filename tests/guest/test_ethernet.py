@@ -273,6 +273,7 @@ def test_driver_comes_and_goes(boot):
     no_complaints_since_boot(guest, known=KNOWN)
 
 
+@pytest.mark.slow
 def test_function_level_reset(boot):
     """Behind the driver's back while the interface is up: it recovers, and comes up again."""
     guest = boot(devices=("connectx6dx-vf",))

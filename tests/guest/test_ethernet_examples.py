@@ -19,6 +19,7 @@ TESTS = "ping.py queues.py stats.py"
 """Those of the kernel's tests that every kernel with them passes, and soon."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_traffic_while_everything_changes(boot, request):
     seconds = request.config.getoption("--ethernet-seconds")

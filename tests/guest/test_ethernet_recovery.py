@@ -52,6 +52,7 @@ def plan(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_errors_of_both_directions(boot, plan):
     """Without a double free: an SQ that is ready again must not look at its old requests."""
     guest = boot(devices=DEVICES, faults=plan)

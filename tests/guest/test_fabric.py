@@ -102,7 +102,13 @@ def test_pingpong(guests, program):
     converse(two, one, PINGPONGS[program], TWO)
 
 
-@pytest.mark.parametrize("program", PERFTESTS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name.endswith("1048576, 16 QPs") else name
+        for name in PERFTESTS
+    ],
+)
 def test_perftest(guests, program):
     one, two = guests
     converse(one, two, PERFTESTS[program], ONE)
@@ -167,6 +173,7 @@ def endless_writes(server, client, to):
     return jobs
 
 
+@pytest.mark.slow
 def test_peers_that_vanish(lab, suite):
     """The hub's server is killed, then a whole guest is gone: errors in time, and life goes on.
 

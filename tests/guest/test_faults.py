@@ -94,6 +94,7 @@ def test_same_plan_and_seed_make_the_same_record(boot, plan_of, tmp_path):
     assert {one.rule for one in fired} == {"now-and-then", "every-seventh"}
 
 
+@pytest.mark.slow
 def test_a_rule_that_was_added_live_is_replayed(boot, suite, tmp_path):
     """Forty domains, the rule, forty more: a replay arms it after as many commands."""
     kept = tmp_path / "record"

@@ -144,6 +144,7 @@ def test_a_package_that_no_archive_has(lab, suite):
     assert not [one for one in image.cached() if "no-such.package" in one.packages]
 
 
+@pytest.mark.slow
 @any_suite
 def test_the_disk_forgets(boot):
     for _ in range(2):
@@ -195,6 +196,7 @@ def test_the_hosts_network(boot):
         assert "net0" in guest.run("ip -brief address show").stdout
 
 
+@pytest.mark.slow
 def test_reboots_keep_the_same_qemu(boot):
     guest = boot()
     boots = {guest.run("cat /proc/sys/kernel/random/boot_id").check().stdout}
@@ -218,6 +220,7 @@ def test_powering_off_ends_the_command(boot):
         boot().run("poweroff; sleep 1000")
 
 
+@pytest.mark.slow
 @any_suite
 def test_a_guest_without_a_sign_of_life_is_given_up(boot):
     """Stopped processors; the channel asks after five seconds of silence."""

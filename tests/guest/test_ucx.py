@@ -54,7 +54,13 @@ def run_over_roce(roce_guest):
 
 
 @pytest.mark.parametrize(
-    ("transport", "tests"), [("rc_verbs", 11), ("rc_mlx5", 11), ("ud_verbs", 3), ("ud_mlx5", 3)]
+    ("transport", "tests"),
+    [
+        pytest.param("rc_verbs", 11, marks=pytest.mark.slow),
+        ("rc_mlx5", 11),
+        pytest.param("ud_verbs", 3, marks=pytest.mark.slow),
+        pytest.param("ud_mlx5", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_transport(run, transport, tests):
     """All that it offers, UCP's protocols over it, and requests whose data both sides check."""
@@ -66,7 +72,14 @@ def test_transport(run, transport, tests):
     ]
 
 
-@pytest.mark.parametrize(("transport", "tests"), [("rc_mlx5", 11), ("dc_mlx5", 11), ("ud_mlx5", 3)])
+@pytest.mark.parametrize(
+    ("transport", "tests"),
+    [
+        ("rc_mlx5", 11),
+        pytest.param("dc_mlx5", 11, marks=pytest.mark.slow),
+        pytest.param("ud_mlx5", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_transport_over_roce(run_over_roce, transport, tests):
     """Without UCP: that differs in nothing. DC is here for both link layers."""
     command = f"PARTS=transport ITERATIONS=10 sh /mnt/share/ucx.sh {transport}"
@@ -84,8 +97,13 @@ UCX = "--mca pml ucx --mca osc ucx"
     "command",
     [
         MPI.format(options=""),
-        f"UCX_TLS=rc_x,self UCX_NET_DEVICES=mlx5_0:1 {MPI.format(options=UCX)}",
-        f"UCX_TLS=rc_v,self UCX_NET_DEVICES=mlx5_0:1 {MPI.format(options=UCX)}",
+        *(
+            pytest.param(
+                f"UCX_TLS={tls},self UCX_NET_DEVICES=mlx5_0:1 {MPI.format(options=UCX)}",
+                marks=pytest.mark.slow,
+            )
+            for tls in ("rc_x", "rc_v")
+        ),
     ],
     ids=["default", "rc_mlx5", "rc_verbs"],
 )
