@@ -16,7 +16,7 @@ pytestmark = pytest.mark.guest
 HERE = "127.0.0.1"
 DELAY_MS = 5
 LATENCY = "ib_write_lat -F -s 2 -n 30"
-VERIFIED = "ibv_rc_pingpong -s 20000 -n 200 -c"
+VERIFIED = "ibv_rc_pingpong -s 20000 -n 40 -c"
 
 
 @pytest.fixture(scope="module")
