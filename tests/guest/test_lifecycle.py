@@ -37,7 +37,11 @@ def pages_of_driver(guest):
 # A physical function fills its cache with 6000 memory keys at every load, on the older kernels;
 # this one does so at boot only.
 @pytest.mark.parametrize(
-    ("device", "times", "profile"), [("connectx6-vf", 20, ""), ("connectx6", 5, "prof_sel=0")]
+    ("device", "times", "profile"),
+    [
+        pytest.param("connectx6-vf", 20, "", marks=pytest.mark.slow),
+        ("connectx6", 5, "prof_sel=0"),
+    ],
 )
 def test_driver_unloads_and_loads(boot, device, times, profile):
     """Nothing is left behind in the device, and every page that it was given is taken back."""
@@ -89,6 +93,7 @@ def is_part_of_recovery(line):
     )
 
 
+@pytest.mark.slow
 def test_two_functions_and_a_reboot(boot):
     """Both come back after a reboot of the kernel and after one by the reset button."""
     guest = boot(devices=("connectx6-vf", "connectx5-vf"))
@@ -104,7 +109,9 @@ def test_two_functions_and_a_reboot(boot):
     power_off(guest)
 
 
-@pytest.mark.parametrize("device", ["connectx6", "connectx6-vf"])
+@pytest.mark.parametrize(
+    "device", ["connectx6", pytest.param("connectx6-vf", marks=pytest.mark.slow)]
+)
 def test_power_off_takes_nothing_apart(boot, tmp_path, device):
     """The driver shuts the function down in one go, so that 6000 keys do not hold it up."""
     trace = tmp_path / "trace"

@@ -89,6 +89,7 @@ def test_roce_with_loss_delay_and_verified_data(roce):
         assert counts(control, "reordered")
 
 
+@pytest.mark.slow
 def test_marks_notifications_and_counters(roce):
     at = "/sys/class/infiniband/{}/ports/1/hw_counters/{}"
     rping = ("rping -s -a {to} -C 50 -S 60000 -V", "rping -c -a {to} -C 50 -S 60000 -V")

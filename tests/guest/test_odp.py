@@ -52,6 +52,7 @@ def guest(lab, suite, request):
     assert [line for line in server_complaints(guest) if LATE_DOORBELL not in line] == []
 
 
+@pytest.mark.slow
 def test_rdma_core(guest):
     run = run_module(guest, "test_odp", SECONDS, lambda *_: None)
     assert [test for test in run.tests if test.outcome in BROKEN] == []
@@ -87,6 +88,7 @@ def test_counters(guest):
     assert {name: value for name, value in port.items() if value} == {}, "errors and retries"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_stress(guest, request):
     seconds = request.config.getoption("--paging-seconds")

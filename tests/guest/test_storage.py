@@ -11,7 +11,13 @@ pytestmark = pytest.mark.guest
 EXAMPLES = Path(__file__).parents[2] / "examples" / "storage"
 
 
-@pytest.fixture(scope="module", params=["connectx6-vf", "connectx6dx"], ids=["InfiniBand", "RoCE"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("connectx6-vf", id="InfiniBand", marks=pytest.mark.slow),
+        pytest.param("connectx6dx", id="RoCE"),
+    ],
+)
 def storage_guest(lab, suite, request):
     """A guest that sees the examples; ``lab`` skips where there can be none."""
     options = GuestOptions(suite=suite, devices=(request.param,), share=EXAMPLES)
