@@ -135,6 +135,7 @@ def five_levels(lab, suite, request):
     assert [line for line in server_complaints(guest) if LATE_DOORBELL not in line] == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_implicit_registration_with_five_levels(five_levels):
     """Its key has 2^26 entries; rdma-core's tests register the whole address space in some ways.
