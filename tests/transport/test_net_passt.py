@@ -28,8 +28,8 @@ def wall():
     except PasstError as error:
         pytest.skip(str(error))
     yield wall
-    (link,) = wall.segments._links
-    pid = link.pid
+    (uplink,) = wall.segments._uplinks
+    pid = uplink.pid
     wall.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -69,13 +69,13 @@ def test_tcp_to_the_hosts_loopback_with_a_super_frame(wall):
 
 @needs_passt
 def test_a_passt_that_ends_is_started_again(wall, caplog):
-    (link,) = wall.segments._links
+    (uplink,) = wall.segments._uplinks
     Lease(wall)
-    first = link.pid
+    first = uplink.pid
     os.kill(first, 9)
     wall.until(lambda: not wall.uplink("passt"))
     wall.until(lambda: wall.uplink("passt"))
-    assert link.pid != first
+    assert uplink.pid != first
     Lease(wall)
     assert [line for line in caplog.messages if "passt ended with status -9" in line]
 
@@ -122,8 +122,8 @@ def test_a_passt_that_keeps_ending_is_given_up(program, monkeypatch, caplog):
 def test_a_passt_that_says_very_much_does_not_stop(program):
     program("while :; do echo nonsense; done >&2")
     wall = Wall("user")
-    (link,) = wall.segments._links
+    (uplink,) = wall.segments._uplinks
     for _ in range(200):
         wall.loop.step(0)
-    assert len(link._tail._said) <= passt._TAIL
+    assert len(uplink._tail._said) <= passt._TAIL
     wall.close()
