@@ -1,10 +1,11 @@
-"""A campaign's report as bytes, to compare."""
+"""A campaign carried out, and its report as bytes, to compare."""
 
 from __future__ import annotations
 
+from emu.campaign.drive import drive
 from emu.campaign.page import page
 from emu.campaign.report import cases, report, summary
-from emu.campaign.store import as_json
+from emu.campaign.store import Store, as_json
 from emu.lab.conformance.results import junit
 
 
@@ -13,3 +14,10 @@ def reported(store):
     told = report(store.name, store.runs, store.results())
     html = "".join(page(told, lambda name: (store.path / name).exists()))
     return as_json(summary(told)), junit(cases(told)), html
+
+
+def driven(path, runs, executor, tell=lambda done, total, result: None):
+    """The store of these runs, carried out by ``executor``."""
+    store = Store.create(path, "many", runs)
+    drive(store, executor, tell)
+    return store

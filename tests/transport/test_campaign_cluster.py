@@ -12,14 +12,12 @@ import time
 
 import pytest
 from helpers import fake_runs
-from helpers.campaigns import reported
+from helpers.campaigns import driven, reported
 from helpers.fake_runs import descriptions
 
 from emu.campaign import cluster
 from emu.campaign.cluster import Cluster, ClusterError
-from emu.campaign.drive import drive
 from emu.campaign.local import Local
-from emu.campaign.store import Store
 
 pytest.importorskip("distributed")
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
@@ -76,16 +74,6 @@ def processes(pytestconfig, monkeypatch):
     made = Processes(root)
     yield made
     made.end()
-
-
-def nothing(done, total, result):
-    pass
-
-
-def driven(path, runs, executor, tell=nothing):
-    store = Store.create(path, "many", runs)
-    drive(store, executor, tell)
-    return store
 
 
 def test_a_cluster_gives_the_report_that_local_jobs_give(tmp_path, processes):

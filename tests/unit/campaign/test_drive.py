@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from helpers import fake_runs
-from helpers.campaigns import reported
+from helpers.campaigns import driven, reported
 from helpers.fake_runs import carry_out, descriptions
 
 from emu.campaign import store as stores
@@ -27,16 +27,6 @@ class Here:
         for run in runs[:: self.step]:
             self.names.append(run.name)
             yield carry_out(run)
-
-
-def nothing(done, total, result):
-    pass
-
-
-def driven(path, runs, executor, tell=nothing):
-    store = Store.create(path, "many", runs)
-    drive(store, executor, tell)
-    return store
 
 
 @pytest.fixture(autouse=True)
