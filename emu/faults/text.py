@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
@@ -14,12 +13,11 @@ from emu.faults.checks import problems
 from emu.faults.link import Link
 from emu.faults.plan import Plan
 from emu.faults.rule import Rule
-from emu.faults.shape import MOST_PARTS, TooComplexError, cuts, header_name, unfit
+from emu.faults.shape import TooComplexError, cuts, header_name, unfit
+from emu.toml_lines import Place, TomlLines
 from emu.turns import Turns, finish
 
 MOST_BYTES = 1 << 20
-_HEADER = re.compile(r"\s*\[\[?([^\[\]]*)\]")
-_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 _MOST_SHOWN = 20
 _LONGEST_VALUE = 60
 _CHARACTERS_PER_TURN = 8 << 10
@@ -92,7 +90,7 @@ def _checked(table: Any, source: str, text: str = "") -> Turns[Plan]:
         found = yield from _misfits(plan)
         if not found:
             return plan
-    lines = _Lines(text) if text else None
+    lines = TomlLines(text) if text else None
     shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
     if len(found) > _MOST_SHOWN:
         shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
@@ -137,10 +135,7 @@ def _named(plan: Plan) -> Plan:
     return named
 
 
-Where = tuple[str | int, ...]
-
-
-def _validated(table: Any) -> tuple[Plan | None, list[tuple[Where, str]]]:
+def _validated(table: Any) -> tuple[Plan | None, list[tuple[Place, str]]]:
     """The plan if every part is of its type, or else the mistakes."""
     if not isinstance(table, Mapping):
         return None, [((), "a plan is a table")]
@@ -151,9 +146,9 @@ def _validated(table: Any) -> tuple[Plan | None, list[tuple[Where, str]]]:
         return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
 
 
-def _misfits(plan: Plan) -> Turns[list[tuple[Where, str]]]:
-    """Where the parts of rules do not fit together."""
-    found: list[tuple[Where, str]] = []
+def _misfits(plan: Plan) -> Turns[list[tuple[Place, str]]]:
+    """Place the parts of rules do not fit together."""
+    found: list[tuple[Place, str]] = []
     taken: set[str] = set()
     for number, rule in enumerate(plan.rule):
         found += ((("rule", number, key), why) for key, why in problems(rule))
@@ -165,7 +160,7 @@ def _misfits(plan: Plan) -> Turns[list[tuple[Where, str]]]:
     return found
 
 
-def _key(loc: tuple[str | int, ...]) -> Where:
+def _key(loc: tuple[str | int, ...]) -> Place:
     """The part of a pydantic location that stands in the text: no names of types."""
     return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
 
@@ -186,7 +181,7 @@ def _explained(detail: Any) -> str:
     return f"{said[0].lower()}{said[1:]}, not {given}"
 
 
-def _place(source: str, lines: _Lines | None, where: Where) -> str:
+def _place(source: str, lines: TomlLines | None, where: Place) -> str:
     names: list[str] = []
     for part in where:
         if isinstance(part, int) and names:
@@ -196,44 +191,3 @@ def _place(source: str, lines: _Lines | None, where: Where) -> str:
     line = lines.of(where) if lines is not None else 0
     place = f"{source}:{line}" if line else source
     return ": ".join([place, ".".join(names)] if names else [place])
-
-
-class _Lines:
-    """Where the keys of a TOML text stand; tables in tables are found by their first header."""
-
-    def __init__(self, text: str) -> None:
-        self._at: dict[tuple[str, int, str], int] = {}
-        table = ("", 0)
-        counts: dict[str, int] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            if header := _HEADER.match(line):
-                whole = header[1].strip()
-                name, _, rest = whole.partition(".")
-                if line.lstrip().startswith("[["):
-                    counts[name] = counts.get(name, -1) + 1
-                table = (name, max(counts.get(name, 0), 0))
-                self._at.setdefault((*table, ""), number)
-                self._at.setdefault((*table, rest), number)
-            elif key := _KEY.match(line):
-                whole = key[1].replace('"', "").replace("'", "")
-                for prefix in _prefixes(whole):
-                    self._at.setdefault((*table, prefix), number)
-
-    def of(self, where: Where) -> int:
-        """The line of a place, or of the table that holds it; 0 when it is not known."""
-        if len(where) > 1 and isinstance(where[1], int):
-            table, rest = (str(where[0]), where[1]), where[2:]
-        elif len(where) > 1:
-            table, rest = (str(where[0]), 0), where[1:]
-        else:
-            table, rest = ("", 0), where
-        key = ".".join(str(part) for part in rest)
-        for prefix in reversed(list(_prefixes(key))):
-            if (line := self._at.get((*table, prefix))) is not None:
-                return line
-        return self._at.get((*table, ""), 0)
-
-
-def _prefixes(key: str) -> Iterator[str]:
-    parts = key.split(".", MOST_PARTS)[:MOST_PARTS]
-    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -12,13 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.toml_lines import Place, TomlLines
 
 _MOST_BYTES = 1 << 20
 _MOST_SHOWN = 20
-_HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_-]+)\s*\]\]?")
-_KEY = re.compile(r"\s*([A-Za-z0-9_-]+)\s*=")
 
-Place = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -39,7 +36,7 @@ class TomlFile(Generic[M]):
         self.path = path
         self._error = error
         text = self._text()
-        self._lines = dict(_places(text))
+        self._lines = TomlLines(text)
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as failure:
@@ -62,29 +59,11 @@ class TomlFile(Generic[M]):
 
     def line(self, place: Place) -> int:
         """The line of the innermost part of a place that the text shows."""
-        while place and place not in self._lines:
-            place = place[:-1]
-        return self._lines.get(place, 1)
+        return self._lines.of(place) or 1
 
     def mistake(self, place: Place, why: object) -> UserError:
         """The error to raise for something that is wrong at a place."""
         return self._error(f"{self.path}:{self.line(place)}: {why}")
-
-
-def _places(text: str) -> Iterator[tuple[Place, int]]:
-    """Where tables and keys begin: their path as pydantic gives it, and the line."""
-    counts: dict[str, int] = {}
-    table: Place = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            name = header[2]
-            table = (name,)
-            if header[1] == "[[":
-                counts[name] = counts.get(name, -1) + 1
-                table = (name, counts[name])
-            yield table, number
-        elif key := _KEY.match(line):
-            yield (*table, key[1]), number
 
 
 def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
