@@ -12,7 +12,8 @@ from emu.faults.text import dump
 from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
 from emu.fuzz.executor import GuestExecutor
 from emu.fuzz.grammar import Target
-from emu.fuzz.loop import Loop, Step
+from emu.fuzz.loop import Feedback, Loop, Step
+from emu.fuzz.minimal import minimal
 from emu.fuzz.mutate import Input
 from emu.fuzz.plot import svg
 from emu.fuzz.schedule import Schedule
@@ -94,7 +95,9 @@ class Campaign:
             else:
                 loop.try_later(entry.input)
         for name in self._corpus.findings():
-            loop.learn(self._corpus.finding(name).input)
+            found = self._corpus.finding(name).input
+            loop.learn(found)
+            loop.maker.culprits.blame(found.rules)
         for plan in self._plans:
             for workload in self._workloads:
                 loop.try_later(Input(plan, workload))
@@ -102,18 +105,44 @@ class Campaign:
 
     def _note(self, loop: Loop, step: Step, kernel: str) -> None:
         devices = list(self._options.devices)
-        if step.new and step.input.plan.rule:
+        if step.new and step.input.has_faults:
             about = About(
                 workload=step.input.workload, kernel=kernel, device=devices, parent=step.parent,
                 new=list(step.new),
             )  # fmt: skip
             self._corpus.add(Entry(step.input, about))
-        for title in step.feedback.titles[:1]:
-            what = FindingAbout(
-                title=title, workload=step.input.workload, kernel=kernel, device=devices
-            )
-            if self._corpus.found(what, dump(step.input.plan), step.feedback.log):
-                self._say(f"found: {title}")
+        made = step.input
+        if step.feedback.titles and self._found(made, step.feedback):
+            self._say(f"found: {step.feedback.titles[0]}")
+            if not step.feedback.is_stuck:
+                made = self._smaller(made, step.feedback.titles[0]) or made
+        if step.feedback.is_lost:
+            loop.maker.culprits.blame(made.rules)
+        self._count(loop)
+
+    def _found(self, made: Input, feedback: Feedback) -> bool:
+        """Keep what an input has brought up; whether nothing had before."""
+        about = FindingAbout(
+            title=feedback.titles[0], workload=made.workload, kernel=self._kernel,
+            device=list(self._options.devices),
+        )  # fmt: skip
+        return self._corpus.found(about, dump(made.plan), feedback.log)
+
+    def _smaller(self, made: Input, title: str) -> Input | None:
+        """The smallest part of an input that brings ``title`` up; None when it does not again.
+
+        Other titles that come up on the way are kept, too.
+        """
+
+        def shows(one: Input) -> bool:
+            told = self._executor.run(one)
+            if told.titles:
+                self._found(one, told)
+            return title in told.titles
+
+        return minimal(made, shows)
+
+    def _count(self, loop: Loop) -> None:
         seconds = time.monotonic() - self._begun
         self._progress.append(
             Progress(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
@@ -26,13 +27,20 @@ from emu.outcome import Finding, Kind, findings
 
 log = logging.getLogger(__name__)
 
+_Counts = dict[str, tuple[int, int]]
+
 MODULES = ("mlx5_core", "mlx5_ib")
-TURN_SECONDS = 90.0
-RESET_SECONDS = 45.0
+_MOST_SECONDS = 60.0
+_PATIENCE = 4
+"""How many times longer than without faults the driver may take, beyond :data:`_LEAST_SECONDS`."""
+_LEAST_SECONDS = 10.0
+RESET_SECONDS = 30.0
 _INSTALL_SECONDS = 90.0
 _HANG_SECONDS = 40.0
 _LONGEST_LOG = 200_000
 _SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
+_KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
+"""Unbinding waits for RCU many times: half of the time of one input."""
 _NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
 """What is no mistake of the driver: that it says what the device has done, and that it waits."""
 
@@ -45,12 +53,18 @@ class GuestExecutor:
 
     def __init__(self, options: GuestOptions, modules: Sequence[str] = MODULES) -> None:
         self._options = dataclasses.replace(
-            options, probe=False, accelerator="tcg", hang_timeout=_HANG_SECONDS
+            options,
+            probe=False,
+            accelerator="tcg",
+            hang_timeout=_HANG_SECONDS,
+            kernel_arguments=(*_KERNEL_ARGUMENTS, *options.kernel_arguments),
         )
         self._modules = frozenset(modules)
         self._guest: Guest | None = None
         self._blocks: BlockMap | None = None
         self._sections: Sections | None = None
+        self._usual: dict[str, float] = {}
+        """Seconds that each workload takes without faults."""
         self.boots = 0
         self.stuck = 0
         """How often the driver did not come back in time."""
@@ -73,23 +87,27 @@ class GuestExecutor:
         """Carry an input out. The guest is fresh, or as the last reset has left it."""
         guest = self._prepared()
         assert self._blocks is not None
-        said, fired = "", frozenset[str]()
         with Client(guest.control_socket) as control:
             control.load_plan(dump(one.plan))
             self._blocks.clear()
+            begun = time.monotonic()
+            limit = _LEAST_SECONDS + _PATIENCE * self._usual.get(one.workload, _MOST_SECONDS)
             try:
-                said = guest.run(["fuzz-turn", "run", one.workload], timeout=TURN_SECONDS).stdout
+                words = ["fuzz-turn", "run", one.workload]
+                said = guest.run(words, timeout=min(limit, _MOST_SECONDS)).stdout
             except CommandTimeoutError:
                 self.stuck += 1
-                said = self._waiting(guest)
-                return self._ended(control, said)
+                told = self._ended(control, self._waiting(guest))
+                return dataclasses.replace(told, is_stuck=True)
             except GuestPanicError:
                 return self._ended(control, guest.console)
             except GuestError as error:
                 return self._ended(control, guest.console, str(error))
-            fired = _fired(control)
+            if not one.has_faults:
+                self._usual[one.workload] = time.monotonic() - begun
+            counts = _counts(control)
             control.clear()
-        return self._feedback(said, fired)
+        return self._feedback(said, counts)
 
     def _prepared(self) -> Guest:
         """A guest whose functions are reset and unbound."""
@@ -121,14 +139,14 @@ class GuestExecutor:
     def _ended(self, control: Client, said: str, why: str = "") -> Feedback:
         """The guest is lost to us: what it has told, and a fresh one the next time."""
         try:
-            fired = _fired(control)
+            counts = _counts(control)
         except ControlError:
-            fired = frozenset()
-        feedback = self._feedback(said, fired, why)
+            counts = {}
+        feedback = self._feedback(said, counts, why)
         self.close()
-        return feedback
+        return dataclasses.replace(feedback, is_lost=True)
 
-    def _feedback(self, said: str, fired: frozenset[str], why: str = "") -> Feedback:
+    def _feedback(self, said: str, counts: _Counts, why: str = "") -> Feedback:
         assert self._blocks is not None
         assert self._sections is not None
         found = [one for one in findings(said) if one.kind not in _NO_BUG]
@@ -136,7 +154,9 @@ class GuestExecutor:
         if why and not titles:
             titles = (why,)
         blocks = frozenset(self._sections.blocks(self._blocks.executed()))
-        return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "")
+        fired = frozenset(name for name, (_, times) in counts.items() if times)
+        met = {name: events for name, (events, _) in counts.items()}
+        return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
 
     def _waiting(self, guest: Guest) -> str:
         """The kernel's log of a guest whose driver does not come back, with who waits for what."""
@@ -174,10 +194,15 @@ class Sections:
                 yield module, address - start
 
 
-def _fired(control: Client) -> frozenset[str]:
-    return frozenset(
-        rule["name"] for rule in control.rules() if any(count["fired"] for count in rule["counts"])
-    )
+def _counts(control: Client) -> _Counts:
+    """By rule: events that it was about, and times that it fired, at all functions together."""
+    return {
+        str(rule["name"]): (
+            sum(int(one["met"]) for one in rule["counts"]),
+            sum(int(one["fired"]) for one in rule["counts"]),
+        )
+        for rule in control.rules()
+    }
 
 
 def _worst_first(found: Sequence[Finding]) -> list[Finding]:

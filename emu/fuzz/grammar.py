@@ -53,9 +53,16 @@ class Target:
 
 
 def key_of(point: str, match: Mapping[str, Any]) -> str:
-    """What the events of a rule are called in counts, whoever wrote the rule."""
-    told = (f"{name}={match[name]}" for name in _TOLD if name in match)
+    """What the events of a rule are called in counts, whoever wrote the rule.
+
+    Of several values that a field may have it is the first.
+    """
+    told = (f"{name}={_first(match[name])}" for name in _TOLD if name in match)
     return " ".join([point, *told])
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
 
 
 _TOLD = ("op", "op_mod", "register_id", "type", "opcode", "offset")

@@ -5,7 +5,7 @@ The same seed and the same feedback give the same inputs, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -32,6 +32,12 @@ class Feedback:
     """What went wrong in the guest, the first first; empty when nothing did."""
     log: str = ""
     """The kernel's log of this run, when something went wrong."""
+    met: Mapping[str, int] = field(default_factory=dict)
+    """How many events each rule was about, by its name; of a lost guest perhaps nothing."""
+    is_lost: bool = False
+    """Whether the guest has to be replaced."""
+    is_stuck: bool = False
+    """Whether it is because it did not come back in time."""
 
 
 class Executor(Protocol):
@@ -68,10 +74,12 @@ class Loop:
         self.maker = Maker(self.targets, self._random)
         self._mutator = Mutator(self.maker, self.workloads, self._random)
         # What the driver does without any fault is nothing new, and neither is its timers' work.
+        # The last such run of a workload tells of which targets there are any events.
+        census = self.maker.census()
         self._waiting = [
-            Input(Plan(), workload)
+            Input(plan, workload)
             for workload in self.workloads
-            for _ in range(0 if workload in self.known else 2)
+            for plan in ([] if workload in self.known else [Plan()]) + [census]
         ]
 
     def know(self, entry: Input, blocks: Iterable[Block]) -> None:
@@ -88,12 +96,16 @@ class Loop:
         made, parent = self._next()
         feedback = executor.run(made)
         self.runs += 1
-        if not made.plan.rule and all(one.workload != made.workload for one in self._waiting):
-            self.known.add(made.workload)
+        new = self.schedule.note(feedback.blocks)
+        if not made.has_faults:
+            if made.plan.rule:
+                self.known.add(made.workload)
+                self.maker.know(made.workload, made.rules, feedback.met)
+            return Step(made, parent, feedback, new)
         for rule in made.rules:
             self.maker.note(rule, has_fired=rule["name"] in feedback.fired)
-        new = self.schedule.note(feedback.blocks)
-        if new and made.plan.rule:
+        # The children of what a guest does not survive would all cost a guest.
+        if new and not feedback.is_lost:
             self.schedule.add(made, new)
         if new or feedback.titles:
             self.learn(made)

@@ -33,6 +33,11 @@ class Input:
         return hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS]
 
     @property
+    def has_faults(self) -> bool:
+        """Whether any of its rules can fire."""
+        return any(rule.probability > 0 for rule in self.plan.rule)
+
+    @property
     def rules(self) -> list[Table]:
         """Its rules as tables."""
         return [rule.to_table() for rule in self.plan.rule]
@@ -56,23 +61,26 @@ class Mutator:
 
     def fresh(self) -> Input:
         """An input that is like no other."""
-        count = self._random.choice(_NEW_RULES)
-        rules = [self._maker.rule() for _ in range(count)]
-        return self._made(rules, self._random.choice(self._workloads))
+        self._maker.workload = self._random.choice(self._workloads)
+        rules = [self._maker.rule() for _ in range(self._random.choice(_NEW_RULES))]
+        return self._made(rules, self._maker.workload)
 
     def of(self, parent: Input, other: Input) -> Input:
         """A child of an input, perhaps with rules of another one."""
         rules, workload = parent.rules, parent.workload
+        if workload not in self._workloads or self._random.random() < 0.1:
+            workload = self._random.choice(self._workloads)
+        self._maker.workload = workload
         weights = [weight for weight, _ in self._ways]
         for _ in range(self._random.choice([1, 1, 2])):
             _, change = self._random.choices(self._ways, weights)[0]
             rules = change(copy.deepcopy(rules), other)
-        if workload not in self._workloads or self._random.random() < 0.1:
-            workload = self._random.choice(self._workloads)
         return self._made(rules, workload)
 
     def _made(self, rules: Sequence[Table], workload: str) -> Input:
-        named = [{**rule, "name": f"rule-{at}"} for at, rule in enumerate(rules[:_MOST_RULES], 1)]
+        rules = [rule for rule in rules if not self._maker.avoids(rule)][:_MOST_RULES]
+        rules = rules or [self._maker.rule()]
+        named = [{**rule, "name": f"rule-{at}"} for at, rule in enumerate(rules, 1)]
         seed = self._random.randrange(_U32)
         return Input(from_table({"seed": seed, "rule": named}), workload)
 
@@ -110,7 +118,7 @@ class Mutator:
         rule = self._random.choice(rules)
         for key in ("times", "index", "space", "probability"):
             rule.pop(key, None)
-        rule.update(self._maker.when())
+        rule.update(self._maker.when(rule))
         return rules
 
     def _spliced(self, rules: list[Table], other: Input) -> list[Table]:

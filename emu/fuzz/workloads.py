@@ -9,29 +9,31 @@ from types import MappingProxyType
 
 WORKLOADS = MappingProxyType(
     {
+        "bind": ":",
         "probe": """
             timeout 5 ibv_devinfo -v
-            cd /sys/class/infiniband && timeout 5 sh -c 'cat */* */ports/1/* */ports/1/*counters/*'
+            cd /sys/class/infiniband && timeout 5 cat */* */ports/1/* */ports/1/*counters/*
+            timeout 3 cat /sys/class/hwmon/*/*
+            timeout 3 rdma statistic show
         """,
         "verbs": """
             pair() {
                 timeout 9 "$@" > /dev/null &
                 for i in $(seq 40); do
                     grep -q ':4853 .* 0A ' /proc/net/tcp && break
-                    sleep 0.05
+                    kill -0 $! || return
+                    sleep 0.1
                 done
                 timeout 6 "$@" 127.0.0.1 || kill $!
                 wait
             }
-            pair ibv_rc_pingpong -n 20 -s 9000
-            pair ibv_srq_pingpong -n 10
+            pair ibv_rc_pingpong -n 5 -s 9000
         """,
         "ipoib": """
             for path in /sys/class/net/ib*; do
                 timeout 5 ip link set ${path##*/} up
                 timeout 2 ip address add 10.7.0.1/24 dev ${path##*/}
-                timeout 3 ping -c 2 -i 0.2 -W 1 -I ${path##*/} -b 10.7.0.255
-                timeout 3 ping -c 2 -i 0.2 -W 1 10.7.0.9
+                timeout 1 ping -c 2 -i 0.2 -W 0.1 -I ${path##*/} -b 10.7.0.255
                 timeout 5 ip link set ${path##*/} down
             done
         """,
@@ -75,16 +77,17 @@ WORKLOADS = MappingProxyType(
 INSTALL = """
 cat > /usr/local/bin/fuzz-turn
 chmod +x /usr/local/bin/fuzz-turn
-sysctl -qw kernel.printk='7 4 1 7'
+sysctl -qw kernel.printk='5 4 1 7'
 echo 0 > /sys/bus/pci/drivers_autoprobe
 modprobe -a mlx5_core mlx5_ib ib_uverbs ib_ipoib
+grep -il 0x15b3 /sys/bus/pci/devices/*/vendor > /run/fuzz-functions
 dmesg --clear
 """
 """Loads the modules without probing anything; the program ``fuzz-turn`` comes from the input."""
 
 TURN = """#!/bin/sh
 # fuzz-turn reset | fuzz-turn run WORKLOAD
-functions=$(grep -il 0x15b3 /sys/bus/pci/devices/*/vendor)
+functions=$(cat /run/fuzz-functions)
 driver=/sys/bus/pci/drivers/mlx5_core
 if [ "$1" = reset ]; then
     for file in $functions; do

@@ -30,9 +30,15 @@ class Pretended:
 
     def run(self, one):
         self.inputs.append(one)
-        words = [f"{rule['action']} {rule.get('match')}" for rule in one.rules]
+        rules = one.rules if one.has_faults else []
+        words = [f"{rule['action']} {rule.get('match')}" for rule in rules]
         blocks = {("mlx5_core", sum(map(ord, word)) % 997) for word in words} | {("mlx5_core", 1)}
-        return Feedback(frozenset(blocks), frozenset(rule["name"] for rule in one.rules[:1]))
+        fired = frozenset(rule["name"] for rule in rules[:1])
+        return Feedback(frozenset(blocks), fired, met=self.met(one))
+
+    def met(self, one):
+        """Two events of every second target."""
+        return {rule["name"]: 2 * (at % 2) for at, rule in enumerate(one.rules)}
 
 
 def carried_out(seed, count):
@@ -59,24 +65,23 @@ def test_the_same_seed_and_feedback_make_the_same_inputs():
 
 def test_the_first_inputs_of_each_workload_have_no_fault():
     _, inputs, _ = carried_out(3, 5)
-    assert [(one.workload, len(one.rules)) for one in inputs[:4]] == [
-        (workload, 0) for workload in WORKLOADS for _ in range(2)
-    ]
+    assert [one.workload for one in inputs[:4]] == ["probe", "probe", "verbs", "verbs"]
+    assert [one.has_faults for one in inputs] == [False] * 4 + [True]
+    assert [len(one.rules) > len(TARGETS) for one in inputs[:4]] == [False, True] * 2
 
 
 def test_what_is_known_of_a_workload_is_not_looked_for_again():
     loop, driver = Loop(TARGETS, WORKLOADS, 3, known={"verbs"}), Pretended()
     for _ in range(4):
         loop.step(driver)
-    assert [len(one.rules) for one in driver.inputs[:2]] == [0, 0]
-    assert all(one.rules for one in driver.inputs[2:])
-    assert {one.workload for one in driver.inputs[:2]} == {"probe"}
+    assert [one.workload for one in driver.inputs[:3]] == ["probe", "probe", "verbs"]
+    assert [one.has_faults for one in driver.inputs] == [False] * 3 + [True]
     assert loop.known == {"probe", "verbs"}
 
 
 def test_inputs_with_new_blocks_become_parents():
     loop, _, steps = carried_out(5, 200)
-    kept = {step.input.id for step in steps if step.new and step.input.plan.rule}
+    kept = {step.input.id for step in steps if step.new and step.input.has_faults}
     parents = {step.parent for step in steps} - {""}
     assert parents
     assert parents <= kept

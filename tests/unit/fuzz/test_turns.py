@@ -66,8 +66,8 @@ class PretendedControl:
 
     def rules(self):
         return [
-            {"name": "rule-1", "counts": [{"fired": 0}, {"fired": 2}]},
-            {"name": "rule-2", "counts": [{"fired": 0}]},
+            {"name": "rule-1", "counts": [{"met": 1, "fired": 0}, {"met": 4, "fired": 2}]},
+            {"name": "rule-2", "counts": [{"met": 0, "fired": 0}]},
         ]
 
 
@@ -109,6 +109,7 @@ def test_a_quiet_turn_tells_blocks_and_what_fired(running, world):
     feedback = running.run(ONE)
     assert feedback.blocks == {("mlx5_core", 0x40)}
     assert feedback.fired == {"rule-1"}
+    assert feedback.met == {"rule-1": 5, "rule-2": 0}
     assert (feedback.titles, feedback.log) == ((), "")
     running.run(ONE)
     assert len(world.guests) == 1
@@ -132,7 +133,8 @@ def test_a_warning_is_a_finding_and_the_guest_goes_on(running, world):
 
 def test_a_guest_that_panics_is_replaced_and_its_console_read(running, world):
     world.answers = [GuestPanicError("the guest panicked"), ""]
-    assert running.run(ONE).titles == ("WARNING in mlx5_odd",)
+    told = running.run(ONE)
+    assert (told.titles, told.is_lost) == (("WARNING in mlx5_odd",), True)
     running.run(ONE)
     assert (len(world.guests), running.boots) == (2, 2)
 
