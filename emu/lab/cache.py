@@ -129,7 +129,17 @@ def load_json(path: Path) -> dict[str, Any]:
 
 
 def save_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object atomically: a reader sees either the old or the new one."""
+    """Write a JSON object as :func:`save_text` does."""
+    save_text(path, json.dumps(value, indent=1))
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a file atomically: a reader sees either the old or the new one. Raises OSError."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump(value, file, indent=1)
-    Path(file.name).replace(path)
+        try:
+            file.write(text)
+            file.close()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
