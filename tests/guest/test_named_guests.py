@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +23,14 @@ pytestmark = [pytest.mark.guest, pytest.mark.suite(DEFAULT_SUITE)]
 
 
 @pytest.fixture
-def mlx5emu(lab, tmp_path_factory):
-    """The command line with a runtime directory of the test's own; what is up goes down."""
-    environ = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("r"))}
+def environ(tmp_path_factory):
+    """With a runtime directory of the test's own."""
+    return os.environ | {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("r"))}
+
+
+@pytest.fixture
+def mlx5emu(lab, environ):
+    """The command line; what is up goes down."""
 
     def call(*words, **options):
         command = [sys.executable, "-m", "emu", *words]
@@ -74,7 +81,9 @@ def assert_memory_of_a_kernel(path):
         return
     program = drgn.Program()
     program.set_core_dump(path)
-    assert program.flags & drgn.ProgramFlags.IS_LINUX_KERNEL
+    about = program["VMCOREINFO"].string_().decode()
+    names = int(re.search(r"SYMBOL\(init_uts_ns\)=([0-9a-f]+)", about)[1], 16)
+    assert b"Linux" in program.read(names, 16)  # by the kernel's page tables
 
 
 def test_a_start_that_fails_says_why(mlx5emu):
@@ -82,6 +91,39 @@ def test_a_start_that_fails_says_why(mlx5emu):
     assert up.returncode == 123
     assert b"nosuch" in up.stderr
     assert b"no guests" in mlx5emu("ps").stdout
+
+
+@pytest.mark.slow
+def test_a_debugger_a_time_line_and_ssh(mlx5emu, environ, tmp_path):
+    """gdb stops the guest where the driver takes its function; then OpenSSH comes in."""
+    missing = [name for name in ("gdb", "ssh", "scp") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    trace = tmp_path / "trace.json"
+    up = mlx5emu(
+        "up", "dev", "--package", "openssh-server", "--gdb", "load", "--trace", str(trace)
+    )  # fmt: skip
+    assert up.returncode == 0, up.stderr
+    commands = up.stderr.decode().split()[-1]
+    asked = ("hbreak probe_one", "continue", "backtrace 1", "delete", "detach")
+    words = ["gdb", "-batch", "-x", commands, *(word for one in asked for word in ("-ex", one))]
+    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert "#0 " in said.stdout, said.stderr
+    assert "in probe_one ()" in said.stdout
+    wait = "until ibv_devinfo | grep -q PORT_ACTIVE; do sleep 0.1; done"
+    assert mlx5emu("exec", "--timeout", "300", "dev", "--", "sh", "-c", wait).returncode == 0
+    line = mlx5emu("dmesg", "dev", "--trace", str(trace)).stdout.decode()
+    assert line.index("EXT4-fs (vda): mounted") < line.index("f0 mmio  read  fw_rev")
+    assert line.index("firmware version") < line.index("ENABLE_HCA")
+    config, data = tmp_path / "config", os.urandom(300_000)
+    echo = mlx5emu("ssh", "dev", "cat; exit 7", input=data)
+    assert (echo.returncode, echo.stdout) == (7, data)
+    config.write_bytes(mlx5emu("ssh", "--config").stdout)
+    (tmp_path / "data").write_bytes(data)
+    copy = ["scp", "-F", config, tmp_path / "data", "dev.mlx5emu:"]
+    subprocess.run(copy, env=environ, check=True, timeout=300)
+    assert mlx5emu("exec", "dev", "--", "cat", "/root/data").stdout == data
+    assert b"/dev/pts/" in mlx5emu("ssh", "dev", "-tt", "tty", input=b"").stdout
 
 
 @pytest.mark.slow

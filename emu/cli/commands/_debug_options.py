@@ -1,4 +1,4 @@
-"""``--gdb``, ``--dmesg`` and ``--ftrace``, for the command that runs something in a guest."""
+"""``--gdb``, for what boots a guest; ``--dmesg`` and ``--ftrace`` for the command that waits."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Debugging:
     """What the options say."""
 
     gdb: str | None
-    dmesg: bool
-    ftrace: tuple[str, ...]
+    dmesg: bool = False
+    ftrace: tuple[str, ...] = ()
 
     @property
     def traces_kernel(self) -> bool:
@@ -53,15 +53,20 @@ def debug_options(function: F) -> F:
             "repeated.",
         ),
         click.option("--dmesg", is_flag=True, help="Put the kernel's log into the trace."),
-        click.option(
-            "--gdb",
-            type=click.Choice(["load", "run"]),
-            help="Let gdb connect, and print the line to type. With load the guest waits for it "
-            "when the driver is loaded and has not taken a function; with run it goes on.",
-        ),
+        gdb_option,
     ):
         collected = option(collected)
     return cast("F", collected)
+
+
+def gdb_option(function: F) -> F:
+    """Add --gdb; the command gets it as ``gdb``, for :class:`Debugging`."""
+    return click.option(
+        "--gdb",
+        type=click.Choice(["load", "run"]),
+        help="Let gdb connect, and print the line to type. With load the guest waits for it "
+        "when the driver is loaded and has not taken a function; with run it goes on.",
+    )(function)
 
 
 def with_debugging(choices: dict[str, Any], wanted: Debugging) -> dict[str, Any]:
@@ -96,7 +101,7 @@ class Debugger:
             self._kernel.begin(guest)
         try:
             if self._wanted.gdb is not None:
-                self._invite(guest)
+                invite(self._wanted.gdb, await_gdb(guest, self._wanted.gdb))
             if guest.options.hold_probe:
                 guest.probe()
             yield
@@ -110,14 +115,22 @@ class Debugger:
             device = (event for _, event in stored_events(str(self._trace)))
             self._kernel.write(self._trace, device)
 
-    def _invite(self, guest: Guest) -> None:
-        from emu.lab.guest.symbols import script
 
-        path = script(guest)
-        if self._wanted.gdb == "load":
-            guest.control("stop")
-            _say("the guest waits: the driver is loaded, and has not taken a function")
-        _say(f"gdb -x {path}")
+def await_gdb(guest: Guest, when: str) -> Path:
+    """Write gdb's commands, and return their file; with "load" the guest waits for gdb now."""
+    from emu.lab.guest.symbols import script
+
+    path = script(guest)
+    if when == "load":
+        guest.control("stop")
+    return path
+
+
+def invite(when: str, commands: Path) -> None:
+    """Tell the user how to start gdb."""
+    if when == "load":
+        _say("the guest waits: the driver is loaded, and has not taken a function")
+    _say(f"gdb -x {commands}")
 
 
 def _say(text: str) -> None:

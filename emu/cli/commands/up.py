@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
+from emu.cli.commands._debug_options import (
+    Debugging,
+    await_gdb,
+    gdb_option,
+    invite,
+    with_debugging,
+)
 from emu.cli.commands._guest_options import (
     described,
     dump_option,
@@ -16,21 +26,41 @@ from emu.cli.commands._guest_options import (
     to_options,
 )
 from emu.lab import Guest
-from emu.lab.named import keeper
+from emu.lab.errors import LabError
+from emu.lab.named import keeper, running
 from emu.lab.named.door import Inhabitant
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
 @click.argument("name")
 @guest_options
 @dump_option
-def up(name: str, **choices: Any) -> None:
+@gdb_option
+def up(name: str, gdb: str | None, **choices: Any) -> None:
     """Start a guest that runs in the background until `mlx5emu down NAME`."""
-    options = to_options(**choices)
+    options = to_options(**with_debugging(choices, Debugging(gdb)))
     prepare(options)
+    info = described(options)
 
     def start(stack: contextlib.ExitStack) -> Mapping[str, Inhabitant]:
-        return {name: stack.enter_context(Guest(options))}
+        guest = stack.enter_context(Guest(options))
+        if gdb is not None:
+            info["gdb"] = str(await_gdb(guest, gdb))
+            if options.hold_probe:
+                threading.Thread(target=_probe, args=(guest,), name="probe", daemon=True).start()
+        return {name: guest}
 
-    keeper.launch(name, described(options), start)
+    keeper.launch(name, info, start)
+    if gdb is not None:
+        invite(gdb, Path(running.find(name).info["gdb"]))
     click.echo(f"{name} is up: mlx5emu exec {name} -- COMMAND")
+
+
+def _probe(guest: Guest) -> None:
+    """Let the driver take the functions, as soon as the debugger lets the guest go on."""
+    try:
+        guest.probe()
+    except LabError as error:
+        logger.warning("the driver: %s", error)
