@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from emu.campaign.description import (
@@ -22,6 +21,7 @@ from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions
 from emu.lab.conformance.results import KSFT_SKIP
 from emu.lab.kernel.choice import choose
 from emu.lab.options import DEFAULT_CPUS
+from emu.lab.workdir import work_directory
 from emu.outcome import Finding, findings, growth, of_error, of_status, together
 
 NAME = "emu.campaign.guest_run:carry_out"
@@ -59,9 +59,9 @@ class _Trial:
 def carry_out(run: Description) -> Result:
     """Boot a guest for a run and tell what became of it. Raises LabError when none can boot."""
     trial = _Trial()
-    with tempfile.TemporaryDirectory(prefix="mlx5emu-campaign-") as directory:
-        record = Path(directory, "record")
-        guest = Guest(_options(run, Path(directory), record))
+    with work_directory() as directory:
+        record = directory / "record"
+        guest = Guest(_options(run, directory, record))
         try:
             guest.start()
             trial.release = guest.kernel_release

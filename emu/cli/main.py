@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import pkgutil
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -71,11 +72,26 @@ def _fail(message: str, status: int, detail: str = "") -> NoReturn:
     sys.exit(status)
 
 
+def _end_in_order() -> None:
+    """Let SIGTERM, and a terminal that closes, end us as Ctrl-C does: guests and files go with us.
+
+    A signal that whoever started us has had ignored (nohup) stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-v", "--verbose", count=True, help="Say what is being done; twice for details.")
 @click.version_option(package_name="mlx5emu", prog_name="mlx5emu")
 def main(verbose: int) -> None:
     """An emulated mlx5 adapter, and Linux guests that use it."""
+    _end_in_order()
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.basicConfig(level=level, format="%(levelname).1s %(name)s: %(message)s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from emu.lab import Guest
+from emu.lab.workdir import work_directory
 
 if TYPE_CHECKING:
     from emu.coverage.blocks import BlockMap
@@ -139,8 +139,8 @@ def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
 def _with_blocks(coverage: Coverage, session: Session, shared: BlockMap) -> Coverage:
     from emu.coverage.blocks import measure
 
-    with tempfile.TemporaryDirectory(prefix="mlx5emu-") as work:
-        found = measure(shared, session.files(Path(work)), session.bases)
+    with work_directory() as work:
+        found = measure(shared, session.files(work), session.bases)
     if shared.lost:
         _say(f"{shared.lost} blocks found no room, and are not counted")
     kernels = {

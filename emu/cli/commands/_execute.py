@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import sys
 import termios
 import threading
@@ -44,7 +43,6 @@ def execute(name: str, words: tuple[str, ...], terminal: bool, timeout: float | 
     words = command_words(words, "NAME")
     if not words and not terminal:
         raise click.UsageError("name a command, or say -t for a shell")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
     with attached(name) as channel, _raw_terminal(terminal):
         argv = _with_terminal(words or ("bash", "-i")) if terminal else list(words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
 from emu.lab.options import DEFAULT_DEVICE
+from emu.lab.workdir import work_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,8 +91,8 @@ def run_trial(
     is_loud: bool,
 ) -> Ending:
     """Boot a guest, run a command under a plan. A guest that is lost over it counts as failed."""
-    with tempfile.TemporaryDirectory(prefix="mlx5emu-trial-") as directory:
-        path, fired = Path(directory, "plan.toml"), Path(directory, "record")
+    with work_directory() as directory:
+        path, fired = directory / "plan.toml", directory / "record"
         path.write_text(dump(plan))
         kept = options.record or fired
         guest = Guest(dataclasses.replace(options, faults=path, record=kept))

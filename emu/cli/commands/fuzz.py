@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -74,7 +72,6 @@ def run(
     for name in ("faults", "record", "trace"):
         if choices[name] is not None:
             raise click.UsageError(f"--{name} is for run and replay")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     read = [read_plan(path) for path in plans]
     options = to_options(**choices)
     kept = Corpus(corpus, create=True)

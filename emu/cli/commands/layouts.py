@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -18,6 +17,7 @@ from emu.host.user_error import UserError
 from emu.lab.archive.names import SUITES
 from emu.lab.image import image
 from emu.lab.image.driver import driver_binaries
+from emu.lab.workdir import work_directory
 from layouts.btf import binaries
 from layouts.btf.check import check as compare
 from layouts.btf.kernel_differences import KNOWN
@@ -78,8 +78,8 @@ def check(
 def _of_suite(suite: str) -> Report:
     with display() as (progress, on_wait):
         found = image.ensure(suite, progress=progress, on_wait=on_wait)
-    with tempfile.TemporaryDirectory(prefix="mlx5emu-") as directory:
-        return _of_files(*driver_binaries(found, Path(directory)))
+    with work_directory() as directory:
+        return _of_files(*driver_binaries(found, directory))
 
 
 def _of_files(modules: list[Path], kernel: Path) -> Report:

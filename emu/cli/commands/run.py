@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
 import sys
 import threading
 import time
@@ -75,8 +74,6 @@ def run(
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
-    # Leave in order when asked to, so that the guest ends with us.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     name = name or f"run-{os.getpid()}"
     with contextlib.ExitStack() as stack:
         debugger = Debugger(debugging, options.trace)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from emu.lab.guest.server import Server
 from emu.lab.machine.command_line import arguments
 from emu.lab.machine.launch import Terminal, machine_for
 from emu.lab.options import GuestOptions
+from emu.lab.workdir import work_directory
 
 
 class Boot:
@@ -47,7 +47,7 @@ class Boot:
         """Build and fetch what is missing, then start the server."""
         self._console = log = ConsoleLog(self._logs / "console.log")
         self._open.callback(log.close)
-        work = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="mlx5emu-")))
+        work = self._open.enter_context(work_directory())
         machine = machine_for(
             self._options,
             work,

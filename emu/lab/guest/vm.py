@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from emu.lab.machine.command_line import arguments
 from emu.lab.machine.launch import machine_for
 from emu.lab.machine.qmp import Qmp
 from emu.lab.options import GuestOptions
+from emu.lab.workdir import work_directory
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +73,7 @@ class Vm:
 
         The caller must call :meth:`stop` even after an error.
         """
-        work = Path(tempfile.mkdtemp(prefix="mlx5emu-"))
-        self._open.callback(shutil.rmtree, work, ignore_errors=True)
+        work = self._open.enter_context(work_directory())
         functions = self._start_server(work)
         self._console = log = ConsoleLog(self.logs / "console.log")
         self._open.callback(log.close)

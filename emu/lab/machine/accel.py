@@ -10,7 +10,6 @@ import logging
 import os
 import platform
 import subprocess
-import tempfile
 from pathlib import Path
 
 from emu.lab import cache
@@ -18,6 +17,7 @@ from emu.lab.image.image import Image
 from emu.lab.machine import initramfs
 from emu.lab.machine.command_line import Machine, arguments
 from emu.lab.machine.qemu import Qemu
+from emu.lab.workdir import work_directory
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ def _host(qemu: Qemu) -> str:
 
 
 def _try(qemu: Qemu, image: Image) -> bool:
-    with tempfile.TemporaryDirectory(prefix="mlx5emu-") as work:
-        initrd = Path(work) / "initrd"
+    with work_directory() as work:
+        initrd = work / "initrd"
         initrd.write_bytes(initramfs.build(image.busybox, [], {}, init=_INIT))
         machine = Machine(
             qemu=qemu, accelerator="kvm", kernel=image.kernel, initrd=initrd, memory_mib=512

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from emu.lab.guest.guest import Guest
 from emu.lab.guest.server import Server
 from emu.lab.guest.vm import Served
 from emu.lab.named.topology import Node, Topology
+from emu.lab.workdir import work_directory
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     sockets: list[Path] = []
     control: Path | None = None
     if topology.devices:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mlx5emu-")))
+        work = stack.enter_context(work_directory())
         log = cache.new_run_dir() / "server.log"
         server = Server(
             topology.devices,

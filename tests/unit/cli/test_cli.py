@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -127,3 +128,26 @@ def test_modes_that_no_socket_can_have(mode, tmp_path):
     result = invoke("serve", "--socket", str(tmp_path / "socket"), "--socket-mode", mode)
     assert result.exit_code == 2
     assert "0200" in result.output
+
+
+ENDED = """
+import os, signal, sys
+from emu.cli.main import main
+
+number = int(sys.argv[1])
+signal.signal(number, signal.Handlers(int(sys.argv[2])))
+main(["explain", "--help"], standalone_mode=False)
+try:
+    os.kill(os.getpid(), number)
+finally:
+    print("in order")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_signal_ends_a_command_in_order_or_is_ignored_as_before(number, before):
+    command = [sys.executable, "-c", ENDED, str(int(number)), str(int(before))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("in order\n")
+    assert done.returncode == (0 if before is signal.SIG_IGN else 128 + number)
