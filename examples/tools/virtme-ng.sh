@@ -12,7 +12,7 @@ directory=$(mktemp -d)
 mkfifo "$directory/said"
 mlx5emu serve --socket "$directory/function" --device "${DEVICE:-connectx6}" > "$directory/said" &
 server=$!
-trap 'kill $server; wait $server || true; rm -r "$directory"' EXIT
+trap 'kill $server 2> /dev/null || true; wait $server || true; rm -r "$directory"' EXIT
 while read -r line && [ "$line" != ready ]; do :; done < "$directory/said"
 [ "$line" = ready ]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from hostile_guest import Guest
 from hostile_watch import Watch, pattern
@@ -31,7 +29,7 @@ class Control:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        folder = Path(tempfile.mkdtemp())
+        folder = watch.sockets()
         self.server = Server([Endpoint(folder / "vfio", parse("", 0))], control=folder / "control")
         watch.knows(self.server.functions[0])
         self._sock = socket.socket(socket.AF_UNIX)

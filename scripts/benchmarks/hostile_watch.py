@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,15 +54,24 @@ class Seen:
 
 
 class Watch:
-    """Watches one pattern."""
+    """Watches one pattern; ``folder`` is for its files."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.functions: list[Function] = []
         self._longest_ns = self._held = self._most_held = self._memory = 0
 
     def knows(self, function: Function) -> None:
         """Subtract what this function's ledger accounts for from the memory measured."""
         self.functions.append(function)
+
+    def sockets(self) -> Path:
+        """A directory for sockets, another one each time; it goes with the pattern."""
+        return Path(tempfile.mkdtemp(dir=self._folder))
+
+    def unwatched(self) -> Watch:
+        """A watch for what is not to be measured."""
+        return Watch(self._folder)
 
     def begin(self) -> None:
         """Start measuring: the preparation is done."""
@@ -109,14 +119,15 @@ class WatchedBar(FunctionBar):
 
 def observe(pattern: Pattern) -> Seen:
     """Run a pattern in this process."""
-    watch = Watch()
-    work = pattern(watch)
-    with short_collections(watch.functions):
-        next(work)
-        watch.begin()
-        if next(work, "done") != "done":
-            raise RuntimeError("a pattern yields once")
-        return watch.seen()
+    with tempfile.TemporaryDirectory() as folder:
+        watch = Watch(Path(folder))
+        work = pattern(watch)
+        with short_collections(watch.functions):
+            next(work)
+            watch.begin()
+            if next(work, "done") != "done":
+                raise RuntimeError("a pattern yields once")
+            return watch.seen()
 
 
 def _status(name: str) -> int:

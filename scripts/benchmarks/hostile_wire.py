@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class WatchedFabric(Fabric):
     """A fabric whose members are all in this process; rounds are watched and never block."""
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__(f"unix:{tempfile.mkdtemp()}/fabric")
+        super().__init__(f"unix:{watch.sockets()}/fabric")
         self._watch = watch
 
     def step(self) -> None:
@@ -159,10 +158,10 @@ class Victim:
         self.wire = _Sink()
         guests = []
         for lid in (1, 2):
-            memory, irqs = Guest(Watch(), ram=96 << 20).memory, IrqList()
+            memory, irqs = Guest(watch.unwatched(), ram=96 << 20).memory, IrqList()
             options = HcaOptions(guid=lid, lid=lid)
             function = Function(MODEL, options, TABLE, memory, irqs, clock, self.wire)
-            bar = WatchedBar(Watch(), [function])
+            bar = WatchedBar(watch.unwatched(), [function])
             guests.append(Node(function, Driver(bar, memory, irqs).probe()))
         self.attacker, self.victim = guests
         watch.knows(self.victim.function)
