@@ -59,10 +59,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="Do not trace: reports of failed tests then have no trace.",
     )
+    group.addoption(
+        "--mlx5-tap", type=Path, metavar="FILE",
+        help="Write the results of all tests as TAP, as kernel selftests do.",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker; write TAP where that is wanted, and not in each of xdist's workers."""
+    path = config.getoption("--mlx5-tap")
+    if path is not None and not hasattr(config, "workerinput"):
+        from emu.lab.conformance.collected import TapFile
+
+        config.pluginmanager.register(TapFile(path), "mlx5-tap")
     config.addinivalue_line(
         "markers", "mlx5(fresh=False, **options): options of the test's guest (GuestOptions)"
     )

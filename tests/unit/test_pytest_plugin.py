@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -46,3 +49,61 @@ def test_traces_of_guests_with_many_packages(options):
     one, two = options(package=names), options(package=names[:-1])
     assert one.trace != two.trace
     assert one.trace.parent.is_dir()
+
+
+TESTS = """
+import pytest
+
+def test_good(): pass
+
+@pytest.mark.parametrize("number", [1])
+def test_bad(number): assert number == 2, "two # of them"
+
+@pytest.mark.skip(reason="no device")
+def test_skipped(): pass
+
+@pytest.mark.xfail(reason="later", strict=True)
+def test_expected(): raise ValueError
+
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError("it stays up")
+
+def test_broken(broken): pass
+"""
+
+
+def run_pytest(directory, *words):
+    (directory / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "test_it.py"]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        command, cwd=directory, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def test_results_as_tap(tmp_path):
+    done = run_pytest(tmp_path, "--mlx5-tap", "results.tap")
+    assert done.returncode == 1
+    lines = (tmp_path / "results.tap").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "TAP version 13",
+        "1..5",
+        "ok 1 test_it.py: test_good",
+        "not ok 2 test_it.py: test_bad[1]",
+        "ok 3 test_it.py: test_skipped # SKIP no device",
+        "ok 4 test_it.py: test_expected # SKIP expected to fail: later",
+        "not ok 5 test_it.py: test_broken",
+    ]
+    assert any("two # of them" in line for line in lines)
+    assert any("it stays up" in line for line in lines)
+
+
+def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
+    done = run_pytest(tmp_path, "--mlx5-tap", "no/such")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--mlx5-tap no/such: No such file or directory" in done.stderr
+    full = run_pytest(tmp_path, "--mlx5-tap", "/dev/full")
+    assert "--mlx5-tap /dev/full: No space left" in full.stdout + full.stderr
+    assert full.returncode == pytest.ExitCode.USAGE_ERROR

@@ -27,7 +27,7 @@ from emu.campaign.report import AXES, Report, cases, report, summary
 from emu.campaign.store import Store, as_json
 from emu.cli.commands._progress import display
 from emu.host.printable import one_line
-from emu.lab.conformance.results import junit
+from emu.lab.conformance.results import junit, tap
 from emu.lab.image import image
 from emu.lab.machine import qemu
 
@@ -105,7 +105,7 @@ def resume(directory: Path, jobs: int | None, dask: str | None, minimize: bool) 
 def show_report(directory: Path, minimize: bool) -> None:
     """Report what the campaign in DIRECTORY has found so far.
 
-    Writes report.json, report.xml (JUnit) and report.html there.
+    Writes report.json, report.xml (JUnit), report.tap and report.html there.
     """
     store = Store.open(directory)
     if minimize:
@@ -202,7 +202,8 @@ def _conclude(store: Store) -> int:
     console = Console(markup=False, emoji=False, highlight=False)
     _print(console, told)
     store.write("report.json", as_json(summary(told)))
-    store.write("report.xml", junit(cases(told)))
+    for name, form in (("report.xml", junit), ("report.tap", tap)):
+        store.write(name, form(cases(told)))
     html = "".join(page(told, lambda name: (store.path / name).exists()))
     console.print(f"{store.write('report.html', html)}", soft_wrap=True)
     return 0 if told.is_good else 1

@@ -48,7 +48,9 @@ def test_run_reports_and_goes_on(matrix, tmp_path):
     assert result.exit_code == 1  # some of them find something
     assert "6 of 6 runs" in result.output
     directory = tmp_path / "few.campaign"
-    assert {"report.html", "report.json", "report.xml"} <= {one.name for one in directory.iterdir()}
+    assert {"report.html", "report.json", "report.tap", "report.xml"} <= {
+        one.name for one in directory.iterdir()
+    }
     # Nothing is left to do: no worker is started.
     lost = directory / "results" / "trixie.connectx6.w.none.3.json"
     before = (directory / "report.json").read_bytes()
