@@ -122,7 +122,7 @@ def test_a_debugger_a_time_line_and_ssh(mlx5emu, environ, tmp_path):
     (tmp_path / "data").write_bytes(data)
     copy = ["scp", "-F", config, tmp_path / "data", "dev.mlx5emu:"]
     subprocess.run(copy, env=environ, check=True, timeout=300)
-    assert mlx5emu("exec", "dev", "--", "cat", "/root/data").stdout == data
+    assert mlx5emu("exec", "dev", "--", "cat", "data").stdout == data
     assert b"/dev/pts/" in mlx5emu("ssh", "dev", "-tt", "tty", input=b"").stdout
 
 
