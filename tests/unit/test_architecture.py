@@ -114,7 +114,7 @@ CORE = (
 LAB = tuple(
     f"emu.lab{name}"
     for name in (
-        ".errors", ".cache", ".archive", ".options", ".timeline", ".channel", ".inside", ".kernel",
+        ".errors", ".workdir", ".cache", ".archive", ".options", ".timeline", ".channel", ".inside", ".kernel",
         ".image", ".machine", ".guest", ".named", ".conformance", "",
     )
 )  # fmt: skip
