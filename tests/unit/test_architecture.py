@@ -114,8 +114,8 @@ CORE = (
 LAB = tuple(
     f"emu.lab{name}"
     for name in (
-        ".errors", ".workdir", ".cache", ".archive", ".options", ".timeline", ".channel", ".inside", ".kernel",
-        ".image", ".machine", ".guest", ".named", ".conformance", "",
+        ".errors", ".workdir", ".cache", ".archive", ".options", ".timeline", ".channel",
+        ".inside", ".kernel", ".image", ".machine", ".guest", ".named", ".conformance", "",
     )
 )  # fmt: skip
 ORDER = (*CORE, *LAB)
