@@ -20,7 +20,7 @@ from emu.faults.text import dump
 from emu.fuzz.loop import Feedback
 from emu.fuzz.mutate import Input
 from emu.fuzz.schedule import Block
-from emu.fuzz.workloads import INSTALL, SECTIONS, program
+from emu.fuzz.workloads import INSTALL, MARK, SECTIONS, program
 from emu.lab import Guest, GuestOptions
 from emu.lab.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
 from emu.outcome import Finding, Kind, findings
@@ -100,14 +100,15 @@ class GuestExecutor:
                 told = self._ended(control, self._waiting(guest))
                 return dataclasses.replace(told, is_stuck=True)
             except GuestPanicError:
-                return self._ended(control, guest.console)
+                return self._ended(control, _of_turn(guest.console))
             except GuestError as error:
-                return self._ended(control, guest.console, str(error))
+                return self._ended(control, _of_turn(guest.console), str(error))
+            seconds = time.monotonic() - begun
             if not one.has_faults:
-                self._usual[one.workload] = time.monotonic() - begun
+                self._usual[one.workload] = seconds
             counts = _counts(control)
             control.clear()
-        return self._feedback(said, counts)
+        return dataclasses.replace(self._feedback(said, counts), seconds=seconds)
 
     def _prepared(self) -> Guest:
         """A guest whose functions are reset and unbound."""
@@ -150,6 +151,8 @@ class GuestExecutor:
         assert self._blocks is not None
         assert self._sections is not None
         found = [one for one in findings(said) if one.kind not in _NO_BUG]
+        if any(one.kind is Kind.OOPS for one in found):
+            found = [one for one in found if one.kind is not Kind.PANIC]
         titles = tuple(one.title for one in _worst_first(found))
         if why and not titles:
             titles = (why,)
@@ -164,7 +167,7 @@ class GuestExecutor:
             words = "echo w > /proc/sysrq-trigger; dmesg --read-clear"
             return guest.run(words, timeout=RESET_SECONDS).stdout
         except GuestError:
-            return guest.console
+            return _of_turn(guest.console)
 
 
 class Sections:
@@ -203,6 +206,11 @@ def _counts(control: Client) -> _Counts:
         )
         for rule in control.rules()
     }
+
+
+def _of_turn(console: str) -> str:
+    """What a console has shown since the last turn began."""
+    return console.rpartition(MARK)[2]
 
 
 def _worst_first(found: Sequence[Finding]) -> list[Finding]:

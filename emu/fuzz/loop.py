@@ -19,6 +19,7 @@ from emu.fuzz.schedule import Block, Schedule
 _FRESH = 0.25
 """How many inputs are like no other, of those that the loop makes."""
 _FIRST_FRESH = 20
+_LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Feedback:
     """Whether the guest has to be replaced."""
     is_stuck: bool = False
     """Whether it is because it did not come back in time."""
+    seconds: float = 1.0
+    """How long the driver has worked."""
 
 
 class Executor(Protocol):
@@ -100,6 +103,7 @@ class Loop:
         if not made.has_faults:
             if made.plan.rule:
                 self.known.add(made.workload)
+                self._mutator.costs[made.workload] = max(feedback.seconds, _LEAST_SECONDS)
                 self.maker.know(made.workload, made.rules, feedback.met)
             return Step(made, parent, feedback, new)
         for rule in made.rules:

@@ -50,6 +50,8 @@ class Mutator:
         self._maker = maker
         self._workloads = workloads
         self._random = random
+        self.costs: dict[str, float] = {}
+        """Seconds that workloads take; what takes longer is chosen less often."""
         self._ways: Sequence[tuple[int, Callable[[list[Table], Input], list[Table]]]] = (
             (30, self._with_another_value),
             (20, self._with_another_rule),
@@ -61,7 +63,7 @@ class Mutator:
 
     def fresh(self) -> Input:
         """An input that is like no other."""
-        self._maker.workload = self._random.choice(self._workloads)
+        self._maker.workload = self._workload()
         rules = [self._maker.rule() for _ in range(self._random.choice(_NEW_RULES))]
         return self._made(rules, self._maker.workload)
 
@@ -69,13 +71,17 @@ class Mutator:
         """A child of an input, perhaps with rules of another one."""
         rules, workload = parent.rules, parent.workload
         if workload not in self._workloads or self._random.random() < 0.1:
-            workload = self._random.choice(self._workloads)
+            workload = self._workload()
         self._maker.workload = workload
         weights = [weight for weight, _ in self._ways]
         for _ in range(self._random.choice([1, 1, 2])):
             _, change = self._random.choices(self._ways, weights)[0]
             rules = change(copy.deepcopy(rules), other)
         return self._made(rules, workload)
+
+    def _workload(self) -> str:
+        weights = [self.costs.get(one, 1.0) ** -0.5 for one in self._workloads]
+        return self._random.choices(self._workloads, weights)[0]
 
     def _made(self, rules: Sequence[Table], workload: str) -> Input:
         rules = [rule for rule in rules if not self._maker.avoids(rule)][:_MOST_RULES]

@@ -5,18 +5,32 @@ Every step has a time limit of its own and may fail; each ends by itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
+
+_ANY, _ETHERNET, _INFINIBAND = "0x", "0x0200", "0x0207"
+"""How the PCI class of a function begins: with any port, an Ethernet port, an InfiniBand port."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is done with how many functions; with others if there is none of the class."""
+
+    script: str
+    pci_class: str = _ANY
+    functions: int = 1
+
 
 WORKLOADS = MappingProxyType(
     {
-        "bind": ":",
-        "probe": """
+        "bind": Workload(":"),
+        "probe": Workload("""
             timeout 5 ibv_devinfo -v
             cd /sys/class/infiniband && timeout 5 cat */* */ports/1/* */ports/1/*counters/*
             timeout 3 cat /sys/class/hwmon/*/*
             timeout 3 rdma statistic show
-        """,
-        "verbs": """
+        """),
+        "verbs": Workload("""
             pair() {
                 timeout 9 "$@" > /dev/null &
                 for i in $(seq 40); do
@@ -28,8 +42,9 @@ WORKLOADS = MappingProxyType(
                 wait
             }
             pair ibv_rc_pingpong -n 5 -s 9000
-        """,
-        "ipoib": """
+        """),
+        "ipoib": Workload(
+            """
             for path in /sys/class/net/ib*; do
                 timeout 5 ip link set ${path##*/} up
                 timeout 2 ip address add 10.7.0.1/24 dev ${path##*/}
@@ -37,7 +52,10 @@ WORKLOADS = MappingProxyType(
                 timeout 5 ip link set ${path##*/} down
             done
         """,
-        "ethernet": """
+            _INFINIBAND,
+        ),
+        "ethernet": Workload(
+            """
             ip netns add peer
             n=0
             for path in /sys/class/net/eth*; do
@@ -46,11 +64,15 @@ WORKLOADS = MappingProxyType(
                 timeout 2 ip $in address add 10.9.0.$n/24 dev $name
                 timeout 5 ip $in link set $name up
             done
-            timeout 5 ping -c 10 -i 0.1 -W 1 10.9.0.2
-            timeout 3 ping -c 3 -i 0.1 -W 1 -s 8000 10.9.0.2
+            timeout 5 ping -c 3 -i 0.1 -W 1 10.9.0.2
+            timeout 3 ping -c 1 -W 1 -s 8000 10.9.0.2
             timeout 5 ip netns del peer
         """,
-        "ethtool": """
+            _ETHERNET,
+            2,
+        ),
+        "ethtool": Workload(
+            """
             for path in /sys/class/net/eth* /sys/class/net/ib*; do
                 for word in '' -i -S -m -k -g -c -l -x -a -T -P -n -t --show-fec --show-priv-flags
                 do
@@ -61,7 +83,9 @@ WORKLOADS = MappingProxyType(
                 timeout 3 ip link set ${path##*/} mtu 2000
             done
         """,
-        "devlink": """
+            _ETHERNET,
+        ),
+        "devlink": Workload("""
             for words in 'dev info' 'dev param show' 'health show' 'port show' 'dev eswitch show' \\
                 'resource show' 'region show'; do
                 timeout 4 devlink $words
@@ -70,7 +94,7 @@ WORKLOADS = MappingProxyType(
                 timeout 5 devlink health diagnose $one reporter fw
                 timeout 8 devlink dev reload $one
             done
-        """,
+        """),
     }
 )
 
@@ -80,36 +104,46 @@ chmod +x /usr/local/bin/fuzz-turn
 sysctl -qw kernel.printk='5 4 1 7'
 echo 0 > /sys/bus/pci/drivers_autoprobe
 modprobe -a mlx5_core mlx5_ib ib_uverbs ib_ipoib
-grep -il 0x15b3 /sys/bus/pci/devices/*/vendor > /run/fuzz-functions
+for file in $(grep -il 0x15b3 /sys/bus/pci/devices/*/vendor); do
+    path=${file%/vendor}
+    echo "${path##*/} $(cat $path/class)"
+done > /run/fuzz-functions
 dmesg --clear
 """
 """Loads the modules without probing anything; the program ``fuzz-turn`` comes from the input."""
 
+MARK = "mlx5emu: fuzz-turn"
+"""Begins the line of the kernel's log with which a turn begins."""
+
 TURN = """#!/bin/sh
 # fuzz-turn reset | fuzz-turn run WORKLOAD
-functions=$(cat /run/fuzz-functions)
-driver=/sys/bus/pci/drivers/mlx5_core
+devices=/sys/bus/pci/devices driver=/sys/bus/pci/drivers/mlx5_core
 if [ "$1" = reset ]; then
-    for file in $functions; do
-        [ -e "${file%/vendor}/driver" ] && exit 3
-        echo 1 > "${file%/vendor}/reset"
-    done
+    while read -r slot class; do
+        [ -e "$devices/$slot/driver" ] && exit 3
+        [ -e /run/fuzz-used ] && ! grep -q $slot /run/fuzz-used && continue
+        echo 1 > "$devices/$slot/reset"
+    done < /run/fuzz-functions
     echo 1 > /sys/kernel/debug/clear_warn_once
     exit 0
 fi
-for file in $functions; do
-    slot=${file%/vendor}
-    echo "${slot##*/}" > $driver/bind
+case "$2" in
+ABOUT
+esac
+grep " $class" /run/fuzz-functions > /run/fuzz-used || cat /run/fuzz-functions > /run/fuzz-used
+slots=$(head -n $count /run/fuzz-used | cut -d ' ' -f 1)
+echo "<2>MARK $2" > /dev/kmsg
+for slot in $slots; do
+    echo $slot > $driver/bind
 done
 case "$2" in
 CASES
 esac > /tmp/fuzz-output 2>&1
-for file in $functions; do
-    slot=${file%/vendor}
-    [ ! -e "$slot/driver" ] || echo "${slot##*/}" > $driver/unbind
+for slot in $slots; do
+    [ ! -e "$devices/$slot/driver" ] || echo $slot > $driver/unbind
 done
 dmesg --read-clear
-"""
+""".replace("MARK", MARK)
 
 SECTIONS = """
 for file in /sys/module/*/sections/.text* /sys/module/*/sections/.exit.text; do
@@ -122,5 +156,8 @@ done 2> /dev/null
 
 def program() -> str:
     """The guest's program, with all workloads."""
-    cases = "\n".join(f"{name})\n{script}\n;;" for name, script in WORKLOADS.items())
-    return TURN.replace("CASES", cases)
+    cases = "\n".join(f"{name})\n{one.script}\n;;" for name, one in WORKLOADS.items())
+    about = "\n".join(
+        f"{name}) class={one.pci_class} count={one.functions} ;;" for name, one in WORKLOADS.items()
+    )
+    return TURN.replace("CASES", cases).replace("ABOUT", about)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from emu.fuzz.executor import Sections
-from emu.fuzz.workloads import INSTALL, SECTIONS, WORKLOADS, program
+from emu.fuzz.workloads import INSTALL, SECTIONS, program
 from emu.lab.errors import LabError
 
 LINES = [
@@ -34,7 +34,7 @@ def test_a_guest_that_does_not_tell_where_its_modules_are(lines):
         Sections(lines, frozenset({"mlx5_core"}))
 
 
-@pytest.mark.parametrize("script", [program(), INSTALL, SECTIONS, *WORKLOADS.values()])
+@pytest.mark.parametrize("script", [program(), INSTALL, SECTIONS])
 def test_scripts_are_ones_for_a_shell(script):
     done = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
     assert done.stderr == ""
