@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -18,6 +19,11 @@ from emu.lab import GuestOptions
 
 PLAN = load('[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n')
 
+
+TWO = load(
+    '[[rule]]\nname = "a"\npoint = "cmd"\naction = "fail"\nmatch.op = "DEALLOC_PD"\n'
+    '[[rule]]\nname = "b"\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'
+)
 
 MADE: list[Pretended] = []
 
@@ -67,6 +73,26 @@ def test_a_run_leaves_inputs_findings_progress_and_a_picture(run):
     assert [line.blocks for line in progress_of(corpus)][:3] == [1, 1, 2]
     assert "polyline" in (corpus.path / "progress.svg").read_text()
     assert len(list(corpus.entries())) == 3
+
+
+def test_the_first_input_with_a_title_is_made_smaller(run):
+    corpus, _ = run(4, [TWO])
+    (name,) = corpus.findings()
+    (rule,) = corpus.finding(name).input.plan.rule
+    assert rule.match == {"op": "ALLOC_PD"}
+    tried = [one for one in MADE[0].inputs if one.has_faults]
+    assert [len(one.rules) for one in tried[:4]] == [2, 2, 1, 1]
+
+
+def test_a_driver_that_is_stuck_is_not_waited_for_again(run, monkeypatch):
+    told = Pretended.run
+    monkeypatch.setattr(
+        Pretended, "run", lambda *words: dataclasses.replace(told(*words), is_stuck=True)
+    )
+    corpus, _ = run(3, [TWO])
+    (name,) = corpus.findings()
+    assert len(corpus.finding(name).input.plan.rule) == 2
+    assert len(MADE[0].inputs) == 3
 
 
 def test_the_next_run_goes_on_and_repeats_nothing(run):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from random import Random
 
 import pytest
@@ -86,6 +88,34 @@ def test_inputs_with_new_blocks_become_parents():
     assert parents
     assert parents <= kept
     assert len(loop.schedule) == len(kept)
+
+
+def test_what_a_guest_does_not_survive_has_no_children_and_is_made_seldom():
+    class Fragile(Pretended):
+        def run(self, one):
+            told = super().run(one)
+            lost = any(rule["action"] == "event" for rule in one.rules)
+            return dataclasses.replace(told, is_lost=lost)
+
+    loop, driver = Loop(TARGETS, WORKLOADS, 5), Fragile()
+    steps = [loop.step(driver) for _ in range(100)]
+    lost = {step.input.id for step in steps if step.feedback.is_lost}
+    assert lost
+    assert not lost & {step.parent for step in steps}
+
+
+def test_a_workload_that_takes_long_is_done_less_often():
+    class Slow(Pretended):
+        def run(self, one):
+            return dataclasses.replace(
+                super().run(one), seconds=25 if one.workload == "verbs" else 1
+            )
+
+    loop, driver = Loop(TARGETS, WORKLOADS, 5), Slow()
+    for _ in range(120):
+        loop.step(driver)
+    done = Counter(one.workload for one in driver.inputs)
+    assert done["probe"] > 2 * done["verbs"] > 0
 
 
 def test_an_input_of_another_kernel_is_carried_out_before_any_is_made_up():

@@ -25,7 +25,7 @@ class PretendedGuest:
     control_socket = "nowhere"
 
     def __init__(self, options):
-        self.options, self.is_running, self.console = options, True, WARNED
+        self.options, self.is_running, self.console = options, True, WORLD.console
         WORLD.guests.append(self)
 
     def start(self):
@@ -90,7 +90,7 @@ WORLD = SimpleNamespace()
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch):
-    WORLD.__dict__.update(guests=[], resets=[], answers=[], plans=[])
+    WORLD.__dict__.update(guests=[], resets=[], answers=[], plans=[], console=WARNED)
     monkeypatch.setattr(executor, "Guest", PretendedGuest)
     monkeypatch.setattr(executor, "Client", PretendedControl)
     monkeypatch.setattr(executor, "BlockMap", PretendedBlocks)
@@ -139,9 +139,32 @@ def test_a_guest_that_panics_is_replaced_and_its_console_read(running, world):
     assert (len(world.guests), running.boots) == (2, 2)
 
 
+def test_what_the_console_has_shown_before_the_turn_is_not_its_own(running, world):
+    world.answers = [GuestPanicError("the guest panicked")]
+    running.run(ONE)
+    world.answers = [GuestPanicError("the guest panicked")]
+    world.console = WARNED + "mlx5emu: fuzz-turn probe\n" + WARNED.replace("odd", "new")
+    assert running.run(ONE).titles == ("WARNING in mlx5_new",)
+
+
+def test_a_panic_that_an_oops_has_caused_is_no_title(running, world):
+    world.answers = [GuestPanicError("the guest panicked")]
+    world.console = (
+        "BUG: kernel NULL pointer dereference, address: 0000000000000044\n"
+        "RIP: 0010:mlx5_odd+0x1/0x2 [mlx5_core]\n---[ end trace 0000000000000000 ]---\n"
+        + WARNED
+        + "Kernel panic - not syncing: Fatal exception in interrupt\n"
+    )
+    titles = running.run(ONE).titles
+    assert titles[0].endswith("NULL pointer dereference in mlx5_odd")
+    assert not any("panic" in title for title in titles)
+
+
 def test_a_driver_that_does_not_come_back_is_no_finding_by_itself(running, world):
     world.answers = [CommandTimeoutError("too long"), ""]
-    assert running.run(ONE).titles == ()
+    told = running.run(ONE)
+    assert told.titles == ()
+    assert told.is_stuck
     assert running.stuck == 1
     running.run(ONE)
     assert len(world.guests) == 2
