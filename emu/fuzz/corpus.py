@@ -171,6 +171,11 @@ class Corpus:
         )
         return counts, set(told.workloads)
 
+    def kernels(self) -> list[str]:
+        """Those of which blocks are known."""
+        path = self.path / "blocks.json"
+        return sorted(_table(path)) if path.exists() else []
+
     def save_hits(self, kernel: str, hits: Mapping[Block, int], workloads: Iterable[str]) -> None:
         """Replace what is known of a kernel's blocks."""
         path = self.path / "blocks.json"

@@ -18,6 +18,8 @@ from emu.host.user_error import UserError
 
 _DEFAULT_WORKLOADS = ("probe", "verbs", "ipoib", "devlink")
 _CORPUS = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 _OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -39,7 +41,7 @@ def fuzz() -> None:
 @click.option(
     "--plan",
     "plans",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     multiple=True,
     metavar="FILE",
     help="A fault plan to begin with; may be repeated.",
@@ -116,6 +118,23 @@ def merge(corpus: Path, other: Path) -> None:
     with kept.claimed():
         inputs, titles = kept.merge(Corpus(other))
     click.echo(f"{inputs} inputs and {titles} findings are new")
+
+
+@fuzz.command()
+@click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
+@click.argument("coverage", metavar="COVERAGE", type=_FILE)
+@click.option("--out", type=_NEW_FILE, required=True, help="The file to write.")
+def coverage(corpus: Path, coverage: Path, out: Path) -> None:
+    """Write what the inputs of DIR have run of the driver as a coverage file, by function.
+
+    COVERAGE is one of the same kernel, as run and suite write them; it tells where functions begin.
+    """
+    from emu.coverage import data
+    from emu.fuzz.covered import covered
+
+    known, kept = data.load(coverage), Corpus(corpus)
+    parts = [covered(known, kernel, kept.hits(kernel)[0]) for kernel in kept.kernels()]
+    data.save(out, data.merge(parts))
 
 
 @fuzz.command()

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from emu.coverage.data import Coverage, Function, Kernel, Module
 from emu.faults.text import load
 from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout, blocks_of
+from emu.fuzz.covered import covered
 from emu.fuzz.mutate import Input
 from emu.fuzz.plot import svg
 from emu.host.user_error import UserError
@@ -127,3 +129,27 @@ def test_picture_of_a_run_has_its_numbers():
     assert text.count("<text") == 12
     assert all(word in text for word in (">500<", ">2.0<", "polyline"))
     assert "".join(svg([])).endswith("</svg>\n")
+
+
+def test_blocks_count_for_the_function_in_which_they_lie():
+    functions = [
+        Function(name="first", offset=0x10, calls=7),
+        Function(name="second", offset=0x40, calls=0),
+        Function(name="gone", offset=None, calls=1),
+        Function(name="third", offset=0x80, calls=0),
+    ]
+    modules = {"mlx5_core": Module(directory="drivers/net", functions=functions)}
+    known = Coverage(
+        mlx5emu_coverage=1, kernels={"6.12": Kernel(runs=1, missed=0, modules=modules)}
+    )
+    hits = {
+        ("mlx5_core", 0x44): 3,
+        ("mlx5_core", 0x7F): 9,
+        ("mlx5_core", 4): 5,
+        ("mlx5_ib", 0x80): 1,
+    }
+    found = covered(known, "6.12", hits).kernels["6.12"].modules["mlx5_core"]
+    assert [one.calls for one in found.functions] == [0, 9, 0, 0]
+    assert found.functions[1].name == "second"
+    with pytest.raises(UserError, match=r"no coverage of 7\.2"):
+        covered(known, "7.2", hits)
