@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -44,12 +44,9 @@ class TomlFile(Generic[M]):
         try:
             self.content: M = model.model_validate(table)
         except ValidationError as failure:
-            told = [
-                f"{path}:{self.line(one['loc'])}: {_said(one, model, tables)}"
-                for one in failure.errors()
-            ]
-            more = [f"{path}: {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)
-            raise error("\n".join(told[:_MOST_SHOWN] + more)) from None
+            raise self.mistakes(
+                [(one["loc"], _said(one, model, tables)) for one in failure.errors()]
+            ) from None
 
     def _text(self) -> str:
         try:
@@ -63,7 +60,14 @@ class TomlFile(Generic[M]):
 
     def mistake(self, place: Place, why: object) -> UserError:
         """The error to raise for something that is wrong at a place."""
-        return self._error(f"{self.path}:{self.line(place)}: {why}")
+        return self.mistakes([(place, why)])
+
+    def mistakes(self, found: Sequence[tuple[Place, object]]) -> UserError:
+        """The error to raise for several things that are wrong."""
+        lines = sorted(((self.line(place), why) for place, why in found), key=lambda one: one[0])
+        told = [f"{self.path}:{line}: {why}" for line, why in lines]
+        more = [f"{self.path}: {len(told) - _MOST_SHOWN} more"] * (len(told) > _MOST_SHOWN)
+        return self._error("\n".join(told[:_MOST_SHOWN] + more))
 
 
 def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:

@@ -33,7 +33,7 @@ def up(file: Path) -> None:
 
     One server has the functions of all guests. examples/lab has files to begin with.
     """
-    wanted = topology.read(file)
+    wanted = topology.read(file, _checks())
     prepare(*(node.options for node in wanted.nodes))
     info = {"lab": True, "file": str(file), "devices": wanted.devices}
     keeper.launch(wanted.name, info, lambda stack: hosts.start(wanted, stack))
@@ -68,6 +68,16 @@ def down(name: str | None) -> None:
     entry = _lab(name)
     keeper.end(entry)
     click.echo(f"{entry.name} is down")
+
+
+def _checks() -> topology.Checks:
+    """The parsers of the server's words, which only this command needs."""
+    from emu.net.eth.spec import parse as net
+    from emu.net.fabric.address import parse as fabric
+    from emu.service.devicespec import parse as device
+    from emu.service.fault_session import read_plan
+
+    return topology.Checks(device, net, fabric, read_plan)
 
 
 def _state(name: str) -> tuple[str, str, str]:

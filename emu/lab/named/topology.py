@@ -5,18 +5,21 @@ Every mistake of a file is told at once, each with its line and with what is all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from emu.host.toml_file import TomlFile
+from emu.host.user_error import UserError
 from emu.lab.archive.names import DEFAULT_SUITE
 from emu.lab.errors import LabError
 from emu.lab.kernel.choice import choose
 from emu.lab.named import running
 from emu.lab.options import DEFAULT_DEVICE, GuestOptions
+from emu.toml_lines import Place
 
 MOST_GUESTS = 64
 
@@ -92,19 +95,80 @@ class Topology:
         self.server_options = (*words, *(word for net in server.nets for word in ("--net", net)))
 
 
-def read(path: Path) -> Topology:
+@dataclass(frozen=True)
+class Checks:
+    """Parsers of words that are the server's to read; each raises ValueError or UserError."""
+
+    device: Callable[[str, int], object]
+    net: Callable[[str], object]
+    fabric: Callable[[str], object]
+    plan: Callable[[Path], object]
+
+
+def read(path: Path, checks: Checks | None = None) -> Topology:
     """The topology in a file; paths in it are relative to the file. Raises :class:`LabError`."""
     file = TomlFile(path, File, {"guest": GuestTable, "server": ServerTable}, LabError)
+    base = path.resolve().parent
     nodes: list[Node] = []
+    found: list[tuple[Place, object]] = []
     for number, guest in enumerate(file.content.guest):
         try:
-            nodes += _nodes(guest, path.resolve().parent)
+            nodes += _nodes(guest, base)
             _check_names(nodes)
-        except LabError as error:
-            raise file.mistake(("guest", number), error) from None
+        except (LabError, OSError) as error:
+            found.append((("guest", number), _told(error)))
+    if checks is not None:
+        found += _of_devices(file.content.guest, checks)
+        found += _of_server(file.content.server, base, checks)
+    if found:
+        raise file.mistakes(found)
     name = file.content.name or path.stem
     running.check_name(name)
-    return Topology(name, nodes, file.content.server, path.resolve().parent)
+    return Topology(name, nodes, file.content.server, base)
+
+
+def _of_devices(guests: Sequence[GuestTable], checks: Checks) -> Iterator[tuple[Place, object]]:
+    """Mistakes in the guests' devices."""
+    for number, guest in enumerate(guests):
+        refused = (
+            _refused(checks.device, device.replace("{n}", str(one)), index)
+            for one in range(1, guest.count + 1)
+            for index, device in enumerate(guest.devices)
+        )
+        for why in list(filter(None, refused))[:1]:
+            yield ("guest", number, "devices"), why
+
+
+def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tuple[Place, object]]:
+    """Mistakes in the server's options."""
+    tried: list[tuple[str, Callable[..., object], object]] = []
+    tried += [("nets", checks.net, net) for net in server.nets]
+    if server.fabric is not None:
+        tried.append(("fabric", checks.fabric, server.fabric))
+    if server.faults is not None:
+        tried.append(("faults", checks.plan, base / server.faults))
+    for key, check, word in tried:
+        if (why := _refused(check, word)) is not None:
+            yield ("server", key), why
+    for key in ("trace", "pcap", "record"):
+        file = getattr(server, key)
+        if file is not None and not (base / file).parent.is_dir():
+            yield ("server", key), f"no directory {(base / file).parent}"
+
+
+def _refused(check: Callable[..., object], *words: object) -> str | None:
+    """Why a check does not take these words; None when it does."""
+    try:
+        check(*words)
+    except (ValueError, UserError, OSError) as error:
+        return _told(error)
+    return None
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import emu
+from emu.cli.commands.lab import _checks
 from emu.lab import LabError
 from emu.lab.errors import GuestError, ServerError
 from emu.lab.named import hosts, topology
@@ -17,10 +18,10 @@ EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
 
 @pytest.fixture
 def read(tmp_path):
-    def read_text(text):
+    def read_text(text, checks=None):
         path = tmp_path / "topo.toml"
         path.write_text(text)
-        return topology.read(path)
+        return topology.read(path, checks)
 
     return read_text
 
@@ -99,9 +100,43 @@ def test_every_mistake_has_its_line(read, text, messages):
         caught.match(message)
 
 
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            '[server]\nnets = ["user",\n"x"]\nfabric = "y"\nfaults = "none.toml"\ntrace = "no/t"\n'
+            '[[guest]]\nname = "a"\n[[guest]]\nname = "b{n}"\ncount = 2\n'
+            'devices = ["connectx6,lid={n}00000"]\n',
+            [
+                "topo.toml:2: --net 'x': it is user",
+                "topo.toml:4: .*y",
+                "topo.toml:5: .*none.toml: No such file",
+                "topo.toml:6: no directory .*/no",
+                "topo.toml:12: lid=0x186a0 is not between",
+            ],
+        ),
+        (
+            '[[guest]]\nname = "a"\ndevices = ["connectx9"]\n',
+            ["topo.toml:3: unknown model 'connectx9'"],
+        ),
+        ('[[guest]]\nname = "a"\nout = "topo.toml/x"\n', ["topo.toml:1: .*/x: Not a directory"]),
+        (
+            '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
+            ["topo.toml:1: no directory .*/no to share", "topo.toml:4: 'a b' is no name"],
+        ),
+    ],
+)
+def test_what_the_server_would_refuse_is_told_with_its_line(read, text, messages):
+    with pytest.raises(LabError) as caught:
+        read(text, _checks())
+    for message in messages:
+        caught.match(message)
+    assert str(caught.value).count("topo.toml:") == len(messages)
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_examples_are_good(path):
-    assert len(topology.read(path).nodes) > 1
+    assert len(topology.read(path, _checks()).nodes) > 1
 
 
 class FakeServer:
