@@ -7,6 +7,7 @@ it. A module is imported when its command is used, so a heavy one does not slow 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -22,6 +23,7 @@ from emu.host.user_error import UserError
 
 logger = logging.getLogger(__name__)
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INTERRUPTED = 130  # what a shell gives for a command that Ctrl-C ended
 
 
@@ -57,10 +59,11 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except OSError as error:
-            if error.filename is None:
+            if error.filename is None and error.errno not in _FULL:
                 raise
             logger.debug("where it happened", exc_info=True)
-            _fail(f"{error.filename}: {error.strerror}", 1)
+            what = error.filename or "a file cannot be written; mlx5emu doctor shows the cache"
+            _fail(f"{what}: {error.strerror}", 1)
 
 
 def _fail(message: str, status: int, detail: str = "") -> NoReturn:

@@ -38,12 +38,11 @@ def read_infile(path: Path, most: int) -> bytes:
 
 def write_parts(path: Path, parts: Iterable[str]) -> None:
     """Replace the file's text by the parts, one after the other. Raises OSError."""
-    with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        try:
+    try:
+        with open(open_outfile(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             file.writelines(parts)
-            file.flush()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
+    except OSError as error:  # of writing and closing, which name no file
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_outfile(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.lab import Guest
 from emu.lab.workdir import work_directory
 
@@ -71,7 +72,7 @@ def coverage_options(function: F) -> F:
         ),
         click.option(
             "--coverage-file",
-            type=click.Path(dir_okay=False, writable=True, path_type=Path),
+            type=NewFile(),
             default=DEFAULT_FILE,
             show_default=True,
             help="Where --coverage writes.",

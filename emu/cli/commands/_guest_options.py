@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._net_option import net_option
 from emu.cli.commands._progress import display
 from emu.lab.archive.names import DEFAULT_SUITE, SUITES
@@ -31,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
 _NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, resolve_path=True)
-_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path, resolve_path=True)
+_NEW_FILE = NewFile(resolve_path=True)
 
 
 def _shared(

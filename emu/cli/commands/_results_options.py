@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.host.userfiles import write_outfile
 from emu.lab.conformance.results import Case, junit, tap
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+_FILE = NewFile()
 
 
 def results_options(function: F) -> F:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.cli.commands._control import console
+from emu.cli.commands._files import NewFile
 from emu.coverage import data
 from emu.coverage.page import page
 from emu.coverage.report import ALL_KERNELS, Share, lcov, rows, summary
@@ -25,7 +26,7 @@ _FILES = click.argument(
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
-_OUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+_OUT = NewFile()
 
 
 @click.group()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.lab.named.attach import attached
 
-_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path, resolve_path=True)
+_NEW_FILE = NewFile(resolve_path=True)
 
 
 @click.command()

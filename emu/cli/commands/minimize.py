@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._replaying import (
     options_of,
     read_record,
@@ -30,7 +31,7 @@ from emu.lab import GuestOptions
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=NewFile(),
     help="Where the plan goes; otherwise to standard output.",
 )
 @click.pass_context

@@ -17,6 +17,7 @@ from emu.cli.commands._coverage_options import (
     covered,
     with_coverage,
 )
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
@@ -49,7 +50,7 @@ REASONS = 3
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=NewFile(),
     help="Write every test's result in this file as well.",
 )
 def suite(

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._stored import stored_events
 from emu.host.userfiles import write_parts
 from emu.trace.event import Event, Point
@@ -34,7 +35,7 @@ _STYLES: Mapping[str, str] = {
     Point.LOG: "bold",
 }
 _FEW = 8
-_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+_NEW_FILE = NewFile()
 
 
 def _known(value: str, names: Iterable[str]) -> str:

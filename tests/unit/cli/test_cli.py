@@ -151,3 +151,52 @@ def test_a_signal_ends_a_command_in_order_or_is_ignored_as_before(number, before
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("in order\n")
     assert done.returncode == (0 if before is signal.SIG_IGN else 128 + number)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--dump", "no/x", "true"),
+        ("run", "--junit", "no/x", "true"),
+        ("up", "--trace", "no/x", "dev"),
+        ("suite", "--tap", "no/x"),
+        ("suite", "--json", "no/x"),
+        ("run", "--coverage", "mlx5_core", "--coverage-file", "no/x", "true"),
+        ("dump", "dev", "no/x"),
+    ],
+)
+def test_a_file_that_has_no_directory_is_told_before_a_guest_boots(words):
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert "there is no directory " in result.output
+
+
+FULL = """
+import resource, sys
+from emu.cli.main import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # no file gets longer, as on a full disk
+sys.argv = ["mlx5emu", "trace", "export", sys.argv[1], "--html", sys.argv[2]]
+main()
+"""
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    trace = tmp_path / "trace"
+    trace.touch()
+    command = [sys.executable, "-c", FULL, trace, tmp_path / "page"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"mlx5emu: {tmp_path}/page: File too large\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_where_the_file_has_no_name(monkeypatch):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("emu.cli.commands.doctor.examine", full)
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert result.output.startswith("mlx5emu: a file cannot be written; ")
+    assert result.output.endswith(": No space left on device\n")

@@ -1,0 +1,27 @@
+"""Files that a command will write: what cannot be written is told before the work, not after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class NewFile(click.Path):
+    """A file to write, whose directory is there already."""
+
+    def __init__(self, resolve_path: bool = False) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a mistake of the user's if no file can be there."""
+        path = super().convert(value, param, ctx)
+        assert isinstance(path, Path)
+        if not path.exists():
+            if not path.parent.is_dir():
+                self.fail(f"there is no directory {path.parent}", param, ctx)
+            if not os.access(path.parent, os.W_OK | os.X_OK):
+                self.fail(f"no file can be made in {path.parent}", param, ctx)
+        return path
