@@ -38,7 +38,8 @@ def bootstrap(
 ) -> None:
     """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    Raises :class:`LabError` with its error, or when it is not installed.
+    Raises :class:`LabError` with its error, or when it is not installed. When we are interrupted, it
+    ends and removes its files.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
@@ -61,9 +62,14 @@ def bootstrap(
     ):
         assert process.stderr is not None
         meter = Meter(what, progress)
-        for line in process.stderr:
-            out.write(line)
-            meter.feed(line.rstrip("\n"))
+        try:
+            for line in process.stderr:
+                out.write(line)
+                meter.feed(line.rstrip("\n"))
+        except BaseException:
+            process.terminate()
+            out.writelines(process.stderr)  # until it has cleaned up
+            raise
     if process.returncode != 0:
         raise LabError(f"building {what} failed: {first_error(log.read_text())}; all of it: {log}")
 

@@ -66,6 +66,17 @@ def test_a_failure_is_one_line_with_the_place_of_the_log(program, tmp_path):
     assert log.read_text() == "E: no such suite: arg\n"
 
 
+def test_an_interrupt_lets_it_clean_up(program, tmp_path):
+    program("trap 'echo cleaned >&2; exit 1' TERM; echo 'I: one' >&2; while :; do sleep 0.01; done")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap.bootstrap([], what="X", log=tmp_path / "log", progress=interrupted)
+    assert (tmp_path / "log").read_text() == "I: one\ncleaned\n"
+
+
 def test_a_success_is_silent(program, tmp_path):
     program("echo noise; echo 'I: done' >&2")
     bootstrap.bootstrap([], what="X", log=tmp_path / "log")
