@@ -83,6 +83,7 @@ class Claim:
 
     def __init__(self, name: str) -> None:
         check_name(name)
+        _sweep()
         self.path = directory() / name
         self._name = name
         self._lock = self._locked()
@@ -119,6 +120,18 @@ class Claim:
 
     def _clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove what runs that were killed have left: names with a process's number, like run-1234."""
+    for path in directory().glob(f"run-*{_LOCK_SUFFIX}"):
+        name = path.name.removesuffix(_LOCK_SUFFIX)
+        if not re.fullmatch(r"run-\d+", name):
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), _lock_file(name) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory() / name, ignore_errors=True)
+            path.unlink()
 
 
 def entries() -> list[Entry]:

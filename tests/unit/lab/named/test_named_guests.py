@@ -227,6 +227,17 @@ def test_nothing_is_left_of_a_name(runtime, guest):
     assert not list(runtime.iterdir())
 
 
+def test_what_killed_runs_leave_goes_with_the_next_name(runtime):
+    with running.Claim("run-1"), running.Claim("dev"):
+        for name in ("run-22", "run-33", "run-it"):
+            (runtime / f"{name}.lock").touch()
+        (runtime / "run-22").mkdir()
+        with running.Claim("one"):
+            names = {path.name for path in runtime.iterdir()}
+    held = {"run-1", "run-1.lock", "dev", "dev.lock", "one", "one.lock"}
+    assert names == {*held, "run-it.lock"}
+
+
 def test_a_runtime_directory_of_others_is_refused(runtime):
     runtime.mkdir(mode=0o777)
     runtime.chmod(0o777)
