@@ -38,8 +38,8 @@ def bootstrap(
 ) -> None:
     """Run mmdebstrap with ``arguments``; its output goes to ``log``.
 
-    Raises :class:`LabError` with its error, or when it is not installed. When we are interrupted, it
-    ends and removes its files.
+    Raises :class:`LabError` with its error, or when it is not installed. When we are
+    interrupted, it ends and removes its files.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
