@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -16,13 +15,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from helpers.recipes import TOOLS, workflow_steps
 
 from emu.cli.main import main
 from emu.control import Client
 from emu.lab.machine import qemu
 from emu.lab.machine.qmp import Qmp
 
-TOOLS = Path(__file__).parents[2] / "examples" / "tools"
 UNIT = TOOLS / "mlx5emu@.service"
 
 
@@ -157,15 +156,6 @@ def test_a_server_that_does_not_start_ends_the_recipe(tmp_path, monkeypatch):
     assert done.returncode != 0
     assert "nosuch" in done.stderr
     assert done.stdout == ""
-
-
-def workflow_steps():
-    """The commands of the workflow, step by step."""
-    text = (TOOLS / "github-workflow.yml").read_text()
-    blocks = re.split(r"^ +- (?:name|uses): .*$", text, flags=re.MULTILINE)
-    for block in blocks:
-        _, _, script = block.partition("run: ")
-        yield from (line.strip() for line in script.removeprefix("|").splitlines() if line.strip())
 
 
 def test_the_workflow_says_what_there_is():
