@@ -71,6 +71,17 @@ def mcqi(hca: Hca, reg: Any) -> None:
     reg.buf[at : at + len(data)] = data
 
 
+def mgir(hca: Hca, reg: Any) -> None:
+    """The adapter and its firmware at a glance, for tools (mstflint, mstlink, mstreg)."""
+    model = hca.model
+    reg.device_id = model.identity.device_id
+    reg.hw_dev_id = model.hw_id
+    reg.num_ports = 1
+    reg.psid = model.psid.encode().ljust(16, b"\0")
+    reg.extended_major, reg.extended_minor = model.fw_major, model.fw_minor
+    reg.extended_sub_minor = model.fw_subminor
+
+
 def mfrl(_hca: Hca, _reg: Any) -> None:
     """No kind of reset activates other firmware; Linux 6.1 asks without a look at MCAM."""
 

@@ -16,7 +16,7 @@ from emu.errors import CmdError
 from firmware_cmds import components, eth_regs, ib_regs, nv_config
 from firmware_cmds.registers import Register
 from layouts import reg as layout
-from layouts.component_regs import mcqi_reg, mcqs_reg, mfrl_reg
+from layouts.component_regs import mcqi_reg, mcqs_reg, mfrl_reg, mgir_reg
 from layouts.enums import Op, PortType, RegId, Status
 from layouts.nv_regs import mnvda_reg
 from layouts.port_regs import mcam_reg
@@ -49,6 +49,7 @@ REGISTERS: dict[int, Register] = {
     RegId.MCAM: Register(mcam_reg, components.mcam, gate="mcam_reg"),
     RegId.MCQS: Register(mcqs_reg, components.mcqs, gate="mcam_reg"),
     RegId.MFRL: Register(mfrl_reg, components.mfrl, gate="mcam_reg"),
+    RegId.MGIR: Register(mgir_reg, components.mgir),
     RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
 }

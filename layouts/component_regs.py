@@ -1,6 +1,7 @@
 """Registers about the components of the firmware: which there are, and their versions.
 
-Names and widths: mlx5_ifc.h of Linux 6.12.
+Names and widths: mlx5_ifc.h of Linux 6.12; mgir_reg, which the driver does not read, is as in
+reg_access_hca_layouts.h of mstflint.
 """
 
 from __future__ import annotations
@@ -47,4 +48,19 @@ mfrl_reg = Prm(
     rsvd(34), "pci_sync_for_fw_update_start" / bits(1), "pci_sync_for_fw_update_resp" / bits(2),
     "rst_type_sel" / bits(3), "pci_reset_req_method" / bits(3), rsvd(1), "reset_state" / bits(4),
     "reset_type" / bits(8), "reset_level" / bits(8),
+)
+
+mgir_reg = Prm(
+    "mgir_reg",
+    # hw_info
+    "device_hw_revision" / bits(16), "device_id" / bits(16),
+    rsvd(4), "num_ports" / bits(12), rsvd(16), rsvd(16), "hw_dev_id" / bits(16), rsvd(32),
+    rsvd(16), "manufacturing_base_mac" / bits(48), rsvd(32), "uptime" / bits(32),
+    # fw_info
+    rsvd(8), "major" / bits(8), "minor" / bits(8), "sub_minor" / bits(8), "build_id" / bits(32),
+    "month" / bits(8), "day" / bits(8), "year" / bits(16), rsvd(16), "hour" / bits(16),
+    "psid" / octets(16), "ini_file_version" / bits(32), "extended_major" / bits(32),
+    "extended_minor" / bits(32), "extended_sub_minor" / bits(32), rsvd(128),
+    # sw_info, dev_info
+    rsvd(256), rsvd(256),
 )

@@ -613,7 +613,7 @@ class CqeSyndrome(IntEnum):
 
 
 class RegId(IntEnum):
-    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not."""
+    """Access registers (MLX5_REG_*): all that the driver can name, modelled or not; and MGIR."""
 
     QPTS = 0x4002
     QETCR = 0x4005
@@ -649,6 +649,7 @@ class RegId(IntEnum):
     MTCAP = 0x9009
     MTMP = 0x900A
     MCIA = 0x9014
+    MGIR = 0x9020
     MNVDA = 0x9024
     MFRL = 0x9028
     MLCR = 0x902B

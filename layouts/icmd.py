@@ -1,6 +1,7 @@
-"""Commands of tools behind the vendor-specific gateway: the parts of a register access.
+"""Commands of tools behind the vendor-specific gateway: register access, and what there is of it.
 
-Source: mlx_reg_access.h of iPXE; reg_access of mstflint. The kernel has no such structures.
+Source: mlx_reg_access.h of iPXE; reg_access and icmd_hca_layouts.h of mstflint. The kernel has no
+such structures.
 """
 
 from __future__ import annotations
@@ -18,3 +19,10 @@ operation_tlv = Prm(
 )
 
 reg_tlv = Prm("reg_tlv", "type" / bits(5), "len" / bits(11), rsvd(16))
+
+icmd_query_cap_general = Prm(
+    "icmd_query_cap_general",
+    rsvd(2), "allow_icmd_access_reg_on_all_registers" / bits(1), rsvd(1), "pcam_reg" / bits(1),
+    "mcam_reg" / bits(1), rsvd(26),
+    rsvd(32),
+)

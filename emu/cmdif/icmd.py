@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any
 from emu.cmdif.registry import Command
 from emu.errors import CmdError
 from layouts.enums import Op
-from layouts.icmd import operation_tlv, reg_tlv
+from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 log = logging.getLogger(__name__)
 
+QUERY_CAP = 0x8400
 FLASH_REG_ACCESS = 0x9001
 
+_CAPABILITIES = bytes(
+    icmd_query_cap_general.new(allow_icmd_access_reg_on_all_registers=1, mcam_reg=1).buf
+)
 _OPERATION, _REGISTER = 1, 3
 """Types of the two parts."""
 _OPERATION_WORDS = 4
@@ -61,7 +65,10 @@ class ToolCommands:
         self._hca = hca
 
     def run(self, opcode: int, mailbox: bytearray) -> int:
-        """Run a command; the only one is FLASH_REG_ACCESS."""
+        """Run FLASH_REG_ACCESS, or QUERY_CAP, which says that it reaches every register."""
+        if opcode == QUERY_CAP:
+            mailbox[: icmd_query_cap_general.size] = _CAPABILITIES
+            return IcmdStatus.OK
         if opcode != FLASH_REG_ACCESS:
             log.debug("ICMD opcode %#x is not supported", opcode)
             return IcmdStatus.INVALID_OPCODE

@@ -82,7 +82,7 @@ class Function:
             msix_table_offset=MSIX_TABLE,
             msix_pba_offset=MSIX_PBA,
             on_flr=self._on_flr,
-            crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length)),
+            crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
             icmd=ToolCommands(commands, lambda: self.hca),
         )
         self._decoded = 0

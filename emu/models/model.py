@@ -57,7 +57,7 @@ class Model:
     psid: str
     """Board id, ASCII, at most 16 characters."""
     hw_id: int
-    """The health buffer's hw_id."""
+    """The chip, as the health buffer and the CR space tell it."""
     ib_proto_oper: IbSpeed = IbSpeed.EDR
     """Speed of an InfiniBand port."""
     ib_link_width_oper: int = 4

@@ -8,6 +8,7 @@ dumps the scan space this way for devlink health; iPXE and mstflint access regis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from emu.pci.capabilities import Capability
@@ -15,6 +16,7 @@ from emu.pci.icmd import Icmd, IcmdSpace
 from emu.pci.registers import Register, Window, dword, ro, rw
 
 CAP_ID = 0x09
+SPACE_ICMD_EXT = 0x1
 SPACE_CR = 0x2
 SPACE_ICMD = 0x3
 SPACE_SCAN_CR = 0x7
@@ -44,6 +46,10 @@ class CrSpace(Protocol):
     @property
     def size(self) -> int:
         """Bytes, a multiple of 4."""
+
+    @property
+    def far_words(self) -> Mapping[int, int]:
+        """Words at addresses from ``size`` on; they cannot be written, and no scan reads them."""
 
     def read(self, address: int) -> int:
         """The word at a byte address."""
@@ -82,6 +88,8 @@ class _Cr:
         self.step = 4 if scan else 0
 
     def read(self, address: int) -> int:
+        if not self._scan and address in self._crspace.far_words:
+            return self._crspace.far_words[address]
         self._check(address)
         return self._crspace.read(address) & _WORD_MASK
 
@@ -162,6 +170,8 @@ class Vsc:
         self._spaces: dict[int, _Space] = {
             SPACE_CR: _Cr(crspace, scan=False),
             SPACE_ICMD: self._icmd,
+            # mstflint opens only a device that has both numbers (mtcr_ul_com.c: VSEC_SUPPORTED_UL).
+            SPACE_ICMD_EXT: self._icmd,
             SPACE_SCAN_CR: _Cr(crspace, scan=True),
             SPACE_SEMAPHORE: self._locks,
         }

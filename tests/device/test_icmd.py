@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layouts import reg
+from layouts.component_regs import mgir_reg
 from layouts.enums import RegId
-from layouts.icmd import operation_tlv, reg_tlv
+from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
 
 SPACE_ICMD = 0x3
 CONTROL, MAILBOX = 0, 0x10_0000
@@ -87,6 +88,24 @@ def test_a_register_is_read_and_written(tool, state, request):
     assert tool.access(WRITE, RegId.PTYS, ptys(ib_proto_admin=1))[0] == 0
     _, data = tool.access(READ, RegId.PTYS, ptys())
     assert reg.ptys_reg.view(data).ib_proto_oper == 1
+
+
+def test_every_register_is_in_reach(tool):
+    """mstlink and mstreg give up without this (mlxreg_lib.cpp: isAccessRegisterSupported)."""
+    status, mailbox = tool.run(bytes(8), opcode=0x8400)
+    assert status == DONE
+    assert icmd_query_cap_general.view(bytearray(mailbox)).allow_icmd_access_reg_on_all_registers
+
+
+def test_a_tool_learns_what_adapter_it_is(tool, function):
+    """mstlink reads this first."""
+    status, data = tool.access(READ, RegId.MGIR, bytes(mgir_reg.size))
+    found, model = mgir_reg.view(bytearray(data)), function.model
+    assert (status, found.hw_dev_id, found.num_ports) == (0, model.hw_id, 1)
+    assert found.device_id == model.identity.device_id
+    assert found.psid.rstrip(b"\0") == model.psid.encode()
+    version = found.extended_major, found.extended_minor, found.extended_sub_minor
+    assert version == (model.fw_major, model.fw_minor, model.fw_subminor)
 
 
 def test_what_is_refused(tool):

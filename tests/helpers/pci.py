@@ -16,6 +16,7 @@ class CrWords:
     size: int = 0x2000
     written: dict[int, int] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
+    far_words: dict[int, int] = field(default_factory=lambda: {0xF0014: 0x20F})
 
     def read(self, address):
         self.asked.append(address)

@@ -57,7 +57,7 @@ def test_crdump(gateway):
     gateway.unlock()
 
 
-@pytest.mark.parametrize("space", [0, 1, 5, 0xFFFF])
+@pytest.mark.parametrize("space", [0, 4, 5, 0x102, 0xFFFF])
 def test_other_spaces_do_not_exist(gateway, space):
     gateway.set_space(SPACE_SCAN_CR)
     assert gateway.set_space(space) is None
@@ -91,6 +91,17 @@ def test_cr_space_by_address(gateway):
     assert gateway.bus.cr.written == {0x1FFC: 0x12345678}
     assert gateway.read(0x1FFC) == 0x12345678
     assert gateway.get(ADDRESS) == FLAG | 0x1FFC, "stays where it is"
+
+
+def test_words_far_behind_the_end_are_read_by_address_alone(gateway):
+    gateway.set_space(SPACE_CR)
+    assert gateway.read(0xF0014) == 0x20F
+    gateway.write(0xF0014, 1)
+    assert gateway.get(ADDRESS) & SYNDROME
+    gateway.set_space(SPACE_SCAN_CR)
+    assert gateway.read(0xF0014) == BAD_ACCESS
+    assert not gateway.bus.cr.asked
+    assert not gateway.bus.cr.written
 
 
 def test_the_scan_space_is_read_only(gateway):
