@@ -175,7 +175,7 @@ def _pmlp(hca: Hca, reg: Any) -> None:
 
 
 def _mcia(hca: Hca, reg: Any) -> None:
-    """Bytes of the module's EEPROM; what there is not, is a status in the register."""
+    """Bytes of the module's EEPROM. For bytes that it does not have, the status field says why."""
     start, size = reg.device_address, min(reg.size, len(reg.dwords))
     addresses = (module.I2C_ADDRESS, module.I2C_DIAGNOSTICS)
     if reg.module or reg.i2c_device_address not in addresses or start + size > module.PAGE_BYTES:

@@ -84,7 +84,7 @@ def _pvlc(hca: Hca, reg: Any) -> None:
 
 
 def _ppcnt(hca: Hca, reg: Any) -> None:
-    """Error counters of the link; the only error there is, is that somebody pulls the cable."""
+    """Error counters of the link. Only its going down is counted: it has no bit errors."""
     if reg.grp != IB_PORT_COUNTERS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     downed = hca.ib.link_downed - hca.ib.ppcnt_base

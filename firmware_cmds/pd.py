@@ -1,4 +1,4 @@
-"""Domains and doorbell pages: handles with nothing behind them but what refers to them."""
+"""Domains and doorbell pages: numbers that queues and keys refer to, without state of their own."""
 
 from __future__ import annotations
 
