@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from emu.faults.plan import Plan
+from emu.faults.text import load
 from emu.fuzz import executor
 from emu.fuzz.executor import GuestExecutor
 from emu.fuzz.mutate import Input
@@ -34,11 +35,12 @@ class PretendedGuest:
     def stop(self):
         self.is_running = False
 
-    def run(self, command, **_):
+    def run(self, command, timeout, **_):
         if isinstance(command, str):
             return SimpleNamespace(status=0, check=lambda: self, stdout=SECTIONS)
         if command[1] == "reset":
             return SimpleNamespace(status=WORLD.resets.pop(0) if WORLD.resets else 0)
+        WORLD.limits.append(timeout)
         answer = WORLD.answers.pop(0)
         if isinstance(answer, Exception):
             self.is_running = not isinstance(answer, GuestPanicError)
@@ -90,7 +92,7 @@ WORLD = SimpleNamespace()
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch):
-    WORLD.__dict__.update(guests=[], resets=[], answers=[], plans=[], console=WARNED)
+    WORLD.__dict__.update(guests=[], resets=[], answers=[], plans=[], limits=[], console=WARNED)
     monkeypatch.setattr(executor, "Guest", PretendedGuest)
     monkeypatch.setattr(executor, "Client", PretendedControl)
     monkeypatch.setattr(executor, "BlockMap", PretendedBlocks)
@@ -168,6 +170,16 @@ def test_a_driver_that_does_not_come_back_is_no_finding_by_itself(running, world
     assert running.stuck == 1
     running.run(ONE)
     assert len(world.guests) == 2
+
+
+def test_the_driver_may_take_a_few_times_longer_than_without_faults(running, world, monkeypatch):
+    clock = iter(range(0, 1000, 5))
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    faulty = Input(load('[[rule]]\npoint = "cmd"\naction = "fail"\n'), "probe")
+    world.answers = ["", "", ""]
+    for one in (faulty, ONE, faulty):
+        running.run(one)
+    assert world.limits == [300, 300, 10 + 4 * 5]
 
 
 def test_a_function_that_is_still_bound_takes_a_fresh_guest(running, world):
