@@ -11,11 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers.recipes import TOOLS, workflow_steps
+from helpers.recipes import ROOT, TOOLS, Dockerfile, pack, workflow_steps
 
 from emu.cli.main import main
 from emu.control import Client
@@ -168,3 +169,18 @@ def test_the_workflow_says_what_there_is():
         own = words[2 : words.index("--") if "--" in words else None]
         assert {word.partition("=")[0] for word in own if word.startswith("--")} <= options
     assert any("scripts/setup" in line for line in workflow_steps())
+
+
+def test_the_container_image_has_what_its_steps_need(tmp_path):
+    """The steps themselves are run by tests/guest/test_containers.py."""
+    pack(tmp_path / "copy.tar")
+    with tarfile.open(tmp_path / "copy.tar") as tar:
+        names = {name.removeprefix("./") for name in tar.getnames()}
+    recipe = Dockerfile((ROOT / "Dockerfile").read_text())
+    (project,) = recipe.all("WORKDIR")
+    assert recipe.entrypoint == [f"{project}/.venv/bin/mlx5emu"]
+    assert any(step.startswith("scripts/setup") for step in recipe.all("RUN"))
+    assert {"scripts/setup", "pyproject.toml", "README.md", "emu/lab/inside/init.sh"} <= names
+    assert not any(
+        part in (".git", ".venv", "__pycache__") for name in names for part in name.split("/")
+    )
