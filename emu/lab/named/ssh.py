@@ -77,7 +77,7 @@ def config() -> str:
     proxy = shlex.join([sys.executable, "-P", "-m", "emu", "ssh", "--proxy"])
     lines = (
         "User root",
-        f"ProxyCommand {proxy.replace('%', '%%')} %n",
+        f"ProxyCommand {proxy.replace('%', '%%')} '%n'",
         f'IdentityFile "{str(_key()).replace("%", "%%")}"',
         "IdentitiesOnly yes",
         "StrictHostKeyChecking no",

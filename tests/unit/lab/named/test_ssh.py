@@ -68,7 +68,7 @@ def test_ssh_reads_the_configuration(open_guest):
     key = Path(said["identityfile"].replace("%%", "%"))
     assert key.is_file()
     assert key.stat().st_mode & 0o077 == 0
-    assert "emu ssh --proxy" in said["proxycommand"]
+    assert said["proxycommand"].endswith(" -m emu ssh --proxy '%n'")  # no words for the shell
 
 
 @needs_ssh
