@@ -34,13 +34,15 @@ KNOWN: tuple[Known, ...] = (
             access_register_out alloc_memic_out arm_rq_out arm_xrc_srq_out attach_to_mcg_out
             dealloc_memic_out dealloc_pd_out
             dealloc_q_counter_out dealloc_transport_domain_out dealloc_uar_out dealloc_xrcd_out
-            destroy_cq_out destroy_eq_out destroy_mkey_out destroy_psv_out destroy_qp_out
+            destroy_cq_out destroy_dct_out destroy_eq_out destroy_mkey_out destroy_psv_out
+            destroy_qp_out
             destroy_rmp_out destroy_srq_out destroy_uctx_out destroy_umem_out destroy_xrc_srq_out
             detach_from_mcg_out
-            disable_hca_out enable_hca_out init_hca_out modify_cq_out
+            disable_hca_out drain_dct_out enable_hca_out init_hca_out modify_cq_out
             modify_hca_vport_context_out modify_memic_out modify_rmp_out page_fault_resume_out
             pcap_reg
-            qp_2err_out qp_2rst_out query_cq_out query_eq_out query_hca_vport_context_out
+            qp_2err_out qp_2rst_out query_cq_out query_dct_out query_eq_out
+            query_hca_vport_context_out
             query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
             query_lag_in query_lag_out query_rmp_out query_srq_out query_vport_counter_out
             query_xrc_srq_out
@@ -66,7 +68,14 @@ KNOWN: tuple[Known, ...] = (
         "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
         _names("aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh reth xrceth"),
     ),
+    Known(
+        (),
+        What.STRUCTURE,
+        "tools read these, mstflint's and iPXE's; no driver does",
+        _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv"),
+    ),
     Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext",)),
+    Known((), What.SIZE, _USER_SPACE, ("rts2rts_qp_in",)),
     Known(
         (),
         What.STRUCTURE,
