@@ -7,6 +7,7 @@ it. A module is imported when its command is used, so a heavy one does not slow 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import logging
@@ -14,6 +15,7 @@ import os
 import pkgutil
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import click
@@ -75,14 +77,21 @@ def _fail(message: str, status: int, detail: str = "") -> NoReturn:
     sys.exit(status)
 
 
-def _end_in_order() -> None:
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
     """Let SIGTERM, and a terminal that closes, end us as Ctrl-C does: guests and files go with us.
 
     A signal that whoever started us has had ignored (nohup) stays ignored.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _leave)
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    ours = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _leave(number: int, _frame: object) -> NoReturn:
@@ -94,7 +103,7 @@ def _leave(number: int, _frame: object) -> NoReturn:
 @click.version_option(package_name="mlx5emu", prog_name="mlx5emu")
 def main(verbose: int) -> None:
     """An emulated mlx5 adapter, and Linux guests that use it."""
-    _end_in_order()
+    click.get_current_context().with_resource(_ended_in_order())
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.basicConfig(level=level, format="%(levelname).1s %(name)s: %(message)s")

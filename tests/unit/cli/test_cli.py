@@ -132,15 +132,24 @@ def test_modes_that_no_socket_can_have(mode, tmp_path):
 
 ENDED = """
 import os, signal, sys
-from emu.cli.main import main
+import click
+from emu.cli.main import Commands, main
 
-number = int(sys.argv[1])
-signal.signal(number, signal.Handlers(int(sys.argv[2])))
-main(["explain", "--help"], standalone_mode=False)
+number, before = int(sys.argv[1]), signal.Handlers(int(sys.argv[2]))
+
+@click.command()
+def end():
+    try:
+        os.kill(os.getpid(), number)
+    finally:
+        print("in order")
+
+Commands.get_command = lambda *_: end
+signal.signal(number, before)
 try:
-    os.kill(os.getpid(), number)
+    main(["end"])
 finally:
-    print("in order")
+    assert signal.getsignal(number) is before
 """
 
 
