@@ -16,7 +16,7 @@ from emu.fuzz.workloads import WORKLOADS
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 
-_DEFAULT_WORKLOADS = ("probe", "verbs", "ipoib", "devlink")
+_DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
