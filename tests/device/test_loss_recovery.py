@@ -191,23 +191,70 @@ def test_tries_before_the_timeout_are_few_and_no_retries(roce):
     assert len(roce.seen) == PACKETS + early + 2
 
 
-def test_slow_link_is_learned(clock, wire):
-    """Responses take longer than the first patience: the first message alone is probed for."""
+@pytest.fixture
+def world(clock, wire):
+    """Two RoCE functions of one process, with links."""
     nodes, cabling, _ = linked_roce(None, clock, wire)
     session = FaultSession([node.function for node in nodes], FaultOptions(), cabling)
-    world = World(nodes=nodes, session=session, clock=clock)
+    yield World(nodes=nodes, session=session, clock=clock)
+    session.close()
+
+
+def test_slow_link_is_learned(world):
+    """Responses take longer than the first patience: the first message alone is probed for."""
     channel = world.channel()
-    source, target = world.region(nodes[0], TEXT), world.region(nodes[1])
+    source, target = world.region(world.nodes[0], TEXT), world.region(world.nodes[1])
     world.set(direction="tx", delay="12ms")
     needed = SIZE // MTU
     sent = []
     for _ in range(4):
-        before = world.counts()["packets"] if world.counts() else 0
+        before = world.counts().get("packets", 0)
         channel.write((target.key, target.va), source.sge(0, SIZE))
         assert 24 <= world.until(channel.sent) < 25
         world.run(50)
         sent.append(world.counts()["packets"] - before)
     assert sent == [needed + 1, needed, needed, needed]
+
+
+@pytest.mark.parametrize(
+    ("loss", "delay", "least"),
+    [(0, "0us", 900), (1, "0us", 400), (5, "0us", 60), (0, "1ms", 400), (5, "1ms", 30)],
+)
+def test_goodput_over_a_line_of_1000_megabits(world, loss, delay, least):
+    """WRITEs of 64 KiB, eight at a time, over a link that loses this many percent."""
+    total, posted, done, begin = 16, 0, 0, world.clock.ns
+    channel = world.channel()
+    source, target = world.region(world.nodes[0], TEXT), world.region(world.nodes[1])
+    world.set(direction="tx", loss=loss, delay=delay, rate="1gbit", limit=10_000)
+    while done < total:
+        for _ in range(min(total, done + 8) - posted):
+            channel.write((target.key, target.va), source.sge(0, SIZE))
+            posted += 1
+        world.clock.advance(STEP // 5)
+        channel.settle()
+        done += len(channel.sent())
+    assert total * SIZE * 8000 / (world.clock.ns - begin) > least
+
+
+def test_ping_pong_of_20_packets_over_lossy_links(world):
+    """Each loses 4 %. Go-back-N sends twice the packets; what is lost last costs milliseconds."""
+    turns, begin = 20, world.clock.ns
+    regions = [node.region(LENGTH) for node in world.nodes]
+    ways = [
+        (Channel(QpType.RC, *nodes, ack_timeout=CODE, mtu=3), source, target)
+        for nodes, source, target in (
+            (world.nodes, *regions),
+            (world.nodes[::-1], *regions[::-1]),
+        )
+    ]
+    world.set(loss=4)
+    for _ in range(turns):
+        for channel, source, target in ways:
+            channel.write((target.key, target.va), source.sge())
+            world.until(channel.sent)
+    assert (world.clock.ns - begin) / turns < 40 * 1_000_000
+    packets = world.counts()["packets"] + world.counts(function=1)["packets"]
+    assert packets < 2.5 * turns * 2 * (PACKETS + 1)
 
 
 def test_pauses_are_no_reason_to_retransmit(roce):
