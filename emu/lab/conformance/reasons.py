@@ -16,10 +16,12 @@ class Wants(Enum):
     SETUP = "another set-up"
     """The other link layer, another mode of the device, credentials, an encrypted guest."""
     DRIVER = "what mlx5 drivers lack"
+    CORRECTION = "a correction of the test"
     NOT_BUILT = "what is not built"
 
 
 _REASONS = (
+    (Wants.CORRECTION, r"^before rdma-core \d+ the test expects"),
     (Wants.OTHER_DEVICE, r"\bEFA\b|is not an? mlx5 device|non-mlx5"),
     (Wants.GPU, r"renderD\d|cuda|\bGPU\b"),
     (

@@ -208,7 +208,7 @@ def test_results_of_a_module(guest):
     assert crash.detail.startswith("killed by signal 11")
 
 
-def test_what_a_test_does_not_ask_for_is_a_reason_to_skip(directory, guest):
+def test_a_known_mistake_of_a_test_is_a_reason_to_skip(directory, guest):
     """By its name and by the place where it fails: elsewhere it fails as all others."""
     (directory / "test_flow.py").write_text(
         textwrap.dedent("""
@@ -219,6 +219,8 @@ def test_what_a_test_does_not_ask_for_is_a_reason_to_skip(directory, guest):
             def test_other(self): create_devx_flow_table()
         class Two(unittest.TestCase):
             def test_flow_table_drop(self): raise OSError(121, "Remote I/O error")
+            def test_dm_atomic_ops(self): self.assertEqual(1, 255)
+            def test_parallel_dm_atomic_ops(self): self.assertEqual(10, 9)
         """)
     )
     run = run_module(guest, "test_flow", 2.0, lambda *_: None)
@@ -227,9 +229,12 @@ def test_what_a_test_does_not_ask_for_is_a_reason_to_skip(directory, guest):
         "One.test_flow_table_drop": Outcome.SKIPPED,
         "One.test_other": Outcome.ERROR,
         "Two.test_flow_table_drop": Outcome.ERROR,
+        "Two.test_dm_atomic_ops": Outcome.SKIPPED,
+        "Two.test_parallel_dm_atomic_ops": Outcome.FAILED,
     }
-    ((reason, _),) = run.skip_reasons()
-    assert "RDMA flow tables are not offered" in reason
+    first, second = sorted(reason for reason, _ in run.skip_reasons())
+    assert "RDMA flow tables are not offered" in first
+    assert "expects test_and_set to store 0xff" in second
 
 
 def test_results_as_json(guest):
