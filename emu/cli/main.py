@@ -15,6 +15,7 @@ import os
 import pkgutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -81,9 +82,11 @@ def _fail(message: str, status: int, detail: str = "") -> NoReturn:
 def _ended_in_order() -> Iterator[None]:
     """Let SIGTERM, and a terminal that closes, end us as Ctrl-C does: guests and files go with us.
 
-    A signal that whoever started us has had ignored (nohup) stays ignored.
+    A signal that whoever started us has had ignored (nohup) stays ignored. A program that runs a
+    command in another thread than its first one keeps its signals: Python sets them there alone.
     """
-    signals = (signal.SIGTERM, signal.SIGHUP)
+    is_first = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGHUP) if is_first else ()
     ours = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:
         signal.signal(number, _leave)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -151,6 +152,12 @@ try:
 finally:
     assert signal.getsignal(number) is before
 """
+
+
+def test_a_command_in_another_thread_leaves_signals_alone():
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(invoke, "models").result()
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
