@@ -43,11 +43,11 @@ def _long_key(guest: Guest, pages: int, log_page_size: int = 12) -> int:
     return int(guest.collect(sent).mkey_index) << 8
 
 
-def scattered(node: Node, size: int = 2048) -> int:
-    """A key of so many ranges of one byte, four deep."""
+def scattered(node: Node, size: int = 2048, depth: int = 4) -> int:
+    """A key of so many ranges of one byte, so many keys deep."""
     region = node.region(size)
     key, va = region.key, region.va
-    for _ in range(4):
+    for _ in range(depth):
         ranges = [(1, key, va + at) for at in range(size)]
         key, va = indirect_key(node, AccessMode.KLMS, ranges, size), 0
     return int(key)
@@ -128,6 +128,19 @@ def deep_messages(watch: Watch) -> Iterator[None]:
     guest = Guest(watch)
     one, _ = _pair(guest)
     source, target = scattered(guest.node, PACKET), scattered(guest.node, PACKET)
+    yield
+    _post_all(guest, one, [RADDR.pack(0, target), DATA.pack(PACKET, source, 0)], Opcode.RDMA_WRITE)
+
+
+@pattern("signed blocks of 4 KiB in lists of single bytes, three deep")
+def deep_signatures(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch)
+    one, _ = _pair(guest)
+    keys = [SignatureKey(guest.node), SignatureKey(guest.node)]
+    for key in keys:
+        ranges = [(PACKET, scattered(guest.node, PACKET, 3), 0)]
+        key.configure(one, ranges, wire=Crc(block=PACKET, bfs=CRC64))
+    source, target = (key.key for key in keys)
     yield
     _post_all(guest, one, [RADDR.pack(0, target), DATA.pack(PACKET, source, 0)], Opcode.RDMA_WRITE)
 

@@ -4,7 +4,7 @@ import struct
 import zlib
 
 import pytest
-from helpers.keys import umr
+from helpers.keys import indirect_key, umr
 from helpers.outcomes import failure, good, settle
 from helpers.signatures import (
     BSF_EN,
@@ -24,7 +24,7 @@ from emu.engine import lifecycle
 from emu.engine.mr import checksums as guards
 from emu.faults.injector import Injector
 from emu.faults.text import load
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
+from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
 from layouts.wqe import SET_PSV
 
 BLOCKS = 4
@@ -494,6 +494,39 @@ def test_access_beyond_the_signed_stream(ends, sides, key, store, far):
     right.post_recv(far.sge())
     left.send((513, key.key, 0))
     assert failure(left) == CqeSyndrome.LOCAL_PROT_ERR
+
+
+def scattered(node, region, size, depth):
+    """A key of ``size`` ranges of one byte, so many keys deep."""
+    key, va = region.key, region.va
+    for _ in range(depth):
+        key = indirect_key(node, AccessMode.KLMS, [(1, key, va + at) for at in range(size)], size)
+        va = 0
+    return key
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("block", "depth", "outcome"), [(512, 3, None), (4096, 3, CqeSyndrome.LOCAL_PROT_ERR)]
+)
+def test_a_block_in_very_many_pieces_is_refused(ends, sides, key, block, depth, outcome):
+    """All of a block is read for any part of it, in one round: that has to have a limit."""
+    left, _ = sides
+    length = 4096
+    source = ends[0].region(length)
+    data = bytes(range(256)) * (length // 256)
+    source.write(data)
+    ranges = [(length, scattered(ends[0], source, length, depth), 0)]
+    key.configure(left, ranges, wire=Crc(block=block, bfs=CRC64, seed=ONES64))
+    target = ends[1].region(2 * length)
+    left.write((target.key, target.va), (length, key.key, 0))
+    run(ends)
+    if outcome is not None:
+        assert failure(left) == outcome
+        return
+    good(left)
+    wanted = signed(data, lambda part, _: guards.crc64_xp10(part, ONES64).to_bytes(8, "little"))
+    assert target.read()[: len(wanted)] == wanted
 
 
 def test_atomic_on_signed_memory(ends, sides, key, store, far):

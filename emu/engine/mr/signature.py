@@ -59,8 +59,9 @@ class Signature(SignatureState):
     ) -> Views:
         """A span of the wire's stream: a computed copy to read, or a sink for writes.
 
-        Raises AccessError as the key's ranges do, and for atomics; InPieces if it is too long, or
-        takes more steps than ``access`` would.
+        Raises AccessError as the key's ranges do, for atomics, and where the block around a short
+        span falls into too many pieces; InPieces if it is too long, or takes more steps than
+        ``access`` would.
         """
         va, length, need = span
         if need & REMOTE_ATOMIC:
@@ -69,14 +70,17 @@ class Signature(SignatureState):
             raise InPieces(mkey.key, va, length, MOST_BYTES)
         hca.steps += length >> _LOG_STEP_BYTES
         stream = SignedStream(hca, mkey, self, qpn, need, depth)
-        if most is not None:
-            stream.most = most
-        elif length > PIECE_BYTES:
-            stream.most = hca.steps + MOST_STEPS
+        stream.most = hca.steps + MOST_STEPS if most is None else most
         at = va - mkey.start
-        if not need & WRITES:
-            return [memoryview(stream.outgoing(at, length))]
-        stream.touch(at, length)
+        try:
+            if not need & WRITES:
+                return [memoryview(stream.outgoing(at, length))]
+            stream.touch(at, length)
+        except InPieces:
+            if most is not None or length > PIECE_BYTES:
+                raise
+            # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
+            raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
         # It supports slices and slice assignment, which is all that callers do with such a view.
         return [cast(memoryview, Inflow(stream, at, length))]
 
