@@ -14,7 +14,6 @@ from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS_RECEIVED, AbsentPageErr
 from emu.engine.qp import send_requests
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
-from emu.engine.rc.packets.round_trip import RoundTrip
 from emu.engine.rc.packets.window import Request, SendWindow
 from emu.engine.wqe.atomic import atomic_word
 from emu.engine.wqe.registry import gather_piece
@@ -44,9 +43,7 @@ class PacketCompleter:
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
         self._connection = connection
         self.window = window
-        hca = connection.hca
-        round_trip = RoundTrip() if hca.caps.general.roce_accl else None
-        self.timer = AckTimer(hca.clock, self._timed_out, self._schedule, round_trip)
+        self.timer = AckTimer(connection.hca.clock, self._timed_out, self._schedule)
         self._is_retrying = False
 
     def restart(self) -> None:
@@ -56,9 +53,9 @@ class PacketCompleter:
 
     def watch(self) -> None:
         """Start the ACK timer if a response is due."""
-        qp, window = self._connection.qp, self.window
-        if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
-            self.timer.watch(qp.ack_timeout, window.next if window.next != window.una else None)
+        qp = self._connection.qp
+        if self.window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
+            self.timer.watch(qp.ack_timeout)
 
     # -- responses
 
@@ -79,7 +76,7 @@ class PacketCompleter:
     def nak(self, code: int) -> None:
         """NAK: go back for a PSN sequence error, otherwise fail the request."""
         if code == _PSN_SEQUENCE_ERROR:
-            self._go_back("packet_seq_err", are_dropped=True)
+            self._go_back("packet_seq_err")
         elif code in SYNDROMES:
             found = NakCode(code)
             self.fail(SYNDROMES[found], f"peer: {found.name}")
@@ -93,7 +90,7 @@ class PacketCompleter:
             return
         qp.count("rnr_nak_retry_err")
         if send_requests.may_wait_for_receiver(qp):
-            self._rewind(are_dropped=True)
+            self.window.rewind()
             self.timer.pause(code)
         else:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
@@ -151,13 +148,13 @@ class PacketCompleter:
 
     def _ask_again(self) -> None:
         """This round has done enough: drop all responses from here, and ask for them again."""
-        self._rewind()
+        self.window.rewind()
         self._is_retrying = True
         self._schedule()
 
     def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""
-        self._rewind()
+        self.window.rewind()
         self._is_retrying = True
         self._connection.requester.stall(request, page, done)
 
@@ -182,7 +179,7 @@ class PacketCompleter:
         self.window.move(una)
         self._is_retrying = False
         qp.retries = qp.rnr_retries = 0
-        self.timer.progress(una, is_all=una == self.window.next)
+        self.timer.restart()
         self.retire()
         if qp.state is _RTS:
             self._schedule()
@@ -210,52 +207,33 @@ class PacketCompleter:
 
     # -- trying again
 
-    def _go_back(self, counter: str, *, are_dropped: bool = False) -> None:
+    def _go_back(self, counter: str) -> None:
         """Something from ``una`` on was lost: send from there again."""
         if not self._is_retrying:
             self._connection.qp.count(counter)
-            self._retry(counter, are_dropped=are_dropped)
+            self._retry(counter)
 
-    def _timed_out(self, is_timeout: bool) -> bool:
-        """No response for the ACK timeout, or for longer than responses take: send one packet.
-
-        Its response tells what the peer has, and so where to go on. Returns False when no response
-        is due any more.
-        """
+    def _timed_out(self) -> bool:
+        """The ACK timer expired: retry. False when no response is due any more."""
         qp = self._connection.qp
         if qp.state is not _RTS or self.window.una == qp.psn:
             return False
         if self._connection.requester.is_stuck:
             self.timer.restart()
             return True
-        self.window.is_probing = True
-        if is_timeout:
-            qp.count("local_ack_timeout_err")
-            if self.timer.is_adaptive:
-                qp.count("roce_adp_retrans_to")
-            self._retry("no response")
-        else:
-            qp.count("roce_adp_retrans")
-            self._resend()
+        qp.count("local_ack_timeout_err")
+        self._retry("no response")
         return qp.state is _RTS
 
-    def _retry(self, why: str, *, are_dropped: bool = False) -> None:
+    def _retry(self, why: str) -> None:
         qp = self._connection.qp
         if not send_requests.may_ask_again(qp):
             self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
             return
-        self.timer.restart()
-        self._resend(are_dropped=are_dropped)
-
-    def _resend(self, *, are_dropped: bool = False) -> None:
         self._is_retrying = True
-        self._rewind(are_dropped=are_dropped)
-        self._schedule()
-
-    def _rewind(self, *, are_dropped: bool = False) -> None:
-        """Send from ``una`` on again; ``are_dropped``: the peer has said that it has none of it."""
-        self.timer.resend(self.window.sent, are_dropped=are_dropped)
         self.window.rewind()
+        self.timer.restart()
+        self._schedule()
 
     def _schedule(self) -> None:
         self._connection.hca.schedule(self._connection.qp)

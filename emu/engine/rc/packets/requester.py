@@ -78,8 +78,7 @@ class PacketRequester:
             if self._connection.hca.steps > STEPS_PER_ROUND:
                 return True
             if window.has_unsent(qp.psn):
-                most = 1 if window.is_probing else WINDOW_PACKETS
-                sent = self._send(min(budget, most - window.flying))
+                sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
                 if not sent:
                     return False
                 budget -= sent

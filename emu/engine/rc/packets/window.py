@@ -54,10 +54,7 @@ class Request:
 class SendWindow:
     """Requests in the order of the send queue."""
 
-    __slots__ = (
-        "_current", "ahead", "expecting_data", "flying", "is_probing", "next", "requests", "sent",
-        "una",
-    )  # fmt: skip
+    __slots__ = ("_current", "ahead", "expecting_data", "flying", "next", "requests", "sent", "una")
 
     def __init__(self, psn: int) -> None:
         self.requests: deque[Request] = deque()
@@ -72,8 +69,6 @@ class SendWindow:
         """READs and atomics among them."""
         self.flying = 0
         """Request packets in flight."""
-        self.is_probing = False
-        """Nothing has come for long: one packet may be in flight until ``una`` moves."""
         self.una = self.next = self.sent = psn
         self._current: Request | None = None
         """Where to begin looking for the request of ``next``; None: at the oldest one."""
@@ -142,7 +137,7 @@ class SendWindow:
         """Set ``una``; ``pop`` then removes the requests that it has passed."""
         if self.distance(una) > self.distance(self.next):
             self.next, self._current = una, None
-        self.una, self.is_probing = una, False
+        self.una = una
 
     def pop(self) -> Request | None:
         """Remove and return the oldest request if it is complete or has failed, else None."""
