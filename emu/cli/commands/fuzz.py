@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from emu.cli.commands._control import console
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.fuzz.corpus import Corpus, Entry
 from emu.fuzz.workloads import WORKLOADS
@@ -19,7 +20,7 @@ from emu.host.user_error import UserError
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _CORPUS = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_NEW_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+_NEW_FILE = NewFile()
 _OLD_CORPUS = click.Path(exists=True, file_okay=False, path_type=Path)
 
 

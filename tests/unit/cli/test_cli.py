@@ -187,6 +187,14 @@ def test_a_file_that_has_no_directory_is_told_before_a_guest_boots(words):
     assert "there is no directory " in result.output
 
 
+def test_a_coverage_file_of_a_corpus_that_has_no_directory_is_told_first(tmp_path):
+    image = tmp_path / "vmlinux"
+    image.touch()
+    result = invoke("fuzz", "coverage", str(tmp_path), str(image), "--out", "no/x")
+    assert result.exit_code == 2
+    assert "there is no directory " in result.output
+
+
 FULL = """
 import resource, sys
 from emu.cli.main import main
