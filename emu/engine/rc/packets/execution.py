@@ -145,7 +145,8 @@ class PacketExecution:
         hca, qp = self._connection.hca, self._connection.qp
         message = _message_of(packet)
         begin_pieces(hca, qp, message)
-        if len(self._responses.reads) >= 1 << qp.ctx.log_rra_max:
+        # Duplicates do not count: their requester may have all that it wants by now.
+        if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
             raise invalid_request(hca, qp, "more READs than the queue pair takes")
         self._count_message()
         qp.epsn = self._responses.data(packet.psn, message).end
@@ -182,20 +183,20 @@ class PacketExecution:
             return
         if not may_read_again(self._connection.hca, qp, message):
             return
-        reads = self._responses.reads
-        for response in reads:
+        replays = self._responses.reads(is_replay=True)
+        for response in replays + self._responses.reads(is_replay=False):
             if response.end == (packet.psn + packets) & PSN_MASK:
                 if packets > (response.end - response.psn & PSN_MASK):
                     response.message, response.psn = message, packet.psn
                 return
-        if len(reads) <= 1 << qp.ctx.log_rra_max:
+        if len(replays) < 1 << qp.ctx.log_rra_max:
             self._responses.data(packet.psn, message, is_replay=True)
 
     def duplicate_atomic(self, packet: Packet) -> None:
         """Send the kept result again; an atomic that is too old gets no response."""
         for psn, old in self._atomics:
             if psn == packet.psn:
-                self._responses.value(psn, old)
+                self._responses.value(psn, old, is_replay=True)
                 return
 
 

@@ -50,7 +50,7 @@ class Response:
         self.value = 0
         self.message: Message | None = None
         self.is_replay = False
-        """Set for a duplicate READ: if its data cannot be read any more, nothing is sent."""
+        """Set for a duplicate. If the data of a READ cannot be read any more, nothing is sent."""
 
 
 class ResponseQueue:
@@ -71,10 +71,13 @@ class ResponseQueue:
         """Whether too many responses are queued to take another request."""
         return len(self._responses) >= MOST
 
-    @property
-    def reads(self) -> list[Response]:
-        """The READs whose data have not all been sent."""
-        return [response for response in self._responses if response.kind is _READ]
+    def reads(self, *, is_replay: bool) -> list[Response]:
+        """The READs whose data have not all been sent: duplicates, or those that are none."""
+        return [
+            response
+            for response in self._responses
+            if response.kind is _READ and response.is_replay is is_replay
+        ]
 
     def acknowledge(self, psn: int) -> None:
         """Acknowledge everything up to and including ``psn``."""
@@ -88,10 +91,11 @@ class ResponseQueue:
         """NAK or RNR NAK for the packet ``psn``."""
         self._add(Response(_ACKNOWLEDGE, psn, self.msn, syndrome))
 
-    def value(self, psn: int, old: int) -> None:
+    def value(self, psn: int, old: int, *, is_replay: bool = False) -> None:
         """Respond with the old value of an atomic."""
         response = Response(_ATOMIC_ACKNOWLEDGE, psn, self.msn)
         response.value = old
+        response.is_replay = is_replay
         self._add(response)
 
     def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
@@ -104,8 +108,20 @@ class ResponseQueue:
         return response
 
     def _add(self, response: Response) -> None:
-        self._responses.append(response)
+        self._responses.insert(self._place(response), response)
         self._connection.hca.schedule(self._connection.qp)
+
+    def _place(self, response: Response) -> int:
+        """Where in the queue a response belongs: at the end, but a duplicate's at its PSN.
+
+        The requester takes the data in PSN order only, and has to ask again for what overtakes.
+        """
+        if response.is_replay:
+            for place, other in enumerate(self._responses):
+                if 0 < (other.end - response.end & PSN_MASK) < PSN_HALF:
+                    # The first one may be waiting for a page.
+                    return max(place, self.is_stuck)
+        return len(self._responses)
 
     # -- sending
 
