@@ -64,6 +64,13 @@ def pytest_addoption(parser):
         help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
         " runs.",
     )
+    parser.addoption(
+        "--driver-coverage",
+        type=Path,
+        metavar="FILE",
+        help="Add to this file how often the guest tests made each function of the driver run, as"
+        " mlx5emu run --coverage does; tests that unload the driver fail.",
+    )
 
 
 def pytest_generate_tests(metafunc):

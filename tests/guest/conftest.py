@@ -5,9 +5,21 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from helpers import driver_coverage
 
 from emu.lab import Guest, GuestOptions, GuestPool, doctor
 from emu.lab.options import DEFAULT_DEVICE
+
+
+@pytest.fixture(scope="package", autouse=True)
+def driver_coverage_file(request):
+    """With ``--driver-coverage``, what the driver's functions did goes there."""
+    path = request.config.getoption("driver_coverage")
+    with contextlib.ExitStack() as stack:
+        if path is not None:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            stack.enter_context(driver_coverage.counting(path, patch))
+        yield
 
 
 @pytest.fixture(scope="package")
