@@ -21,7 +21,7 @@ from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.lab.archive.names import DEFAULT_SUITE
 from emu.lab.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
-from emu.service.devicespec import parse as parse_device
+from emu.service.devicespec import parse_all as parse_devices
 from emu.service.fault_session import read_plan
 
 MOST_RUNS = 100_000
@@ -165,11 +165,10 @@ def _check_parts(file: TomlFile[Matrix]) -> None:
     if matrix.guest.icount is not None and matrix.guest.cpus not in (None, 1):
         raise file.mistake(("guest", "cpus"), "icount is for one processor")
     for number, device in enumerate(matrix.device):
-        for spec in device.devices:
-            try:
-                parse_device(spec)
-            except (UserError, ValueError) as error:
-                raise file.mistake(("device", number, "devices"), error) from None
+        try:
+            parse_devices(device.devices)
+        except (UserError, ValueError) as error:
+            raise file.mistake(("device", number, "devices"), error) from None
     for number, kernel in enumerate(matrix.kernel):
         try:
             GuestOptions(suite=kernel.suite, packages=matrix.guest.packages)

@@ -5,14 +5,14 @@ of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Eth
 otherwise follows from the GUID, and ``segment`` the number of the segment that it is on, as in
 ``--net``. With ``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old
 firmware; with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no
-on-demand
-paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
+on-demand paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the
+model's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emu.device.hca import HcaOptions
@@ -77,6 +77,28 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         odp = values["odp"]
         model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=_ODP[odp])
     return DeviceSpec(model, options, frozenset(chosen), values["segment"])
+
+
+def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
+    """Parse the specifications of one server's functions, which need LIDs and GUIDs of their own.
+
+    A ``fabric`` chooses those that a specification leaves open. Raises :class:`DeviceSpecError`.
+    """
+    specs = [parse(text, index) for index, text in enumerate(texts)]
+    for key in ("lid", "guid"):
+        holders: dict[int, int] = {}
+        for number, spec in enumerate(specs):
+            has_none = key == "lid" and spec.model.port_type is not PortType.IB
+            if has_none or (fabric and key not in spec.chosen):
+                continue
+            value = getattr(spec.options, key)
+            if value in holders:
+                raise DeviceSpecError(
+                    f"functions {holders[value]} and {number} both have {key}={value:#x}: give one"
+                    f" of them another with {_KEYS[key]}"
+                )
+            holders[value] = number
+    return specs
 
 
 def _linked(name: str, chosen: Mapping[str, int]) -> Model:

@@ -74,10 +74,10 @@ def _checks() -> topology.Checks:
     """The parsers of the server's words, which only this command needs."""
     from emu.net.eth.spec import parse as net
     from emu.net.fabric.address import parse as fabric
-    from emu.service.devicespec import parse as device
+    from emu.service.devicespec import parse_all as devices
     from emu.service.fault_session import read_plan
 
-    return topology.Checks(device, net, fabric, read_plan)
+    return topology.Checks(devices, net, fabric, read_plan)
 
 
 def _state(name: str) -> tuple[str, str, str]:

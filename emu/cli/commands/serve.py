@@ -17,7 +17,7 @@ from emu.host.printable import printable
 from emu.net.eth.spec import parse as parse_net
 from emu.net.pcap.file import DEFAULT_MIB
 from emu.service.collector import short_collections
-from emu.service.devicespec import DeviceSpecError, parse
+from emu.service.devicespec import DeviceSpecError, parse_all
 from emu.service.fault_options import FaultOptions
 from emu.service.pcap import PcapOptions
 from emu.service.repeats import summed_up
@@ -161,10 +161,8 @@ def serve(
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
     with contextlib.ExitStack() as stack:
         try:
-            endpoints = [
-                Endpoint(socket, parse(devices[index] if index < len(devices) else "", index))
-                for index, socket in enumerate(sockets)
-            ]
+            given = [*devices, *[""] * (len(sockets) - len(devices))]
+            endpoints = [*map(Endpoint, sockets, parse_all(given, fabric=fabric is not None))]
             tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(

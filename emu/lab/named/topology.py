@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -99,7 +100,8 @@ class Topology:
 class Checks:
     """Parsers of words that are the server's to read; each raises ValueError or UserError."""
 
-    device: Callable[[str, int], object]
+    devices: Callable[..., object]
+    """Takes the specifications of all functions, and ``fabric``: whether one chooses LIDs."""
     net: Callable[[str], object]
     fabric: Callable[[str], object]
     plan: Callable[[Path], object]
@@ -118,7 +120,7 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
         except (LabError, OSError) as error:
             found.append((("guest", number), _told(error)))
     if checks is not None:
-        found += _of_devices(file.content.guest, checks)
+        found += _of_devices(file.content, checks)
         found += _of_server(file.content.server, base, checks)
     if found:
         raise file.mistakes(found)
@@ -127,15 +129,19 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
     return Topology(name, nodes, file.content.server, base)
 
 
-def _of_devices(guests: Sequence[GuestTable], checks: Checks) -> Iterator[tuple[Place, object]]:
-    """Mistakes in the guests' devices."""
-    for number, guest in enumerate(guests):
-        refused = (
-            _refused(checks.device, device.replace("{n}", str(one)), index)
+def _of_devices(file: File, checks: Checks) -> Iterator[tuple[Place, object]]:
+    """Mistakes in the guests' devices: in their words, and with those of the guests before."""
+    good: list[str] = []
+    for number, guest in enumerate(file.guest):
+        mine = [
+            device.replace("{n}", str(one))
             for one in range(1, guest.count + 1)
-            for index, device in enumerate(guest.devices)
-        )
-        for why in list(filter(None, refused))[:1]:
+            for device in guest.devices
+        ]
+        joined = partial(checks.devices, fabric=file.server.fabric is not None)
+        if (why := _refused(joined, [*good, *mine])) is None:
+            good += mine
+        else:
             yield ("guest", number, "devices"), why
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.models import DEFAULT_MODEL, LINKS, MODELS
 from emu.port.ib.port import BASE_GUID
-from emu.service.devicespec import MAX_LID, DeviceSpecError, parse
+from emu.service.devicespec import MAX_LID, DeviceSpecError, parse, parse_all
 from layouts.enums import PortType
 
 
@@ -101,6 +101,28 @@ def test_complaint_names_the_wrong_part(text, complaint):
     with pytest.raises(DeviceSpecError) as caught:
         parse(text)
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["connectx6,lid=2", "connectx6"], "functions 0 and 1 both have lid=0x2: .* lid=N"),
+        (["", "connectx5,guid=7", "connectx6dx,guid=7"], "functions 1 and 2 both have guid=0x7"),
+    ],
+)
+def test_two_functions_have_two_addresses(texts, complaint):
+    with pytest.raises(DeviceSpecError, match=complaint):
+        parse_all(texts)
+
+
+def test_what_a_fabric_chooses_cannot_be_equal():
+    assert len(parse_all(["connectx6,lid=2", "connectx6"], fabric=True)) == 2
+    with pytest.raises(DeviceSpecError, match="lid=0x2"):
+        parse_all(["connectx6,lid=2", "connectx6,lid=2"], fabric=True)
+
+
+def test_an_ethernet_function_has_no_lid():
+    assert len(parse_all(["connectx6,lid=2", "connectx6dx"])) == 2
 
 
 @given(st.text())

@@ -119,6 +119,11 @@ def test_every_mistake_has_its_line(read, text, messages):
             '[[guest]]\nname = "a"\ndevices = ["connectx9"]\n',
             ["topo.toml:3: unknown model 'connectx9'"],
         ),
+        (
+            '[[guest]]\nname = "a{n}"\ncount = 2\n[[guest]]\nname = "b"\n'
+            'devices = ["connectx6,lid=2"]\n',
+            ["topo.toml:6: functions 1 and 2 both have lid=0x2"],
+        ),
         ('[[guest]]\nname = "a"\nout = "topo.toml/x"\n', ["topo.toml:1: .*/x: Not a directory"]),
         (
             '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
