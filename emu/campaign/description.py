@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-from emu.lab.options import MOST_ICOUNT
+from emu.lab.options import DEFAULT_BOOT_TIMEOUT, MOST_ICOUNT
 from emu.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
@@ -40,7 +40,7 @@ class GuestPart(_Value):
     kernel_args: Words = ()
     accel: StrictStr = "auto"
     share: StrictStr | None = None
-    boot_timeout: Seconds = 180.0
+    boot_timeout: Seconds = DEFAULT_BOOT_TIMEOUT
 
 
 class Description(_Value):

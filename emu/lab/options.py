@@ -11,6 +11,8 @@ from emu.lab.errors import LabError
 ACCELERATORS = ("auto", "kvm", "tcg")
 DEFAULT_DEVICE = "connectx6"
 DEFAULT_CPUS = 2
+DEFAULT_BOOT_TIMEOUT = 180.0
+"""Seconds until a guest accepts commands."""
 MOST_ICOUNT = 10
 """QEMU's largest shift (-icount)."""
 _MIN_MEMORY_MIB = 512
@@ -67,7 +69,7 @@ class GuestOptions:
     icount: int | None = None
     kernel_arguments: tuple[str, ...] = ()
     qemu_arguments: tuple[str, ...] = ()
-    boot_timeout: float = 180.0
+    boot_timeout: float = DEFAULT_BOOT_TIMEOUT
     hang_timeout: float = 90.0
     verbose: bool = False
 

@@ -19,6 +19,7 @@ from emu.lab.kernel.choice import choose
 from emu.lab.machine import qemu
 from emu.lab.options import (
     ACCELERATORS,
+    DEFAULT_BOOT_TIMEOUT,
     DEFAULT_CPUS,
     DEFAULT_DEVICE,
     MOST_ICOUNT,
@@ -152,6 +153,14 @@ _OPTIONS = (
         default="auto",
         show_default=True,
         help="KVM, emulation, or what works.",
+    ),
+    click.option(
+        "--boot-timeout",
+        type=click.FloatRange(min=1),
+        default=DEFAULT_BOOT_TIMEOUT,
+        show_default=True,
+        metavar="S",
+        help="How long the guest may take until it accepts commands; a busy host needs more.",
     ),
     click.option(
         "--kernel-arg",

@@ -269,7 +269,10 @@ class Guest:
     def _wait_ready(self) -> None:
         release = self._running.wait_ready(self.options.boot_timeout)
         if release is None:
-            raise GuestHungError(f"the guest is not up after {self.options.boot_timeout:g} s")
+            raise GuestHungError(
+                f"the guest is not up after {self.options.boot_timeout:g} s; where its console goes"
+                " on, a longer --boot-timeout (boot_timeout) helps"
+            )
         self.kernel_release = release
         if self.options.trace is not None:
             self._running.mark_clock()

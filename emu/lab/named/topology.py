@@ -19,7 +19,7 @@ from emu.lab.archive.names import DEFAULT_SUITE
 from emu.lab.errors import LabError
 from emu.lab.kernel.choice import choose
 from emu.lab.named import running
-from emu.lab.options import DEFAULT_DEVICE, GuestOptions
+from emu.lab.options import DEFAULT_BOOT_TIMEOUT, DEFAULT_DEVICE, GuestOptions
 from emu.toml_lines import Place
 
 MOST_GUESTS = 64
@@ -41,6 +41,7 @@ class GuestTable(BaseModel):
     memory: Annotated[int, Field(strict=True, ge=512)] = 1024
     cpus: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     hugepages: Annotated[int, Field(strict=True, ge=0)] = 0
+    boot_timeout: Annotated[float, Field(ge=1)] = DEFAULT_BOOT_TIMEOUT
     share: StrictStr | None = None
     out: StrictStr | None = None
     network: StrictBool = False
@@ -206,6 +207,7 @@ def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:
             memory_mib=guest.memory,
             cpus=guest.cpus,
             hugepages=guest.hugepages,
+            boot_timeout=guest.boot_timeout,
             kernel_arguments=filled(guest.kernel_args),
         )
         yield Node(name, options, filled(guest.commands))
