@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from helpers.guests import (
@@ -22,6 +24,7 @@ from emu.lab import GuestOptions
 
 pytestmark = pytest.mark.guest
 
+STORAGE = Path(__file__).parents[2] / "examples" / "storage"
 PINGPONGS = ("rc -c", "rc -e -c", "uc -c", "ud -c", "srq -q 4 -c", "xsrq")
 PERFTESTS = (
     "ib_send_bw -s 65536 -n 20", "ib_write_bw -s 1048576 -n 10", "ib_read_bw -s 65536 -n 20 -o 16",
@@ -35,6 +38,14 @@ BY_ADDRESS = (
     ("ucmatose -b {to} -C 10", "ucmatose -s {to} -C 10"),
     ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
     ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
+    pytest.param(
+        ("rstream -b {to} -S 4096 -C 10 -I 10", "rstream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        ("riostream -b {to} -S 4096 -C 10 -I 10", "riostream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
 )
 KNOWN = re.compile("firmware level support is missing")
 """What 6.1 says of TC offload."""
@@ -64,6 +75,11 @@ class TestInOneGuest:
         command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
         converse(guest, guest, command, ONE)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", PERFTESTS)
+    def test_perftest_with_itself(self, guest, command):
+        converse(guest, guest, f"{command} -F -x {GID_OF_IPV4}", ONE)
+
     @pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
     def test_connections_by_address(self, guest, commands):
         by_address(guest, guest, commands, TWO, "ip netns exec peer")
@@ -76,7 +92,8 @@ def guests(lab, suite, request, tmp_path_factory):
 
     Over QEMU's own NIC the second one has RoCE in software.
     """
-    with running(*request.param(suite, tmp_path_factory.mktemp("roce") / "socket")) as found:
+    options = request.param(suite, tmp_path_factory.mktemp("roce") / "socket")
+    with running(*(replace(one, share=STORAGE) for one in options)) as found:
         ends = []
         for guest, address in zip(found, (ONE, TWO)):
             name = nic(guest)
@@ -133,3 +150,16 @@ def test_data_are_what_was_sent(ways, loss):
             verify(server, client, to, theirs, ours)
         finally:
             control.set_link()
+
+
+@pytest.mark.slow
+def test_nvme(ways):
+    """One side's kernel has the target, the other's is its host."""
+    (server, _, to), (client, _, _) = ways
+    program = "sh /mnt/share/nvme-rdma.sh"
+    run(server, f"{program} target {to}")
+    said = run(client, f"{program} host {to}")
+    run(server, f"{program} remove {to}")
+    assert "2m in blocks of 4k written and verified" in said
+    assert "16m in blocks of 256k written and verified" in said
+    assert "is the same after mounting again" in said
