@@ -11,7 +11,7 @@ from layouts.enums import QpType
 
 CODE = 14
 TIMEOUT = 4 * (ACK_TIMEOUT_UNIT_NS << CODE)
-MTU = 1024
+MTU, MS = 1024, 1_000_000
 READS = 16
 """How many a queue pair may have open, on either side."""
 SIZE = 64 * MTU
@@ -61,6 +61,20 @@ def arrive(wire, frames):
 def psns(frames, kind):
     packets = [parse(memoryview(frame)) for frame in frames]
     return [packet.psn for packet in packets if packet.op.kind is kind]
+
+
+def test_pauses_are_no_reason_to_send_again(channel, packet_wire, clock, source, target):
+    """The timeout begins when a message is sent, not when the one before it was acknowledged."""
+    channel.write((target.key, target.va), source.sge(0, MTU))
+    channel.settle()
+    clock.advance(TIMEOUT - MS)
+    channel.write((target.key, target.va), source.sge(0, MTU))
+    requests = requested(channel, packet_wire)
+    clock.advance(TIMEOUT - MS)
+    assert requested(channel, packet_wire) == []
+    arrive(packet_wire, requests)
+    channel.settle()
+    assert len(channel.sent()) == 2
 
 
 # A responder's duplicates.

@@ -64,6 +64,26 @@ def test_progress_moves_the_deadline(clock, requester):
     assert requester.timeouts == 1
 
 
+def test_time_begins_when_a_response_is_due(clock, requester):
+    """Not when the last one came: the timer still runs when the next request is sent."""
+    requester.timer.watch(CODE)
+    requester.timer.rest()
+    clock.advance(TIMEOUT - 1)
+    requester.timer.watch(CODE)
+    clock.advance(TIMEOUT - 1)
+    assert requester.timeouts == 0
+    clock.advance(1)
+    assert requester.timeouts == 1
+
+
+def test_nothing_is_due_any_more(clock, requester):
+    requester.timer.watch(CODE)
+    requester.timer.rest()
+    clock.advance(10 * TIMEOUT)
+    assert requester.timeouts == 0
+    assert clock.waiting() == 0
+
+
 def test_receiver_that_asks_for_time(clock, requester):
     requester.timer.watch(CODE)
     requester.timer.pause(9)
@@ -103,6 +123,6 @@ def test_host_that_was_busy_looks_at_what_has_arrived_first(has_arrived):
     queue.run_due()
     assert requester.timeouts == 0
     if has_arrived:
-        requester.timer.restart()
+        requester.timer.rest()
     queue.run_due()
     assert requester.timeouts == (not has_arrived)

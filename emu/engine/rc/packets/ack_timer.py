@@ -1,7 +1,7 @@
 """The timers of a requester: ACK timeout, and the pause after an RNR NAK.
 
-One timer runs while anything is unacknowledged. Progress only moves the deadline; the timer itself
-is not restarted for every packet.
+A timer runs while anything is unacknowledged. Progress only moves the deadline; the timer itself
+is not restarted for every packet, and may fire when no response is due any more.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class AckTimer:
     __slots__ = (
         "_clock",
         "_deadline",
+        "_is_due",
         "_is_overdue",
         "_on_ready",
         "_on_timeout",
@@ -41,6 +42,8 @@ class AckTimer:
         self._pause: Timer | None = None
         self._deadline = 0
         self._timeout_ns = 0
+        self._is_due = False
+        """A response is due."""
         self._is_overdue = False
 
     @property
@@ -49,11 +52,19 @@ class AckTimer:
         return self._pause is not None
 
     def watch(self, code: int) -> None:
-        """Start the ACK timer unless it runs; ``code`` is the queue pair's timeout, 0 for none."""
-        if self._timer is None and code:
+        """A response is due; ``code`` is the queue pair's timeout, 0 for none."""
+        if not code:
+            return
+        if not self._is_due:
+            self._is_due = True
             self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
             self.restart()
+        if self._timer is None:
             self._set()
+
+    def rest(self) -> None:
+        """No response is due any more; the time of the next request begins when it is sent."""
+        self._is_due = False
 
     def restart(self, pause_ns: int = 0) -> None:
         """Move the deadline: a whole timeout from now, or from the end of a pause."""
@@ -70,7 +81,7 @@ class AckTimer:
             if timer is not None:
                 timer.cancel()
         self._pause = self._timer = None
-        self._is_overdue = False
+        self._is_due = self._is_overdue = False
 
     def _go_on(self) -> None:
         self._pause = None
@@ -87,6 +98,8 @@ class AckTimer:
         """
         self._timer = None
         was_overdue, self._is_overdue = self._is_overdue, False
+        if not self._is_due:
+            return
         if self._deadline > self._clock.now_ns():
             self._set()
         elif not was_overdue:
@@ -94,3 +107,5 @@ class AckTimer:
             self._timer = self._clock.call_later(0, self._look)
         elif self._on_timeout():
             self._set()
+        else:
+            self.rest()

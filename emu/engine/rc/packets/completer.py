@@ -180,6 +180,8 @@ class PacketCompleter:
         self._is_retrying = False
         qp.retries = qp.rnr_retries = 0
         self.timer.restart()
+        if una == qp.psn:
+            self.timer.rest()
         self.retire()
         if qp.state is _RTS:
             self._schedule()
