@@ -52,6 +52,11 @@ class BadPacketError(ValueError):
     """Bytes that are no packet; the text says why."""
 
 
+def precedes(psn: int, other: int) -> bool:
+    """Whether a PSN comes before another one: it is behind by less than half of all PSNs."""
+    return 0 < (other - psn & wire.PSN_MASK) < wire.PSN_HALF
+
+
 class Packet:
     """One packet. The fields of an extension header are there when the opcode has the header."""
 

@@ -134,3 +134,34 @@ def test_atomic_that_comes_twice_is_answered_in_its_place(channel, packet_wire, 
     assert len(channel.sent()) == 2
     assert source.read(0, 8) == (41).to_bytes(8, "little")
     assert target.read(0, 8) == (42).to_bytes(8, "little")
+
+
+def test_packet_that_comes_twice_is_acknowledged_with_all_that_came_after_it(
+    channel, packet_wire, source, target
+):
+    channel.write((target.key, target.va), source.sge(0, 8 * MTU))
+    requests = requested(channel, packet_wire)
+    arrive(packet_wire, requests)
+    lifecycle.run(channel.right.hca)
+    on_the_wire(packet_wire)  # the acknowledgement is lost
+    arrive(packet_wire, requests[:1])
+    lifecycle.run(channel.right.hca)
+    assert psns(packet_wire.frames, Kind.ACKNOWLEDGE) == psns(requests[-1:], Kind.WRITE)
+    channel.settle()
+    assert len(channel.sent()) == 1
+
+
+def test_acknowledgement_of_what_comes_twice_does_not_stand_for_data(
+    channel, packet_wire, source, target
+):
+    """The responses to a WRITE, a READ and a WRITE are lost; the first WRITE comes again."""
+    channel.write((target.key, target.va), source.sge(0, MTU))
+    read(channel, source, target, 1)
+    channel.write((target.key, target.va), source.sge(0, MTU))
+    requests = requested(channel, packet_wire)
+    arrive(packet_wire, requests)
+    lifecycle.run(channel.right.hca)
+    on_the_wire(packet_wire)
+    arrive(packet_wire, requests[:1])
+    lifecycle.run(channel.right.hca)
+    assert psns(packet_wire.frames, Kind.ACKNOWLEDGE) == psns(requests[:1], Kind.WRITE)

@@ -30,7 +30,7 @@ from emu.engine.rc.validation import MSG_OPS, is_possible, packets_of
 from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Held
 from emu.objects.receive_queue import TakenWqe
-from emu.port.packet import Packet
+from emu.port.packet import Packet, precedes
 from layouts.bth import MSN_MASK, PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpType
 
@@ -47,7 +47,9 @@ _READS = Kind.READ
 class PacketExecution:
     """The messages that arrive at one queue pair. The caller has checked order and length."""
 
-    __slots__ = ("_atomics", "_connection", "_responses", "_spare", "message", "offset")
+    __slots__ = (
+        "_after_data", "_atomics", "_connection", "_responses", "_spare", "message", "offset",
+    )  # fmt: skip
 
     def __init__(self, connection: InnerConnection, responses: ResponseQueue) -> None:
         self._connection = connection
@@ -60,6 +62,8 @@ class PacketExecution:
         """The receive WQE of an incomplete UC message; the next message uses it."""
         self._atomics: deque[tuple[int, int]] = deque()
         """PSN and old value of the newest atomics, for duplicates."""
+        self._after_data: int | None = None
+        """The PSN after the newest READ or atomic, whose responses no ACK stands for."""
 
     def abandon(self) -> None:
         """The queue pair stops: flush the receive WQE of an incomplete message."""
@@ -149,14 +153,14 @@ class PacketExecution:
         if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
             raise invalid_request(hca, qp, "more READs than the queue pair takes")
         self._count_message()
-        qp.epsn = self._responses.data(packet.psn, message).end
+        qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
 
     def atomic(self, packet: Packet) -> None:
         """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
         qp = self._connection.qp
         old = execute_atomic(self._connection.hca, qp, _message_of(packet))
         self._count_message()
-        qp.epsn = (packet.psn + 1) & PSN_MASK
+        qp.epsn = self._after_data = (packet.psn + 1) & PSN_MASK
         self._atomics.append((packet.psn, old))
         while len(self._atomics) > 1 << qp.ctx.log_rra_max:
             self._atomics.popleft()
@@ -168,8 +172,15 @@ class PacketExecution:
     # -- duplicates (9.7.5.1.4)
 
     def duplicate_piece(self, packet: Packet) -> None:
-        """The data are placed already and only the ACK was lost: acknowledge again."""
-        self._responses.acknowledge(packet.psn)
+        """The data are placed already: acknowledge all that was executed.
+
+        So the requester need not send all of it again. But not beyond a READ or an atomic that came
+        after the packet: its response may be lost, too.
+        """
+        psn = packet.psn
+        if self._after_data is None or not precedes(psn, self._after_data):
+            psn = self._connection.qp.epsn - 1 & PSN_MASK
+        self._responses.acknowledge(psn)
 
     def duplicate_read(self, packet: Packet) -> None:
         """Read the data again, if the key still allows it and the PSNs lie before the expected one.

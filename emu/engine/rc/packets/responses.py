@@ -17,7 +17,7 @@ from emu.engine.rc.nak import Nak
 from emu.engine.rc.validation import packets_of
 from emu.objects.message import Message
 from emu.objects.page_fault import Held
-from emu.port.packet import OPS, SERVICES, Packet
+from emu.port.packet import OPS, SERVICES, Packet, precedes
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
@@ -118,7 +118,7 @@ class ResponseQueue:
         """
         if response.is_replay:
             for place, other in enumerate(self._responses):
-                if 0 < (other.end - response.end & PSN_MASK) < PSN_HALF:
+                if precedes(response.end, other.end):
                     # The first one may be waiting for a page.
                     return max(place, self.is_stuck)
         return len(self._responses)
