@@ -38,24 +38,27 @@ _PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
-    __slots__ = ("_connection", "_is_retrying", "timer", "window")
+    __slots__ = ("_connection", "_is_retrying", "_questions", "timer", "window")
 
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
         self._connection = connection
         self.window = window
-        self.timer = AckTimer(connection.hca.clock, self._timed_out, self._schedule)
+        self.timer = AckTimer(connection.hca.clock, self)
         self._is_retrying = False
+        self._questions = 0
+        """How often the requester has asked since there was progress."""
 
     def restart(self) -> None:
         """The queue pair has stopped: forget all outstanding requests."""
         self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
+        self._questions = 0
 
     def watch(self) -> None:
         """Start the ACK timer if a response is due."""
-        qp = self._connection.qp
-        if self.window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
-            self.timer.watch(qp.ack_timeout)
+        qp, window = self._connection.qp, self.window
+        if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
+            self.timer.watch(qp.ack_timeout, window.next)
 
     # -- responses
 
@@ -89,8 +92,10 @@ class PacketCompleter:
         if self.timer.is_paused:
             return
         qp.count("rnr_nak_retry_err")
-        if send_requests.may_wait_for_receiver(qp):
-            self.window.rewind()
+        # The response to a question counts as no attempt of the program's.
+        is_answer, self._questions = self._questions > 0, max(self._questions - 1, 0)
+        if is_answer or send_requests.may_wait_for_receiver(qp):
+            self._rewind()
             self.timer.pause(code)
         else:
             self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
@@ -148,13 +153,13 @@ class PacketCompleter:
 
     def _ask_again(self) -> None:
         """This round has done enough: drop all responses from here, and ask for them again."""
-        self.window.rewind()
+        self._rewind()
         self._is_retrying = True
         self._schedule()
 
     def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
         """The page for response data is absent: drop all responses from here and go back later."""
-        self.window.rewind()
+        self._rewind()
         self._is_retrying = True
         self._connection.requester.stall(request, page, done)
 
@@ -178,10 +183,9 @@ class PacketCompleter:
         qp = self._connection.qp
         self.window.move(una)
         self._is_retrying = False
+        self._questions = 0
         qp.retries = qp.rnr_retries = 0
-        self.timer.restart()
-        if una == qp.psn:
-            self.timer.rest()
+        self.timer.progress(una, is_all=una == qp.psn)
         self.retire()
         if qp.state is _RTS:
             self._schedule()
@@ -214,8 +218,10 @@ class PacketCompleter:
         if not self._is_retrying:
             self._connection.qp.count(counter)
             self._retry(counter)
+            following = (self.window.una + 1) & PSN_MASK
+            self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
 
-    def _timed_out(self) -> bool:
+    def timed_out(self) -> bool:
         """The ACK timer expired: retry. False when no response is due any more."""
         qp = self._connection.qp
         if qp.state is not _RTS or self.window.una == qp.psn:
@@ -227,14 +233,35 @@ class PacketCompleter:
         self._retry("no response")
         return qp.state is _RTS
 
+    def ask(self) -> None:
+        """A response is late: have the requester ask what has arrived.
+
+        This is no retry, and the timeout goes on. Who wants no retries is not asked for.
+        """
+        qp, window = self._connection.qp, self.window
+        self.timer.round_trip.asked(window.sent, self._connection.hca.clock.now_ns())
+        may_ask = qp.state is _RTS and qp.retry_count and window.una != window.next
+        if may_ask and self._connection.requester.ask():
+            self._questions += 1
+            qp.count("roce_adp_retrans")
+
     def _retry(self, why: str) -> None:
         qp = self._connection.qp
         if not send_requests.may_ask_again(qp):
             self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
             return
         self._is_retrying = True
-        self.window.rewind()
+        self._rewind()
         self.timer.restart()
+        self._schedule()
+
+    def _rewind(self) -> None:
+        """Send from ``una`` on again."""
+        self.timer.round_trip.resent(self.window.sent)
+        self.window.rewind()
+
+    def go_on(self) -> None:
+        """The pause after an RNR NAK is over."""
         self._schedule()
 
     def _schedule(self) -> None:

@@ -20,6 +20,9 @@ class RequesterPart(Protocol):
     def is_stuck(self) -> bool:
         """Whether it waits for a page."""
 
+    def ask(self) -> bool:
+        """Ask what has arrived, by a packet that is sent again; False if that cannot be now."""
+
     def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
         """A response needs an absent page, ``done`` bytes into its request."""
 

@@ -11,18 +11,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import LOCAL_READ, STEPS_PER_ROUND, AbsentPageError, AccessError
+from emu.engine.mr.rights import STEPS_PER_ROUND, AbsentPageError, AccessError
 from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.packets.completer import PacketCompleter
+from emu.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
 from emu.engine.rc.packets.window import Request, SendWindow
-from emu.engine.wqe.registry import gather_piece
 from emu.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import Wqe
-from emu.port.packet import OPS, SERVICES, Packet
-from layouts import bth
-from layouts.bth import PSN_HALF, PSN_MASK, Kind
+from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
@@ -35,13 +33,6 @@ WINDOW_REQUESTS = 128
 ACK_EVERY = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
 
-_KINDS = {
-    MsgOp.SEND: Kind.SEND,
-    MsgOp.WRITE: Kind.WRITE,
-    MsgOp.READ: Kind.READ,
-    MsgOp.COMPARE_SWAP: Kind.COMPARE_SWAP,
-    MsgOp.FETCH_ADD: Kind.FETCH_ADD,
-}
 _ALL_BITS = (1 << 64) - 1
 
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
@@ -215,12 +206,12 @@ class PacketRequester:
 
     def _send(self, most: int) -> int:
         """Send packets of the request at ``next``; returns how many, 0 if none may be sent."""
-        request = self._window.sending()
+        qp, request = self._connection.qp, self._window.sending()
         message = request.message
         if most <= 0 or message is None or request.failure is not None:
             return 0
         if message.op in WITH_RESPONSE_DATA:
-            self._ask(request, message)
+            self._ask_for_data(request)
             return 1
         sent = 0
         try:
@@ -228,11 +219,11 @@ class PacketRequester:
                 sent < most and self._window.next != request.end and not self._connection.is_waiting
             ):
                 sent += 1
-                self._send_piece(request, message, sent == most)
+                self._send_piece(request, sent == most)
                 if self._connection.hca.steps > STEPS_PER_ROUND:
                     break
         except AbsentPageError as page:
-            self.stall(request, page, self._offset_of(request))
+            self.stall(request, page, offset_of(qp, request, self._window.next))
             return 0
         except AccessError as error:
             # The key was valid when the request was parsed, and is gone now.
@@ -240,50 +231,54 @@ class PacketRequester:
             return 0
         return sent
 
-    def _offset_of(self, request: Request) -> int:
-        """The offset of packet ``next`` in the request's data."""
-        return (self._window.next - request.first & PSN_MASK) * self._connection.qp.mtu_bytes
-
-    def _send_piece(self, request: Request, message: Message, is_final: bool) -> None:
+    def _send_piece(self, request: Request, is_final: bool) -> None:
         """Send packet ``next`` of a SEND or a WRITE.
 
         ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
         anything is sent.
         """
         hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
-        offset = self._offset_of(request)
-        size = min(qp.mtu_bytes, message.length - offset)
-        payload = gather_piece(hca, qp, request.wqe, message.data_at, LOCAL_READ, offset, size)
+        packet, payload, size = placing(hca, qp, request, psn)
         following = (psn + 1) & PSN_MASK
         self._window.sent_up_to(following, request, request.flying + 1)
-        is_last = following == request.end
-        packet = self._packet(message, psn, is_first=not offset, is_last=is_last)
-        packet.ack_request = is_last or is_final or psn % ACK_EVERY == 0
+        packet.ack_request = following == request.end or is_final or psn % ACK_EVERY == 0
         self._connection.send(packet, payload, size)
         if qp.st is _UC:
             self._completer.advance(following)
 
-    def _ask(self, request: Request, message: Message) -> None:
+    def _ask_for_data(self, request: Request) -> None:
         """Send a READ, starting at the first response that is still missing, or an atomic."""
-        psn, offset = self._window.next, self._offset_of(request)
-        packet = self._packet(message, psn, is_first=True, is_last=True)
-        packet.va, packet.length = message.va + offset, message.length - offset
-        packet.swap_add, packet.compare = message.swap_add, message.compare
-        packet.ack_request = True
+        packet = asking_for_data(self._connection.qp, request, self._window.next)
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
 
-    def _packet(self, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
-        qp = self._connection.qp
-        ending = None
-        if is_last and message.immediate is not None:
-            ending = bth.imm_dt
-        elif is_last and message.inv_rkey is not None:
-            ending = bth.ieth
-        op = OPS[SERVICES[qp.st], _KINDS[message.op], is_first, is_last, ending]
-        packet = Packet(op, qp.remote_qpn, psn)
-        packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
-        packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
-        packet.srqn = message.srqn
-        packet.solicited = message.solicited and is_last
-        return packet
+    # -- questions when a response is late
+
+    def ask(self) -> bool:
+        """Send the oldest packet in flight again, and the newest one; nothing else changes.
+
+        Where all has arrived, the peer acknowledges it; where the oldest or the newest packet was
+        lost, it is there now; and the newest one makes a peer that misses others say so, even if
+        it did so before and that was lost. False when nothing can be sent now.
+        """
+        request, una = self._window.requests[0], self._window.una
+        if self._is_held_up or request.message is None or request.failure is not None:
+            return False
+        newest = self._window.newest_placing()
+        if request.expects_data:
+            self._connection.send(asking_for_data(self._connection.qp, request, una))
+        elif not self._send_again(request, una):
+            return False
+        if newest is not None and newest[1] != una:
+            self._send_again(*newest)
+        return True
+
+    def _send_again(self, request: Request, psn: int) -> bool:
+        """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
+        try:
+            packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
+        except (AbsentPageError, AccessError):
+            return False
+        packet.ack_request = True
+        self._connection.send(packet, payload, size)
+        return True

@@ -100,6 +100,18 @@ class SendWindow:
         self._current = request
         return request
 
+    def newest_placing(self) -> tuple[Request, int] | None:
+        """The newest packet in flight of a request without response data, and its request."""
+        end = self.distance(self.next)
+        for request in reversed(self.requests):
+            start = self.distance(request.first)
+            if request.message is None or request.expects_data or request.failure is not None:
+                continue
+            if start < end or start >= PSN_HALF:
+                last = min(self.distance(request.end), end) - 1
+                return request, self.una + last & PSN_MASK
+        return None
+
     def sent_up_to(self, psn: int, request: Request, flying: int) -> None:
         """Packets of ``request`` up to ``psn`` were sent; now ``flying`` of it are in flight."""
         self.next = psn
