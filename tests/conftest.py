@@ -62,7 +62,7 @@ def pytest_addoption(parser):
         "--linux",
         type=Path,
         help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
-        " runs.",
+        " runs, and of which tests/guest/test_debug_kernel.py builds a kernel with KASAN.",
     )
     parser.addoption(
         "--driver-coverage",

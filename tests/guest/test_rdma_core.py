@@ -19,7 +19,6 @@ SECONDS = 60.0
 """For one test; the slowest takes ten on a busy host."""
 
 MAY_SKIP = (
-    r"Device memory is not supported",  # MEMIC, which no model has
     r"renderD128",  # DMA-BUF wants a graphics device
     r"All gid indices populated",  # as on every InfiniBand port
     r"CC.DMA.(BOUNCE|bounce)",  # no encrypted guest

@@ -61,10 +61,11 @@ PATIENT = (
 class Bench:
     """A guest for plans of one model; made anew when a plan has left it unusable."""
 
-    def __init__(self, suite, model):
+    def __init__(self, suite, model, **options):
+        """``options`` are further ones of the guest."""
         self._is_ethernet = model.startswith(ETHERNET_MODELS)
         devices = (model, model) if self._is_ethernet else (model,)
-        self.options = GuestOptions(suite=suite, devices=devices)
+        self.options = GuestOptions(**{"suite": suite, **options, "devices": devices})
         self._guest = None
 
     @property

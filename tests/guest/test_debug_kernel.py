@@ -1,0 +1,91 @@
+"""A kernel that watches itself with KASAN, lockdep and the DMA API's debugging, and its reports.
+
+``--linux TREE`` names its sources: rdma-core's tests and the plans of examples/faults run in it. A
+tree that has a configuration is built as it is; the build of another is in the cache, with the
+smallest configuration.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from helpers.fault_plans import PLANS, Bench, carry_out
+from helpers.kernel_log import server_complaints
+
+from emu.lab import Guest, GuestOptions, cache
+from emu.lab.conformance.suite import BROKEN, HUGE_PAGES, list_modules, prepare, run_module
+from emu.lab.errors import GuestError
+from emu.lab.kernel import kbuild
+from emu.lab.kernel.choice import choose
+from emu.outcome import Kind, findings
+from emu.service.fault_session import read_plans
+
+pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.timeout(0)]
+
+DEBUG = ("kasan", "lockdep", "dma-debug")
+SUITE = "trixie"
+SECONDS = 300.0
+"""For one of rdma-core's tests."""
+REPORTS = (Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.REFCOUNT, Kind.OOPS)
+
+
+@pytest.fixture(scope="module")
+def options(request):
+    """Of guests with that kernel."""
+    sources = request.config.getoption("--linux")
+    if sources is None:
+        pytest.skip("--linux names no kernel source tree")
+    tree, where = sources.resolve(), None
+    if not (tree / ".config").is_file():
+        where = cache.subdir("kernels") / f"debug-{tree.name}"
+        kbuild.configure(tree, DEBUG, where)
+    built = kbuild.build(tree, where, len(os.sched_getaffinity(0)))
+    chosen = choose([str(built)], SUITE)
+    return {
+        "suite": SUITE,
+        "kernel": chosen.kernel,
+        "modules": chosen.modules,
+        "memory_mib": 3072,
+        "boot_timeout": 900.0,
+        "hang_timeout": 300.0,
+    }
+
+
+@pytest.fixture(scope="module")
+def guest(options):
+    with Guest(GuestOptions(**options, hugepages=HUGE_PAGES)) as one:
+        prepare(one)
+        yield one
+
+
+@pytest.fixture(scope="module")
+def bench(options):
+    made = {}
+    yield lambda model: made.setdefault(model, Bench(SUITE, model, **options))
+    for one in made.values():
+        one.close()
+
+
+def test_rdma_cores_tests_make_it_report_nothing(guest):
+    failed = {}
+    for module in list_modules(guest):
+        run = run_module(guest, module, SECONDS, lambda *_: None)
+        failed |= {f"{module}.{test.name}": test for test in run.tests if test.outcome in BROKEN}
+    found = [one for one in findings(guest.dmesg()) if one.kind is not Kind.DRIVER]
+    assert found == []
+    assert failed == {}
+    assert server_complaints(guest) == []
+
+
+@pytest.mark.parametrize("name", sorted(read_plans(PLANS)))
+def test_faults_make_it_report_nothing_worse_than_a_warning(bench, name):
+    """Whether each plan does what it says, with all its times, is for a kernel without this."""
+    plan = read_plans(PLANS)[name]
+    one = bench(plan.expect.model)
+    try:
+        log = carry_out(plan, (PLANS / f"{name}.toml").read_text(), one).log
+    except GuestError as error:
+        log = (error.console or "").splitlines()
+    found = [one for one in findings("\n".join(log)) if one.kind in REPORTS]
+    assert plan.expect.panics or found == []
