@@ -198,7 +198,7 @@ HEADERS = (
     _line(Kind.WARNING, r"irq \d+: nobody cared", "irq: nobody cared"),
     _header(
         Kind.WARNING,
-        r"DMA-API: (?:\S+ \S+: )?(?P<what>[^\[]{1,80})",
+        r"DMA-API: [\w-]+ \S+: (?P<what>[^\[\s][^\[]{0,79})",  # others tell of the debugging itself
         "DMA-API: {what} in {function}",
         parts="warn",
     ),

@@ -27,6 +27,11 @@ DEBUG = ("kasan", "lockdep", "dma-debug")
 SUITE = "trixie"
 SECONDS = 300.0
 """For one of rdma-core's tests."""
+KNOWN = {
+    "DMA-API: cacheline tracking EEXIST, overlapping mappings aren't supported in add_dma_entry",
+}
+"""A process may register a page as often as it likes; to kernel/dma/debug.c such mappings overlap.
+"""
 REPORTS = (Kind.KASAN, Kind.UBSAN, Kind.LOCKDEP, Kind.REFCOUNT, Kind.OOPS)
 
 
@@ -73,9 +78,8 @@ def test_rdma_cores_tests_make_it_report_nothing(guest):
         run = run_module(guest, module, SECONDS, lambda *_: None)
         failed |= {f"{module}.{test.name}": test for test in run.tests if test.outcome in BROKEN}
     found = [one for one in findings(guest.dmesg()) if one.kind is not Kind.DRIVER]
-    assert found == []
-    assert failed == {}
-    assert server_complaints(guest) == []
+    unknown = [one for one in found if one.title not in KNOWN]
+    assert (unknown, failed, server_complaints(guest)) == ([], {}, [])
 
 
 @pytest.mark.parametrize("name", sorted(read_plans(PLANS)))

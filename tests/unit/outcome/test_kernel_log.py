@@ -82,6 +82,19 @@ REFCOUNT = """
 [    9.1]  mlx5_core_put_rsc+0x4a/0x60 [mlx5_core]
 [    9.1] ---[ end trace 0000000000000000 ]---
 """
+OVERLAP = """
+[    0.890298] DMA-API: preallocated 65536 debug entries
+[    0.890484] DMA-API: debugging enabled by kernel config
+[9.1] DMA-API: mlx5_core 0000:01:00.0: cacheline tracking EEXIST, overlapping mappings
+[  946.411431] WARNING: CPU: 1 PID: 758 at kernel/dma/debug.c:601 add_dma_entry+0x354/0x500
+[  946.433433] RIP: 0010:add_dma_entry+0x354/0x500
+[  946.433440] Call Trace:
+[  946.433444]  debug_dma_map_sg+0x3b8/0x760
+[  946.543411] ---[ end trace 0000000000000000 ]---
+[  946.545082] DMA-API: Mapped at:
+[  946.546598]  debug_dma_map_sg+0x3b8/0x760
+[  946.551456]  mlx5_ib_db_map_user+0x1c1/0x650 [mlx5_ib]
+"""
 KASAN = """
 [    9.1][  T312] ==================================================================
 [    9.1][  T312] BUG: KASAN: slab-use-after-free in mlx5_ib_poll_cq+0x1a7/0x1620 [mlx5_ib]
@@ -183,6 +196,11 @@ NULL_TITLE = "BUG: unable to handle kernel NULL pointer dereference in mlx5_cmd_
         (WARNING, Kind.WARNING, "WARNING in mlx5_ib_dereg_mr"),
         (NEWER_WARNING, Kind.WARNING, "WARNING in ib_dealloc_pd_user"),
         (REFCOUNT, Kind.REFCOUNT, "refcount bug in mlx5_core_put_rsc"),
+        (
+            OVERLAP,
+            Kind.WARNING,
+            "DMA-API: cacheline tracking EEXIST, overlapping mappings in add_dma_entry",
+        ),
         (KASAN, Kind.KASAN, "KASAN: slab-use-after-free Write in mlx5_ib_poll_cq"),
         (UBSAN, Kind.UBSAN, "UBSAN: array-index-out-of-bounds in mlx5_eq_async_int"),
         (DEADLOCK, Kind.LOCKDEP, "possible deadlock in mlx5_intf_state_lock_it"),
