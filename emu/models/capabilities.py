@@ -107,6 +107,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "max_flow_counter_15_0": 0x8000,
         "out_of_seq_cnt": 1,
         "retransmission_q_counters": 1,
+        "rts2rts_qp_counters_set_id": 1,
         "enhanced_error_q_counters": 1,
         "device_frequency_khz": 1_000_000,
         "cmdif_checksum": 3,
