@@ -66,7 +66,7 @@ def guest(options):
 @pytest.fixture(scope="module")
 def bench(options):
     made = {}
-    yield lambda model: made.setdefault(model, Bench(SUITE, model, **options))
+    yield lambda model: made.setdefault(model, Bench(model=model, **options))
     for one in made.values():
         one.close()
 

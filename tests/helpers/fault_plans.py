@@ -65,7 +65,7 @@ class Bench:
         """``options`` are further ones of the guest."""
         self._is_ethernet = model.startswith(ETHERNET_MODELS)
         devices = (model, model) if self._is_ethernet else (model,)
-        self.options = GuestOptions(**{"suite": suite, **options, "devices": devices})
+        self.options = GuestOptions(suite=suite, devices=devices, **options)
         self._guest = None
 
     @property
