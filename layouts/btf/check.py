@@ -22,6 +22,9 @@ from layouts.btf.reader import Btf, BtfKind
 from layouts.btf.report import Difference, Known, Report, What
 from layouts.prm import Field, Prm
 
+_IFC = "mlx5_ifc_"
+"""How mlx5_ifc.h's structures begin, in which a byte stands for a bit."""
+
 _RESERVED = re.compile(r"reserved|rsvd")
 
 
@@ -107,7 +110,8 @@ class _Comparison:
         name, *path = _counterpart(prm).split(".")
         for btf in self._btfs:
             for type_id in btf.find(name):
-                return _descend(_Theirs(btf, type_id, 1 if prm.c_name else 8), path)
+                unit = 8 if name.startswith(_IFC) else 1
+                return _descend(_Theirs(btf, type_id, unit), path)
         return None
 
     def _compare(self, prm: Prm, theirs: _Theirs, name: str) -> Iterator[Difference]:
@@ -154,7 +158,7 @@ def _descend(theirs: _Theirs, path: list[str]) -> _Theirs | None:
 
 def _counterpart(prm: Prm) -> str:
     """The driver's name for a structure, dots leading to a member's own structure."""
-    return prm.c_name or f"mlx5_ifc_{prm.prm_name}_bits"
+    return prm.c_name or f"{_IFC}{prm.prm_name}_bits"
 
 
 def _unmodelled(prm: Prm, theirs: _Theirs) -> Iterator[str]:
