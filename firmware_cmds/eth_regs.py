@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from emu.engine import lifecycle
 from emu.errors import CmdError
 from emu.port.eth import counter_groups, fec, module
+from emu.port.eth.qos import PRIORITIES
 from emu.port.eth.speed import modes
+from firmware_cmds import qos_regs
 from firmware_cmds.registers import Register
 from layouts import module_regs, port_regs
 from layouts import reg as layout
@@ -107,20 +109,32 @@ def _set_paos(hca: Hca, reg: Any) -> None:
 
 
 def _pfcc(hca: Hca, reg: Any) -> None:
-    """Whether pause frames are sent and obeyed. The wire is never so full that any is sent."""
-    port = hca.eth
-    reg.pptx, reg.pprx = int(port.pause_tx), int(port.pause_rx)
+    """Whether pause frames are sent and obeyed, for all traffic (PAUSE) or by priority (PFC)."""
+    flow = hca.eth.flow
+    reg.pptx, reg.pprx = int(flow.pause_tx), int(flow.pause_rx)
+    reg.pfctx, reg.pfcrx = flow.pfc_tx, flow.pfc_rx
 
 
 def _set_pfcc(hca: Hca, reg: Any) -> None:
-    if reg.pfctx or reg.pfcrx:
-        raise CmdError(Status.BAD_PARAM_ERR, "priority flow control is not supported")
-    port = hca.eth
+    """Take over what the masks let through.
+
+    PAUSE and PFC exclude each other (IEEE 802.1Q 36.1), so PAUSE ends PFC. Linux writes PFC with
+    PAUSE off, and PAUSE without a word about PFC.
+    """
+    flow = hca.eth.flow
     if not reg.pptx_mask_n:
-        port.pause_tx = bool(reg.pptx)
+        flow.pause_tx = bool(reg.pptx)
     if not reg.pprx_mask_n:
-        port.pause_rx = bool(reg.pprx)
+        flow.pause_rx = bool(reg.pprx)
+    pfc_tx = _masked(flow.pfc_tx, reg.pfctx, reg.prio_mask_tx)
+    pfc_rx = _masked(flow.pfc_rx, reg.pfcrx, reg.prio_mask_rx)
+    flow.pfc_tx = 0 if flow.pause_tx else pfc_tx
+    flow.pfc_rx = 0 if flow.pause_rx else pfc_rx
     _pfcc(hca, reg)
+
+
+def _masked(old: int, new: int, mask: int) -> int:
+    return old & ~mask | new & mask
 
 
 def _pcam(_hca: Hca, reg: Any) -> None:
@@ -159,7 +173,7 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
     """One group of counters (``emu.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
-    if reg.prio_tc >= counter_groups.PRIORITIES:
+    if reg.prio_tc >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
     counters = counter_groups.read(hca.eth, reg.grp, reg.prio_tc, clear=bool(reg.clr))
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
@@ -190,6 +204,7 @@ def _mcia(hca: Hca, reg: Any) -> None:
 
 
 REGISTERS: dict[int, Register] = {
+    **qos_regs.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
     RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),

@@ -253,6 +253,13 @@ class AnStatus(IntEnum):
     LINK_DOWN = 4
 
 
+class TrustState(IntEnum):
+    """qpts_reg.trust_state (port.h: MLX5_QPTS_TRUST_*)."""
+
+    PCP = 1
+    DSCP = 2
+
+
 class ConnectorType(IntEnum):
     """ptys_reg.connector_type (port.h: mlx5e_connector_type, MLX5E_PORT_*)."""
 

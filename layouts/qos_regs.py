@@ -10,6 +10,13 @@ from layouts.prm import Prm, array, bits, rsvd
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
+qcam_access_reg_cap_mask = Prm(
+    "qcam_access_reg_cap_mask",
+    rsvd(108), "qpdpm" / bits(1), rsvd(15), "qdpm" / bits(1), "qpts" / bits(1), "qcap" / bits(1),
+    rsvd(1),
+    c_name="mlx5_ifc_qcam_access_reg_cap_mask",
+)
+
 qpts_reg = Prm("qpts_reg", rsvd(8), "local_port" / bits(8), rsvd(45), "trust_state" / bits(3))
 qpdpm_dscp_reg = Prm("qpdpm_dscp_reg", "e" / bits(1), rsvd(11), "prio" / bits(4))
 

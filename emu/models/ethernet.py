@@ -41,6 +41,14 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "log_max_wq_sz": 15,
         # Registers about the port, of which PCAM tells: error correction.
         "pcam_reg": 1,
+        # The physical function manages the port: pause frames, and by the next four what dcb sets
+        # (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). There is no embedded
+        # switch behind it (eswitch_manager 0).
+        "vport_group_manager": 1,
+        "qos": 1,
+        "ets": 1,
+        "max_tc": 8,
+        "qcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
         "eth_wqe_too_small": 1,

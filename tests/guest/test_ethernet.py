@@ -100,8 +100,28 @@ class TestInterface:
         assert "QSFP28" in run(guest, "ethtool -m eth0") or "0x0000:\t\t11" in run(
             guest, "ethtool -m eth0 hex on"
         )
-        run(guest, "ethtool -A eth0 rx on tx on; ethtool -A eth0 rx off tx off")
         run(guest, "ethtool -T eth0; ethtool -a eth0; ethtool --show-priv-flags eth0")
+
+    def test_flow_control(self, guest):
+        """Pause frames for all traffic, or by priority: PFC, which takes the link down and up."""
+        run(guest, "ethtool -A eth0 tx off && ethtool -a eth0 | grep -E '^TX:.*off'")
+        run(guest, f"dcb pfc set dev eth0 prio-pfc all:off 3:on; {CARRIER.format(name='eth0')}")
+        assert "3:on" in run(guest, "dcb pfc show dev eth0 prio-pfc")
+        assert statistics(guest)["rx_prio3_pause"] == 0
+        run(guest, f"dcb pfc set dev eth0 prio-pfc all:off; {CARRIER.format(name='eth0')}")
+        run(guest, "ethtool -A eth0 rx on tx on && ethtool -a eth0 | grep -E '^TX:.*on'")
+        assert " 0% packet loss" in run(guest, f"ping -c 2 -i 0.2 -W 10 {THERE}")
+
+    def test_priorities(self, guest):
+        """By DSCP, once the driver maps one; with it come classes and their shares."""
+        ets = "tc-tsa all:strict 0:ets 1:ets tc-bw all:0 0:40 1:60 prio-tc 0:1 1:0"
+        run(guest, f"dcb ets set dev eth0 {ets}")
+        assert "0:40 1:60" in run(guest, "dcb ets show dev eth0 tc-bw")
+        run(guest, "dcb app add dev eth0 dscp-prio 26:3")
+        before = statistics(guest)["tx_prio3_packets"]
+        run(guest, f"ping -c 2 -i 0.2 -W 10 -Q {26 << 2} {THERE}")
+        assert statistics(guest)["tx_prio3_packets"] == before + 2
+        run(guest, "dcb app del dev eth0 dscp-prio 26:3")
 
     def test_error_correction(self, guest):
         assert "Active FEC encoding: RS" in run(guest, "ethtool --show-fec eth0")

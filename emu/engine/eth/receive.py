@@ -16,6 +16,7 @@ from emu.engine.eth.deliver import deliver
 from emu.engine.eth.steering.route import route
 from emu.engine.mr.rights import MOST_STEPS_RECEIVED
 from emu.port.eth.checksum import insert
+from emu.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.port.eth.frame import MIN_BYTES, Frame
 from emu.port.eth.headers import FrameError, Headers, parse
 from emu.port.eth.plain import header_bytes
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
+
+_TYPE_AT = slice(12, 14)
 
 FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
 
@@ -84,6 +87,8 @@ def take(hca: Hca, frame: Frame) -> None:
         elif len(data) + FCS_BYTES > port.mtu:
             received.too_long += 1
             received.errors += 1
+        elif data.startswith(CONTROL_ADDRESS) and data[_TYPE_AT] == MAC_CONTROL:
+            port.flow.take(data, hca.clock.now_ns(), port.speed)
         elif data.find(ROCE_PORT, *ROCE_PORT_AT) < 0 or not roce.take(hca, data):
             _steer_one(hca, frame, None)
             received.add(data)

@@ -127,19 +127,26 @@ class FunctionPort(SegmentPort):
     # -- the segment's side
 
     def spare(self, now_ns: int) -> int:
-        """How many frames the function has receive requests for.
+        """How many frames the function has receive requests for, if it sends pause frames.
 
         One that has had none for a while is not waited for, lest it stop everybody else.
         """
         if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
             return MANY
+        flow = self._hca.eth.flow
+        if not flow.holds_up:
+            return MANY
         found = room(self._hca)
         if found:
-            self._full_since_ns = 0
+            if self._full_since_ns:
+                self._full_since_ns = 0
+                flow.let_go_on(now_ns)
         elif not self._full_since_ns:
             self._full_since_ns = now_ns
+            flow.ask_to_wait(now_ns)
         elif now_ns - self._full_since_ns > PATIENCE_NS:
             self._full_since_ns, self._ignored_until_ns = 0, now_ns + IGNORED_NS
+            flow.let_go_on(now_ns)
             return MANY
         return found
 

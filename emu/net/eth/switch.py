@@ -19,6 +19,7 @@ from emu.engine.eth.room import MANY
 from emu.net.eth.addresses import Addresses, Place
 from emu.net.eth.loops import BLOCKED_NS, RECENT_NS
 from emu.net.eth.port import SegmentPort
+from emu.port.eth.flow_control import CONTROL_ADDRESS
 from emu.port.eth.frame import MAX_BYTES, Frame
 from emu.port.eth.headers import ETHERNET_BYTES
 from emu.ports import Clock
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 MOST_SHOWN = 256
 """Addresses of a port that a status shows."""
 _NO_ADDRESS = bytes(6)
-_PAUSE = bytes.fromhex("0180c2000001")
-"""MAC control frames end at the next port (IEEE 802.3 31A, 802.1Q table 8-1)."""
+_CABLE = 2
+"""Ports of a segment that connects no more than that: a cable, by which MAC control frames pass."""
 _NS_PER_S = 1_000_000_000
 
 
@@ -99,7 +100,7 @@ class Switch:
         self._flood(source, frame, now)
 
     def _flood(self, source: SegmentPort, frame: Frame, now: int) -> None:
-        if frame.data[:6] == _PAUSE:
+        if frame.data[:6] == CONTROL_ADDRESS and len(self._ports) > _CABLE:
             source.dropped["pause"] += 1
         elif source.guard is not None and not source.guard.may_flood(now):
             source.dropped["flood"] += 1

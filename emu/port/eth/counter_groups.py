@@ -1,7 +1,8 @@
 """The counter groups of PPCNT: what the port has counted, by the names of the standards.
 
 Octets of the physical port include the frame check sequence. A frame's priority is that of its VLAN
-tag; RoCE counts as priority 0.
+tag or its DSCP (``emu.port.eth.qos``); RoCE counts as priority 0. MAC control frames count only in
+the counters that the standards have for them.
 
 Source: mlx5_ifc.h: eth_802_3_cntrs_grp_data_layout and its neighbours; IEEE 802.3 5.2.2, RFC 2863,
 RFC 2819, RFC 3635.
@@ -18,7 +19,7 @@ from layouts import port_counters as layout
 from layouts.eth_enums import CountersGroup
 from layouts.prm import Prm
 
-PRIORITIES = 8
+_NS_PER_US = 1000
 
 _SIZES = (
     "64octets", "65to127octets", "128to255octets", "256to511octets", "512to1023octets",
@@ -47,6 +48,11 @@ def _ieee_802_3(port: EthPort) -> dict[str, int]:
         "a_multicast_frames_received_ok": _multicast(received),
         "a_broadcast_frames_received_ok": received.broadcast.packets,
         "a_frame_too_long_errors": received.too_long,
+        "a_mac_control_frames_transmitted": port.flow.sent.control,
+        "a_mac_control_frames_received": port.flow.received.control,
+        "a_unsupported_opcodes_received": port.flow.received.unknown,
+        "a_pause_mac_ctrl_frames_transmitted": port.flow.sent.global_,
+        "a_pause_mac_ctrl_frames_received": port.flow.received.global_,
     }
 
 
@@ -78,7 +84,13 @@ def _rfc_2819(port: EthPort) -> dict[str, int]:
 
 
 def _rfc_3635(port: EthPort) -> dict[str, int]:
-    return {"dot3stats_frame_too_longs": port.received.too_long}
+    flow = port.flow
+    return {
+        "dot3stats_frame_too_longs": port.received.too_long,
+        "dot3control_in_unknown_opcodes": flow.received.unknown,
+        "dot3in_pause_frames": flow.received.global_,
+        "dot3out_pause_frames": flow.sent.global_,
+    }
 
 
 def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
@@ -87,6 +99,10 @@ def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
         frames = _frames_of(way, priority)
         values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
         values[f"{name}_frames"] = frames.packets
+    for name, pauses in (("rx", port.flow.received), ("tx", port.flow.sent)):
+        values[f"{name}_pause"] = pauses.frames[priority]
+        values[f"{name}_pause_duration"] = pauses.duration_ns[priority] // _NS_PER_US
+    values["rx_pause_transition"] = port.flow.received.transitions[priority]
     if not priority:
         values["rx_discards"] = port.received.discards
     return values
@@ -135,7 +151,7 @@ GROUPS: Mapping[int, Group] = {
 def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
     """A group's counters since they were last cleared; ``clear`` starts them again from zero.
 
-    ``group`` is one of GROUPS, ``priority`` below PRIORITIES.
+    ``group`` is one of GROUPS, ``priority`` below ``emu.port.eth.qos.PRIORITIES``.
     """
     prm, values = GROUPS[group]
     if group == CountersGroup.PER_PRIORITY:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.counts import Traffic
+from emu.port.eth.flow_control import FlowControl
+from emu.port.eth.qos import Qos
 
 MAC_BYTES = 6
 BROADCAST = b"\xff" * MAC_BYTES
@@ -31,6 +33,8 @@ SIZE_LIMITS = (64, 127, 255, 511, 1023, 1518, 2047, 4095, 8191, 10239)
 _C_TAG = b"\x81\x00"
 _TAG_AT, _TCI_AT = slice(12, 14), 14
 _PRIORITY_SHIFT = 5
+_IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
+_DSCP_SHIFT, _IPV6_DSCP_SHIFT, _DSCP_MASK = 2, 6, 0x3F
 
 _FIELDS = {
     "eth_unicast": "unicast",
@@ -51,6 +55,21 @@ def priority_of(data: bytes) -> int:
     return data[_TCI_AT] >> _PRIORITY_SHIFT if len(data) > _TCI_AT else 0
 
 
+def dscp_of(data: bytes) -> int:
+    """The DSCP of an IP packet's frame, with a VLAN tag or without; 0 of any other frame."""
+    at = _TCI_AT
+    if data[_TAG_AT] == _C_TAG:
+        at += 4
+    kind = data[at - 2 : at]
+    if len(data) < at + 2:
+        return 0
+    if kind == _IPV4:
+        return data[at + 1] >> _DSCP_SHIFT
+    if kind == _IPV6:
+        return int.from_bytes(data[at : at + 2], "big") >> _IPV6_DSCP_SHIFT & _DSCP_MASK
+    return 0
+
+
 @dataclass(slots=True)
 class Direction:
     """What has passed the port one way since power-on."""
@@ -64,7 +83,9 @@ class Direction:
     sizes: list[int] = field(default_factory=_sizes)
     """Frames by size with frame check sequence; the last entry is for the longest."""
     priorities: dict[int, Traffic] = field(default_factory=dict)
-    """Frames with a VLAN tag whose priority is not 0, by it."""
+    """Frames whose priority is not 0, by it."""
+    dscp_to_priority: bytearray | None = None
+    """The priority of each DSCP while the port trusts that; None while it trusts VLAN tags."""
     discards: int = 0
     """Frames without an error that were dropped at the port, because of its link."""
     errors: int = 0
@@ -81,7 +102,13 @@ class Direction:
         else:
             kind = self.multicast
         self.add_to(kind, packets, octets)
-        if data[_TAG_AT] == _C_TAG and (priority := priority_of(data)):
+        if self.dscp_to_priority is not None:
+            self._add_to_priority(self.dscp_to_priority[dscp_of(data)], packets, octets)
+        elif data[_TAG_AT] == _C_TAG:
+            self._add_to_priority(priority_of(data), packets, octets)
+
+    def _add_to_priority(self, priority: int, packets: int, octets: int) -> None:
+        if priority:
             traffic = self.priorities.setdefault(priority, Traffic())
             traffic.packets += packets
             traffic.octets += octets
@@ -152,9 +179,10 @@ class EthPort:
     """Whether something is plugged in."""
     an_disabled: bool = False
     """The driver wants the speed without autonegotiation."""
-    pause_tx: bool = False
-    pause_rx: bool = False
-    """Whether pause frames are sent, and obeyed (PFCC)."""
+    flow: FlowControl = field(default_factory=FlowControl)
+    """Pause frames (PFCC)."""
+    qos: Qos = field(default_factory=Qos)
+    """Priorities and traffic classes."""
     fec_admin: int = 0
     """The error correction that the driver has chosen (``emu.port.eth.fec``); 0 lets the port."""
     vport: Vport = field(default_factory=Vport)
@@ -183,6 +211,12 @@ class EthPort:
         was_up = self.is_up
         self.admin_up = up
         self._count_down(was_up)
+
+    def trust(self, *, dscp: bool) -> None:
+        """Take frames' priorities from their DSCP, or from their VLAN tags."""
+        self.qos.trusts_dscp = dscp
+        table = self.qos.dscp_to_priority if dscp else None
+        self.sent.dscp_to_priority = self.received.dscp_to_priority = table
 
     def _count_down(self, was_up: bool) -> None:
         if was_up and not self.is_up:

@@ -8,6 +8,7 @@ from helpers.world import HandClock
 from emu.net.eth import function_port
 from emu.net.eth.function_port import FunctionPort
 from emu.net.eth.switch import Switch
+from emu.port.eth.flow_control import FlowControl
 from emu.port.eth.frame import Frame
 
 A, B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
@@ -17,7 +18,7 @@ class Hca:
     """As much of a function as its cable knows."""
 
     def __init__(self):
-        self.eth = SimpleNamespace(is_up=True)
+        self.eth = SimpleNamespace(is_up=True, flow=FlowControl())
         self.has_failed = False
         self.steps = 0
         self.got = []
@@ -133,3 +134,26 @@ def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(node
     one.eth.is_up = False
     left["room"] = 0
     assert one.port.spare(now + function_port.IGNORED_NS) == function_port.MANY
+
+
+def test_pause_frames_are_counted_while_a_function_is_waited_for(nodes, monkeypatch):
+    one, _two = nodes
+    left = {"room": 0}
+    monkeypatch.setattr(function_port, "room", lambda hca: left["room"])
+    sent, now = one.eth.flow.sent, 1_000_000_000
+    assert [one.port.spare(now), one.port.spare(now + 1000)] == [0, 0]
+    assert (sent.global_, sent.control) == (1, 1)
+    left["room"] = 1
+    assert [one.port.spare(now + 5000), one.port.spare(now + 6000)] == [1, 1]
+    assert (sent.global_, sent.frames, sent.duration_ns) == (2, [2] * 8, [5000] * 8)
+
+
+def test_a_function_that_sends_no_pause_frames_is_not_waited_for(nodes, monkeypatch):
+    one, _two = nodes
+    monkeypatch.setattr(function_port, "room", lambda hca: 0)
+    flow = one.eth.flow
+    flow.pause_tx = False
+    assert one.port.spare(1_000_000_000) == function_port.MANY
+    flow.pfc_tx = 1 << 3
+    assert one.port.spare(1_000_000_000) == 0
+    assert (flow.sent.global_, flow.sent.frames) == (0, [0, 0, 0, 1, 0, 0, 0, 0])

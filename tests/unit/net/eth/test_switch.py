@@ -117,10 +117,13 @@ def test_a_function_may_not_have_the_group_bit_in_its_source_address(net):
     assert a.dropped["bad source"] == 2
 
 
-def test_pause_frames_end_here(net):
-    a, *_ = net.ports
+def test_pause_frames_end_here_unless_this_is_no_more_than_a_cable(net):
+    a, _, x = net.ports
     assert net.send(a, A, bytes.fromhex("0180c2000001")) == []
+    assert a.dropped["pause"] == 1
     assert net.send(a, A, bytes.fromhex("0180c200000e")) == ["b", "x"]  # LLDP, as over a cable
+    net.switch.remove(x)
+    assert net.send(a, A, bytes.fromhex("0180c2000001")) == ["b"]
 
 
 @pytest.mark.hostile

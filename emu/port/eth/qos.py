@@ -1,0 +1,50 @@
+"""Quality of service of an Ethernet port: which priority a frame has, which class a priority.
+
+The driver sets it for ``dcb``, ``lldptool`` and ``mlnx_qos`` (core/en_dcbnl.c). A frame's priority
+is that of its VLAN tag or, when the port trusts DSCP, what the table says of its IP header; the
+counters by priority follow it. Traffic classes and their shares are kept as the driver sets them.
+They change nothing, as frames do not wait for each other here.
+
+Source: PRM "QPTS", "QPDPM", "QTCT", "QETCR"; IEEE 802.1Q 8.6.8 (classes, ETS), RFC 2474 (DSCP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+PRIORITIES = 8
+CLASSES = 8
+DSCPS = 64
+
+ALL_OF_IT = 100
+"""Percent: what a traffic class may use that shares with nobody."""
+
+_DSCPS_PER_CLASS_SELECTOR = 8
+
+
+def _by_class_selector() -> bytearray:
+    return bytearray(dscp // _DSCPS_PER_CLASS_SELECTOR for dscp in range(DSCPS))
+
+
+@dataclass(slots=True)
+class TrafficClass:
+    """A traffic class of ETS (ets_tcn_config_reg)."""
+
+    group: int = CLASSES - 1
+    """Its group; higher ones go first."""
+    bw_allocation: int = ALL_OF_IT
+    """Its share of what the group gets, in percent."""
+
+
+def _classes() -> tuple[TrafficClass, ...]:
+    return tuple(TrafficClass() for _ in range(CLASSES))
+
+
+@dataclass(slots=True)
+class Qos:
+    """What the driver has chosen, from power-on."""
+
+    trusts_dscp: bool = False
+    dscp_to_priority: bytearray = field(default_factory=_by_class_selector)
+    priority_to_class: bytearray = field(default_factory=lambda: bytearray(range(PRIORITIES)))
+    classes: tuple[TrafficClass, ...] = field(default_factory=_classes)
