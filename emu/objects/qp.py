@@ -91,11 +91,11 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout", "buffer", "connection", "ctx", "destination", "epsn", "header_bytes",
-        "held_by", "is_draining", "kept", "log_msg_max", "max_datagram", "mcgs", "min_rnr_nak",
-        "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index", "psn", "q_key", "rae",
-        "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries", "retry_count",
-        "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st",
-        "state", "streams", "timer", "xrcd",
+        "held_by", "is_draining", "kept", "log_msg_max", "marks", "max_datagram", "mcgs",
+        "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index", "psn",
+        "q_key", "rae", "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries",
+        "retry_count", "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq",
+        "st", "state", "streams", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -155,6 +155,8 @@ class Qp(Queue):
         """
         self.header_bytes = 0
         """Bytes of the link layer's headers in front of each packet to it."""
+        self.marks = 0
+        """What these headers say about the packets' priority (``emu.port.base.Link.marks``)."""
         self.decode()
 
     @property

@@ -102,6 +102,9 @@ class Link(Protocol):
     def header_bytes(self, address: int) -> int:
         """Bytes of the link layer's headers in front of each packet to an address."""
 
+    def marks(self, path: Any) -> int:
+        """What the headers of a path's packets say about their priority, for the counters."""
+
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether ``theirs``, where the path of a peer at address ``mine`` leads, is this port."""
 
@@ -148,8 +151,15 @@ class Link(Protocol):
     def pkey(self, index: int) -> int:
         """Entry of the P_Key table, 0 where it is empty."""
 
-    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
-        """Count packets, and all their octets from the first header on."""
+    def count_sent(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
+        """Count packets, and all their octets from the first header on.
 
-    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+        ``marks`` is what :meth:`marks` says of their path; 0 when nothing is to be counted by it.
+        """
+
+    def count_received(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
         """Count received packets."""

@@ -154,6 +154,31 @@ class TestConnections:
         assert len(channel.received()) == 1
         assert target.read(0, 100) == TEXT[:100]
 
+    @pytest.mark.parametrize("service", [QpType.RC, QpType.UC, QpType.XRC], indirect=True)
+    @pytest.mark.parametrize(
+        ("index", "trusts_dscp", "sent", "received"),
+        [(1, False, 3, 0), (2, False, 3, 3), (1, True, 5, 5), (2, True, 5, 5)],
+        ids=["untagged", "tagged", "untagged, by DSCP", "tagged, by DSCP"],
+    )
+    def test_packets_are_counted_by_priority(
+        self, service, ends, index, trusts_dscp, sent, received
+    ):
+        """The path's eth_prio is 3 and its DSCP 0. Nothing tells the receiver without a tag."""
+        left, right = ends
+        left.index = right.index = index
+        for node in ends:
+            node.hca.eth.qos.dscp_to_priority[0] = 5
+            node.hca.eth.trust(dscp=trusts_dscp)
+        channel = Channel(service, left, right)
+        target = region(right)
+        channel.write((target.key, target.va), region(left, TEXT).sge(0, 4096))
+        channel.settle()
+        assert channel.sent()
+        for way, priority in ((left.hca.eth.sent, sent), (right.hca.eth.received, received)):
+            counted = {at: traffic.packets for at, traffic in way.priorities.items()}
+            assert counted == ({priority: way.packets} if priority else {})
+            assert way.packets >= 4
+
     def test_traffic_is_counted(self, channel, ends):
         left, right = ends
         source, target = region(left, TEXT), region(right)

@@ -42,6 +42,7 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     if qp.st in _CONNECTED:
         qp.destination = hca.link.destination(qp.ctx.primary_address_path)
         qp.header_bytes = hca.link.header_bytes(qp.destination)
+        qp.marks = hca.link.marks(qp.ctx.primary_address_path)
     if qp.state is source:
         return
     qp.stop_waiting()

@@ -96,9 +96,10 @@ def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> N
     """Count the packets that a wire would have carried, without acknowledgements and padding."""
     each = qp.header_bytes + _BTH_AND_ICRC_BYTES
     sent, octets = packets, packets * each + message.length
+    marks = qp.marks
     if message.op in WITH_RESPONSE_DATA:
-        theirs.count_sent(sent, octets)
-        ours.count_received(sent, octets)
+        theirs.count_sent(sent, octets, marks)
+        ours.count_received(sent, octets, marks)
         sent, octets = 1, each + bth.reth.size
-    ours.count_sent(sent, octets)
-    theirs.count_received(sent, octets)
+    ours.count_sent(sent, octets, marks)
+    theirs.count_received(sent, octets, marks)

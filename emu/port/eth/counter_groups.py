@@ -1,8 +1,8 @@
 """The counter groups of PPCNT: what the port has counted, by the names of the standards.
 
 Octets of the physical port include the frame check sequence. A frame's priority is that of its VLAN
-tag or its DSCP (``emu.port.eth.qos``); RoCE counts as priority 0. MAC control frames count only in
-the counters that the standards have for them.
+tag or its DSCP (``emu.port.eth.qos``); RoCE's datagrams count as priority 0. MAC control
+frames count only in the counters that the standards have for them.
 
 Source: mlx5_ifc.h: eth_802_3_cntrs_grp_data_layout and its neighbours; IEEE 802.3 5.2.2, RFC 2863,
 RFC 2819, RFC 3635.

@@ -102,12 +102,23 @@ class Direction:
         else:
             kind = self.multicast
         self.add_to(kind, packets, octets)
-        if self.dscp_to_priority is not None:
-            self._add_to_priority(self.dscp_to_priority[dscp_of(data)], packets, octets)
-        elif data[_TAG_AT] == _C_TAG:
-            self._add_to_priority(priority_of(data), packets, octets)
+        if self.dscp_to_priority is not None or data[_TAG_AT] == _C_TAG:
+            self.sort(data, packets, octets)
 
-    def _add_to_priority(self, priority: int, packets: int, octets: int) -> None:
+    def sort(self, data: bytes, packets: int, octets: int) -> None:
+        """Count by priority what is counted by kind already."""
+        if self.dscp_to_priority is not None:
+            self.add_to_priority(self.dscp_to_priority[dscp_of(data)], packets, octets)
+        elif data[_TAG_AT] == _C_TAG:
+            self.add_to_priority(priority_of(data), packets, octets)
+
+    def priority(self, tag: int, tclass: int) -> int:
+        """The priority of packets with this one in their tag and this traffic class."""
+        table = self.dscp_to_priority
+        return tag if table is None else table[tclass >> _DSCP_SHIFT]
+
+    def add_to_priority(self, priority: int, packets: int, octets: int) -> None:
+        """Count packets of a priority, 0 excepted: that has what is left of all."""
         if priority:
             traffic = self.priorities.setdefault(priority, Traffic())
             traffic.packets += packets

@@ -105,7 +105,9 @@ class IbPort:
         self.phys_state = PhysState.LINK_UP if up else PhysState.POLLING
         self.state = PortState.ACTIVE if up else PortState.DOWN
 
-    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+    def count_sent(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
         """Count sent packets. Octets run from the first header to the invariant CRC.
 
         That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
@@ -115,7 +117,9 @@ class IbPort:
         traffic.packets += packets
         traffic.octets += octets
 
-    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+    def count_received(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
         """Count received packets; octets as above."""
         traffic = self.received[multicast]
         traffic.packets += packets
@@ -156,6 +160,10 @@ class IbPort:
     def header_bytes(self, address: int) -> int:
         """A connection's packets are counted with a local route header."""
         return lrh.size
+
+    def marks(self, path: Any) -> int:
+        """Nothing: there are no counters by service level."""
+        return 0
 
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether it is this port's LID."""

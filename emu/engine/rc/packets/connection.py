@@ -53,7 +53,7 @@ class PacketConnection:
         if self._route is None:
             self._route = hca.link.route(self.qp.ctx.primary_address_path)
         frame = self._route.frame(packet, payload, length)
-        hca.link.count_sent(1, len(frame))
+        hca.link.count_sent(1, len(frame), self.qp.marks)
         if (
             hca.link.is_up
             and not hca.wire.transmit(hca, frame, self.qp.handle)

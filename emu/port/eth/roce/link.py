@@ -39,6 +39,11 @@ CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
 _ECT0 = 2
 """IP header: the sender is capable of ECN (RFC 3168)."""
 _DSCP_SHIFT = 2
+_PLAIN = 1
+"""The marks of a path without priority, DSCP and VLAN tag. The bit is one of ECN's in the traffic
+class, where nobody looks for it."""
+_TCLASS_MASK, _PRIORITY_SHIFT_IN_MARKS, _PRIORITY_MASK, _TAGGED = 0xFC, 8, 7, 1 << 11
+"""What else is in marks: traffic class, priority, whether there is a VLAN tag."""
 _PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
 _CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
 
@@ -144,6 +149,13 @@ class RoceLink:
         source = self.gids[address >> _INDEX_SHIFT]
         return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
 
+    def marks(self, path: Any) -> int:
+        """Whether the packets have a VLAN tag, their priority and their traffic class."""
+        source = self.gids[int(path.src_addr_index)]
+        tagged = _TAGGED if source.vlan is not None else 0
+        priority = int(path.eth_prio) << _PRIORITY_SHIFT_IN_MARKS
+        return _PLAIN | tagged | priority | (int(path.tclass) & _TCLASS_MASK)
+
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether the peer's path leads to the GID and MAC address that ours begins with."""
         source = self.gids[mine >> _INDEX_SHIFT]
@@ -241,12 +253,22 @@ class RoceLink:
         """Entry of the P_Key table, which has one."""
         return PKEY if not index else 0
 
-    def count_sent(self, packets: int, octets: int, *, multicast: bool = False) -> None:
+    def count_sent(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
         """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
         way = self._sent
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks > _PLAIN or (marks and way.dscp_to_priority is not None):
+            tag = marks >> _PRIORITY_SHIFT_IN_MARKS & _PRIORITY_MASK
+            way.add_to_priority(way.priority(tag, marks & _TCLASS_MASK), packets, octets)
 
-    def count_received(self, packets: int, octets: int, *, multicast: bool = False) -> None:
-        """Count received packets; octets as above."""
+    def count_received(
+        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+    ) -> None:
+        """Count received packets; octets as above. Without a tag their priority is 0."""
         way = self._received
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks > _PLAIN or (marks and way.dscp_to_priority is not None):
+            tag = marks >> _PRIORITY_SHIFT_IN_MARKS & _PRIORITY_MASK if marks & _TAGGED else 0
+            way.add_to_priority(way.priority(tag, marks & _TCLASS_MASK), packets, octets)
