@@ -15,7 +15,13 @@ from emu.models.capabilities import (
     TRANSPORT_ODP,
     VF_LIMITS,
 )
-from emu.models.ethernet import ETHERNET_GENERAL, ETHERNET_OFFLOADS, NIC_FLOW_TABLES, ROCE
+from emu.models.ethernet import (
+    ETHERNET_GENERAL,
+    ETHERNET_OFFLOADS,
+    ETHERNET_VF_LIMITS,
+    NIC_FLOW_TABLES,
+    ROCE,
+)
 from emu.models.model import Capabilities, IbSpeed, Model
 from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND, LinkSpeed, PciIdentity
 from layouts.enums import PortType
@@ -121,8 +127,10 @@ _PRODUCTS = (
 
 def _model(product: _Product, link: PortType, *, is_vf: bool) -> Model:
     title = f"{product.title} VF" if is_vf else product.title
-    limits = {**product.limits, **VF_LIMITS} if is_vf else product.limits
     is_eth = link is PortType.ETH
+    limits = product.limits
+    if is_vf:
+        limits = {**limits, **VF_LIMITS, **(ETHERNET_VF_LIMITS if is_eth else {})}
     identity = PciIdentity(
         device_id=product.vf_id if is_vf else product.pf_id,
         subsystem_id=product.subsystem_id,

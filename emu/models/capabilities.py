@@ -190,17 +190,6 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
 """Group DEV_MEM: memory at the end of BAR 0 (``emu.objects.memic``)."""
 
 VF_LIMITS: Capabilities = MappingProxyType(
-    {
-        "log_max_qp": 16,
-        "log_max_eq": 5,
-        "max_num_eqs": 32,
-        "mcam_reg": 0,
-        "pcam_reg": 0,
-        "vport_group_manager": 0,
-        "qos": 0,
-        "ets": 0,
-        "max_tc": 0,
-        "qcam_reg": 0,
-    }
+    {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0, "pcam_reg": 0}
 )
 """What a virtual function lacks; firmware and link are the physical function's, too."""

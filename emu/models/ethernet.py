@@ -62,6 +62,11 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
 )
 """General capabilities of an Ethernet function, before a model's own limits."""
 
+ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
+    {"vport_group_manager": 0, "qos": 0, "ets": 0, "max_tc": 0, "qcam_reg": 0}
+)
+"""What a virtual function lacks: the port is the physical function's."""
+
 ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
     {
         "csum_cap": 1,

@@ -92,7 +92,7 @@ def send(function, frame):
 def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture):
     one, _two = functions
     send(one, Frame(Packet(payload=bytes(3000)).frame(), 1000, checked=True))
-    send(one, Frame(bytes.fromhex("0180c2000001 021122334455 8808").ljust(60, b"\0")))
+    send(one, Frame(bytes.fromhex("021122334466 031122334455 88b5").ljust(60, b"\0")))
     rows = capture.rows(
         "frame.interface_name", "frame.packet_flags_direction", "eth.src", "frame.len",
         "frame.comment", "_ws.col.Protocol",
@@ -100,12 +100,12 @@ def test_a_frame_is_at_both_ports_and_a_drop_says_why(functions, capture):
     assert [row[:4] for row in rows] == [
         ["function 0", "0x00000002", "02:66:77:88:99:aa", "3054"],
         ["function 1", "0x00000001", "02:66:77:88:99:aa", "3054"],
-        ["function 0", "0x00000002", "02:11:22:33:44:55", "60"],
+        ["function 0", "0x00000002", "03:11:22:33:44:55", "60"],
     ]
     assert [row[4] for row in rows] == [
         "",
         "dropped: no flow entry",
-        "dropped: pause",
+        "dropped: bad source",
     ]
     assert rows[0][5] == "TCP"
 
