@@ -15,6 +15,7 @@ import machine
 import mmio
 import net
 import probe
+import roce
 import tables
 import verbs
 from figures import Report, Section
@@ -30,6 +31,7 @@ IN_GUESTS: dict[str, Part] = {
     "probe": probe.measure,
     "mmio": mmio.measure,
     "verbs": verbs.measure,
+    "roce": roce.measure,
     "keys": keys.measure,
     "net": net.measure,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import click
 import guests
@@ -29,7 +30,7 @@ TRIES = 5
 """perftest sometimes fails to measure the clock rate on a busy machine, and prints inf."""
 
 _NETWORK = "10.9.0.1"
-_MAPPED = "0000:0000:0000:0000:0000:ffff:0a09:0001"
+_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 _MAKE_RXE = f"""set -e
 modprobe -a dummy rdma_rxe
 ip link add bench0 type dummy
@@ -37,14 +38,17 @@ ip addr add {_NETWORK}/24 dev bench0
 ip link set bench0 up
 rdma link add {RXE} type rxe netdev bench0
 """
-_GID_INDEX = f"""cd /sys/class/infiniband/{RXE}/ports/1/gids
+_GID_INDEX = """cd /sys/class/infiniband/{device}/ports/1
 for _ in $(seq 100); do
-    for index in *; do [ "$(cat "$index")" = {_MAPPED} ] && echo "$index" && exit; done
+    for index in $(ls gids); do
+        [ "$(cat gids/$index)" = {gid} ] || continue
+        [ "$(cat gid_attrs/types/$index)" = "RoCE v2" ] && echo "$index" && exit
+    done
     sleep 0.1
 done
 exit 1
 """
-_WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 0.02; done; exec '
+_WHEN_LISTENING = f'until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp*; do sleep 0.02; done'
 """Hexadecimal port and state TCP_LISTEN, as /proc/net/tcp shows them."""
 
 
@@ -60,9 +64,21 @@ class Test:
     gid_option: str = "-x"
 
 
-def _bandwidth(program: str, size: str, size_bytes: int, count: int, goal: float) -> Test:
+class Ends(NamedTuple):
+    """Who runs the server, who the client, and the address by which they exchange numbers."""
+
+    server: Guest
+    client: Guest
+    address: str = "127.0.0.1"
+
+
+def bandwidth(
+    program: str, size: str, size_bytes: int, count: int, goal: float | None = None
+) -> Test:
+    """A bandwidth test of perftest; the goal is a ratio."""
     command = f"{program} -F -s {size_bytes} -n {count}"
-    return Test(f"{program}, {size}", "MiB/s", command, perftest.bandwidth, ratio_at_least(goal))
+    bound = None if goal is None else ratio_at_least(goal)
+    return Test(f"{program}, {size}", "MiB/s", command, perftest.bandwidth, bound)
 
 
 _SIZES = (("4 KiB", 4096, 10_000, 1.5), ("64 KiB", 65536, 1000, 8), ("1 MiB", 1 << 20, 200, 20))
@@ -70,7 +86,7 @@ _ONE_QP = "message rate, write 2 B, 1 QP"
 _MANY_QPS = "message rate, write 2 B, 16 QPs"
 TESTS = (
     *(
-        _bandwidth(program, *size)
+        bandwidth(program, *size)
         for program in ("ib_write_bw", "ib_read_bw")
         for size in _SIZES
     ),
@@ -116,16 +132,29 @@ def _scaling(row: Row) -> str:
 def make_rxe(guest: Guest) -> int:
     """Create a Soft-RoCE device on a dummy link; return the index of its IPv4 GID."""
     guest.run(_MAKE_RXE, timeout=60).check()
-    return int(guest.run(_GID_INDEX, timeout=60).check().stdout)
+    return gid_index_of(guest, RXE, _NETWORK)
+
+
+def gid_index_of(guest: Guest, device: str, address: str) -> int:
+    """Where an RDMA device has the GID of an IPv4 address of its interface; waits for it."""
+    first, second, third, fourth = map(int, address.split("."))
+    gid = f"{_MAPPED}{first:02x}{second:02x}:{third:02x}{fourth:02x}"
+    command = _GID_INDEX.format(device=device, gid=gid)
+    return int(guest.run(command, timeout=60).check().stdout)
 
 
 def sample(guest: Guest, test: Test, device: str, gid_index: int | None) -> float:
-    """One number of one test on one device."""
+    """One number of one test on one device of one guest."""
+    return sample_between(Ends(guest, guest), test, device, gid_index)
+
+
+def sample_between(ends: Ends, test: Test, device: str, gid_index: int | None) -> float:
+    """One number of one test between two guests, or in one, on a device that both call the same."""
     command = f"{test.command} -d {device} -p {PORT}"
     if gid_index is not None:
         command += f" {test.gid_option} {gid_index}"
     for _ in range(TRIES):
-        output = run_pair(guest, command)
+        output = run_pair(ends, command)
         try:
             return test.read(output)
         except perftest.OutputError as error:
@@ -133,12 +162,13 @@ def sample(guest: Guest, test: Test, device: str, gid_index: int | None) -> floa
     raise click.ClickException(f"{test.name} on {device}: {why}")
 
 
-def run_pair(guest: Guest, command: str) -> str:
+def run_pair(ends: Ends, command: str) -> str:
     """Run the same command as server and client; return the client's output."""
-    server = guest.popen(f"exec {command}")
+    server = ends.server.popen(f"exec {command}")
     try:
-        client = guest.run(f"{_WHEN_LISTENING}{command} 127.0.0.1", timeout=TIMEOUT)
-        guest.wait(server, SERVER_GRACE)
+        ends.server.run(_WHEN_LISTENING, timeout=TIMEOUT).check()
+        client = ends.client.run(f"exec {command} {ends.address}", timeout=TIMEOUT)
+        ends.server.wait(server, SERVER_GRACE)
     except CommandTimeoutError:
         server.kill()
         raise

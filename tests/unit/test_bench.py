@@ -22,6 +22,7 @@ import net
 import perftest
 import points
 import probe
+import roce
 import tables
 import verbs
 from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
@@ -246,6 +247,12 @@ def test_meter_does_not_count_our_own_work():
     processors = os.cpu_count() or 1
     ours = busy / (time.monotonic() - start) / processors
     assert meter.others_share() <= 1.1 - ours
+
+
+def test_every_goal_of_roce_is_about_a_test():
+    names = [test.name for test in roce.tests(1)]
+    assert len({*names}) == len(names)
+    assert {*roce.ONE_GUEST, *roce.TWO_GUESTS} <= {*names}
 
 
 def test_every_verbs_test_has_a_name_of_its_own():
