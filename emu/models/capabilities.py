@@ -45,6 +45,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "log_max_eq_sz": 13,
         "max_wqe_sz_sq": 1024,
         "max_wqe_sz_rq": 512,
+        # A READ into more pieces than this had better use a memory key. With 0 the kernel's
+        # targets size their queues for the pieces instead (core/rw.c: rdma_rw_mr_factor), those
+        # with T10-PI beyond log_max_qp_sz.
+        "max_sgl_for_optimized_performance": 16,
         "basic_cyclic_rcv_wqe": 0,
         "cqe_version": 0,
         "cq_moderation": 1,

@@ -1,5 +1,6 @@
 """The models: identities that the driver knows, capabilities that the layouts can hold."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -191,3 +192,17 @@ def test_the_command_shows_each_model_on_one_line():
             *" or ".join(each.link for each in LINKS[name].values()).split(),
         ]
     assert f"default: {DEFAULT_MODEL}" in result.output
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"connectx4lx", "connectx4lx-vf"}))
+def test_queues_of_the_kernels_targets_fit_with_protection(name):
+    """nvmet-rdma's with 128 requests of 256 pages and T10-PI (core/rw.c: rdma_rw_init_qp).
+
+    mlx5 gives each request room for 30 pieces and a memory key's parts (hw/qp.c: calc_send_wqe).
+    """
+    general = MODELS[name].general
+    pages_at_once = 256 if general["max_sgl_for_optimized_performance"] else 30
+    contexts = 128 * math.ceil(256 / pages_at_once)
+    octets = (129 + 3 * contexts) * 704
+    blocks = 1 << math.ceil(math.log2(octets / 64))
+    assert blocks <= 1 << general["log_max_qp_sz"]
