@@ -30,6 +30,8 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     port = hca.ib
     out.hca_vport_context.assign(
         {
+            # Subnet management is the physical function's, on an adapter as well.
+            "has_smi": not hca.model.identity.is_vf,
             "port_physical_state": port.phys_state,
             "port_state": port.state,
             "vport_state": port.state,
@@ -61,7 +63,10 @@ def modify_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     selected = context.cap_mask1_field_select
     if selected & ~SETTABLE_CAPS:
         raise CmdError(Status.BAD_PARAM_ERR, "capability bit is not settable", f"{selected:#x}")
-    hca.ib.cap_mask1 = hca.ib.cap_mask1 & ~selected | context.cap_mask1 & selected
+    before = hca.ib.cap_mask1
+    hca.ib.cap_mask1 = before & ~selected | context.cap_mask1 & selected
+    if hca.ib.cap_mask1 != before:
+        hca.wire.port_changed(hca)  # an administrator elsewhere is asked for it as well
 
 
 @command(

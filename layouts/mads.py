@@ -59,11 +59,26 @@ class SmpAttr(IntEnum):
 
     NODE_DESC = 0x0010
     NODE_INFO = 0x0011
+    SWITCH_INFO = 0x0012
     GUID_INFO = 0x0014
     PORT_INFO = 0x0015
     PKEY_TABLE = 0x0016
+    SL_TO_VL_TABLE = 0x0017
+    VL_ARB_TABLE = 0x0018
+    LINEAR_FORW_TABLE = 0x0019
+    MCAST_FORW_TABLE = 0x001B
+    SM_INFO = 0x0020
     EXTENDED_PORT_INFO = 0xFF90
     """NVIDIA's own (hw/mlx5_ib.h: MLX5_ATTR_EXTENDED_PORT_INFO)."""
+
+
+class SmState(IntEnum):
+    """SMInfo.SMState (IBTA 14.2.5.13)."""
+
+    NOT_ACTIVE = 0
+    DISCOVERING = 1
+    STANDBY = 2
+    MASTER = 3
 
 
 class PmaAttr(IntEnum):
@@ -160,6 +175,26 @@ port_info = Prm(
     "cap_mask2" / bits(16), "link_speed_ext_active" / bits(4),
     "link_speed_ext_supported" / bits(4), rsvd(3), "link_speed_ext_enabled" / bits(5),
 )
+
+switch_info = Prm(
+    "switch_info",
+    "linear_fdb_cap" / bits(16), "random_fdb_cap" / bits(16), "multicast_fdb_cap" / bits(16),
+    "linear_fdb_top" / bits(16), "default_port" / bits(8), "default_mcast_primary" / bits(8),
+    "default_mcast_not_primary" / bits(8), "life_time_value" / bits(5),
+    "port_state_change" / bits(1), "opt_sl_to_vl_mapping" / bits(2), "lids_per_port" / bits(16),
+    "partition_enforcement_cap" / bits(16), "inbound_enforcement_cap" / bits(1),
+    "outbound_enforcement_cap" / bits(1), "filter_raw_inbound_cap" / bits(1),
+    "filter_raw_outbound_cap" / bits(1), "enhanced_port0" / bits(1), rsvd(3),
+    "multicast_fdb_top" / bits(16),
+)
+
+sm_info = Prm(
+    "sm_info",
+    "guid" / bits(64), "sm_key" / bits(64), "act_count" / bits(32), "priority" / bits(4),
+    "sm_state" / bits(4),
+)
+
+linear_forw_table = Prm("linear_forw_table", "port" / array(64, bits(8)))
 
 guid_info = Prm("guid_info", "guid" / array(8, bits(64)))
 

@@ -3,6 +3,7 @@
 import pytest
 
 from emu.device.hca import HcaOptions
+from emu.models import MODELS
 from emu.port.ib.port import GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES
 from layouts.enums import CapMask1, Op, PhysState, PortState, Status
 
@@ -34,8 +35,29 @@ def test_port_is_up_and_knows_who_it_is(driver):
     assert (port.vport_state, port.port_state) == (PortState.ACTIVE, PortState.ACTIVE)
     assert port.port_physical_state == PhysState.LINK_UP
     assert (port.port_guid, port.node_guid, port.system_image_guid) == (GUID, GUID, GUID)
-    assert (port.lid, port.lmc, port.grh_required, port.has_smi) == (0x21, 0, 0, 0)
+    assert (port.lid, port.lmc, port.grh_required) == (0x21, 0, 0)
     assert port.sm_lid
+
+
+def test_new_capabilities_are_told_to_the_subnet(driver, function, monkeypatch):
+    """Managers and SRP's initiators look for them in the records of other guests' ports."""
+    told = []
+    monkeypatch.setattr(function.hca.wire, "port_changed", told.append)
+    for _ in range(2):
+        driver.must(
+            Op.MODIFY_HCA_VPORT_CONTEXT,
+            hca_vport_context={
+                "cap_mask1": CapMask1.SM, "cap_mask1_field_select": CapMask1.SM,
+            },
+        )  # fmt: skip
+    assert told == [function.hca]
+
+
+@pytest.mark.parametrize(("name", "has_smi"), [("connectx6", 1), ("connectx6-vf", 0)])
+def test_subnet_management_is_the_physical_functions(driver, function, name, has_smi):
+    """Without it the driver sends no SMPs (hw/mad.c:can_do_mad_ifc, hw/wr.c:mlx5r_ib_post_send)."""
+    function.hca.model = MODELS[name]
+    assert context(driver).has_smi == has_smi
 
 
 def test_stack_may_set_its_capability_bits(driver):

@@ -14,11 +14,11 @@ RECEIVES = 16
 
 
 class Gsi:
-    """A node's QP1 with receive requests posted."""
+    """A node's QP1, or another special queue pair, with receive requests posted."""
 
-    def __init__(self, node):
+    def __init__(self, node, qp_type=QpType.QP1):
         self.node = node
-        self.qp = node.queue_pair(QpType.QP1)
+        self.qp = node.queue_pair(qp_type)
         self.qp.init(q_key=GSI_QKEY, mtu=1, log_msg_max=8)
         self.qp.to_rtr(mtu=0, log_msg_max=0)
         self.qp.to_rts()

@@ -89,12 +89,12 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 
 def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
-    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1)."""
+    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1); QP0 has no keys, and hears QP0."""
+    if qp.st is _QP0:
+        return origin.qpn == WELL_KNOWN[_QP0]
     if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
         return False
-    if qp.st is _UD:
-        return qp.q_key == origin.qkey
-    return qp.st is _QP0 or origin.qkey == GSI_QKEY
+    return origin.qkey == (qp.q_key if qp.st is _UD else GSI_QKEY)
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:

@@ -1,7 +1,7 @@
 """Datagrams at a function's port: count each one and deliver it to its queue pairs.
 
-The adapter itself handles performance management MADs at QP1 (see ``emu.port.ib.pma``);
-everything else goes to queue pairs.
+The adapter itself handles performance management MADs at QP1 and subnet management packets at QP0
+(see ``emu.port.ib.pma`` and ``sma``); everything else goes to queue pairs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from emu.device.containment import contain
 from emu.engine.ud import datagram as ud
 from emu.objects import Qp
-from emu.port.datagram import GSI_QKEY, Datagram, Origin
-from emu.port.ib import pma
+from emu.port.datagram import Datagram, Origin
+from emu.port.ib import pma, sma
 from emu.port.ib.datagram import answer_to, may_manage
 from layouts.enums import PortType, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
@@ -22,6 +22,7 @@ from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.port.base import Link
+    from emu.port.ib.port import IbPort
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
                 ud.receive(hca, member, packet, origin)
         return
     hca.link.count_received(1, packet.octets)
-    if packet.to.qpn == QP1 and _is_answered(hca, packet, origin):
+    if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
         return
     qp = _receiver(hca, packet.to.qpn)
     if qp is not None:
@@ -76,18 +77,29 @@ def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
 
 
 def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
-    """Let the performance management agent respond; False when the datagram is not for it."""
-    if hca.model.port_type is not _IB:
-        return False  # mlx5_ib builds the response by itself (hw/mad.c: process_pma_cmd)
-    if packet.length != MAD_BYTES or not may_manage(hca.ib, origin):
-        return False
-    mad = b"".join(packet.data)
-    if pma_mad.view(mad).mad_hdr.mgmt_class != MgmtClass.PERF_MGMT:
-        return False
-    answer = pma.answer(hca.ib, mad)
+    """Let the port's own agents respond; False when the datagram is for a queue pair."""
+    if hca.model.port_type is not _IB or packet.length != MAD_BYTES:
+        return False  # with RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)
+    qpn = packet.to.qpn
+    answer = _AGENTS[qpn](hca.ib, b"".join(packet.data), origin)
     if answer is None:
         return False
     to = answer_to(packet.to, origin)
-    source = Origin(hca.link.lid, QP1, origin.pkey, GSI_QKEY, hca.link.gid(0))
+    source = Origin(hca.link.lid, qpn, origin.pkey, to.qkey, hca.link.gid(0))
     send(hca, Datagram(to, [memoryview(answer)], MAD_BYTES, None, False), source)
     return True
+
+
+def _subnet_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
+    """SMPs have no keys; they have a lane of their own, which only QP0 sends on (IBTA 13.5.1)."""
+    return sma.answer_at_qp0(port, mad) if origin.qpn == QP0 else None
+
+
+def _performance_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
+    if not may_manage(port, origin):
+        return None
+    is_for_us = pma_mad.view(mad).mad_hdr.mgmt_class == MgmtClass.PERF_MGMT
+    return pma.answer(port, mad) if is_for_us else None
+
+
+_AGENTS = {QP0: _subnet_management, QP1: _performance_management}

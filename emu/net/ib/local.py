@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from emu.device.containment import ContainedClock, contain
 from emu.engine.rc.packets.intake import receive
-from emu.engine.ud.delivery import QP1, arrive
+from emu.engine.ud.delivery import QP0, QP1, arrive
 from emu.net.ib.packet_queue import PacketQueue
 from emu.net.ib.parcels import DatagramParcel, PacketParcel
 from emu.net.ib.sa import SubnetAdministrator
@@ -154,6 +155,9 @@ class LocalFabric:
         if self.watcher is not None:
             self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
         link = self.tx_links.get(source.link.lid)
+        if packet.to.lid == PERMISSIVE_LID and packet.to.qpn == QP0:
+            # The other end of the cable is the switch, which the manager's LID leads to.
+            packet = replace(packet, to=replace(packet.to, lid=SM_LID))
         if packet.to.lid == PERMISSIVE_LID:
             arrive(source, packet, origin)
         elif link is None or packet.to.lid == source.link.lid:
@@ -167,9 +171,9 @@ class LocalFabric:
             for hca in list(self._nodes.values()):
                 self._arrive(hca, packet, origin)
         elif lid == SM_LID:
-            if packet.to.qpn == QP1:
-                data = b"".join(packet.data)
-                contain(self._sa_owner, partial(self.sa.receive, data, packet.to, origin))
+            takers = {QP0: self.sa.switch.receive, QP1: self.sa.receive}
+            if (take := takers.get(packet.to.qpn)) is not None:
+                contain(self._sa_owner, partial(take, b"".join(packet.data), packet.to, origin))
         elif (node := self._nodes.get(lid)) is not None:
             self._arrive(node, packet, origin)
 

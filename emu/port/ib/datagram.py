@@ -14,7 +14,7 @@ def answer_to(to: Destination, origin: Origin) -> Destination:
     """The destination of the response to a management datagram: the return path (IBTA 13.5.4)."""
     return Destination(
         qpn=origin.qpn,
-        qkey=GSI_QKEY,
+        qkey=GSI_QKEY if origin.qpn else 0,
         lid=origin.lid,
         sl=to.sl,
         path_bits=0,

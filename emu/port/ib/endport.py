@@ -76,6 +76,8 @@ class EndPort:
     device_id: int = 0
     node_type: NodeType = NodeType.CHANNEL_ADAPTER
     port_num: int = 1
+    num_ports: int = 1
+    """Those of its node."""
 
     @property
     def gid(self) -> bytes:
@@ -97,7 +99,7 @@ class EndPort:
         """NodeInfo of the node that the port belongs to."""
         info = node_info.new(
             base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION,
-            node_type=self.node_type, num_ports=1, sys_guid=self.node_guid,
+            node_type=self.node_type, num_ports=self.num_ports, sys_guid=self.node_guid,
             node_guid=self.node_guid, port_guid=self.port_guid,
             partition_cap=PKEY_TABLE_ENTRIES, device_id=self.device_id,
             local_port_num=self.port_num, vendor_id=VENDOR_ID,

@@ -16,11 +16,12 @@ from emu.net.ib.sa.envelope import answer_head, envelope_fault
 from emu.net.ib.sa.events import Subscriptions
 from emu.net.ib.sa.multicast import MulticastGroups
 from emu.net.ib.sa.paths import path_records
-from emu.net.ib.sa.query import TRUSTED_SM_KEY, Query, SaError, Subnet
+from emu.net.ib.sa.query import Query, SaError, Subnet
 from emu.net.ib.sa.records import class_port_infos, node_records, portinfo_records
 from emu.net.ib.sa.rmpp import Key, RmppSender, abort
 from emu.net.ib.sa.services import Services
 from emu.net.ib.sa.worker import Job, Worker
+from emu.net.ib.sm import TRUSTED_SM_KEY, Switch
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.port.ib.datagram import answer_to
@@ -34,6 +35,7 @@ from layouts.mads import (
     MadStatus,
     Method,
     MgmtClass,
+    NodeType,
     class_port_info,
 )
 from layouts.prm import Prm
@@ -101,14 +103,17 @@ class SubnetAdministrator:
         clock: Clock,
     ) -> None:
         """``ports`` returns the ports that are up, without this administrator's own."""
-        self.port = EndPort(
+        port = EndPort(
             lid=SM_LID,
             port_guid=SM_GUID,
             node_guid=SM_GUID,
             pkeys=(DEFAULT_PKEY,),
             node_description=b"mlx5emu subnet manager".ljust(NODE_DESCRIPTION_BYTES, b"\0"),
             cap_mask=CapMask1.SM,
+            node_type=NodeType.SWITCH,
+            port_num=0,
         )
+        self.switch = Switch(port, send)
         self._ports = ports
         self._send = send
         self._known: dict[bytes, EndPort] = {}
@@ -121,6 +126,11 @@ class SubnetAdministrator:
         self.services = Services(clock)
         self.transfers = RmppSender(clock, self.worker)
         self._attributes = self._make_attributes()
+
+    @property
+    def port(self) -> EndPort:
+        """Where it is: the switch's management port."""
+        return self.switch.port
 
     def _make_attributes(self) -> dict[int, _Attribute]:
         groups, services = self.groups, self.services
@@ -149,6 +159,7 @@ class SubnetAdministrator:
         """Find the ports that came and went; drop the records of those that went."""
         now = {port.gid: port for port in self._ports()}
         before, self._known = self._known, now
+        self.switch.connect(now.values())
         gone = before.keys() - now.keys()
         if gone:
             self.subscriptions.drop_ports({before[gid].lid for gid in gone})

@@ -16,9 +16,6 @@ from emu.port.ib.endport import EndPort
 from layouts.mads import MadStatus
 from layouts.sa import Components, SaStatus
 
-TRUSTED_SM_KEY = 1
-"""A requester with this key sees other ports' memberships and service keys; OpenSM's default."""
-
 
 class SaError(Exception):
     """The request gets a response with a status and no record."""
