@@ -30,7 +30,7 @@ from emu.port.eth.port import MAC_BYTES, EthPort, mac_of
 from emu.port.eth.roce.gids import GidTable
 from emu.port.eth.roce.link import RoceLink
 from emu.port.eth.wire import EthWire, NoWire
-from emu.port.ib.port import IbPort
+from emu.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
 from layouts.enums import EventType, PortType, Status
@@ -64,6 +64,8 @@ class HcaOptions:
     """Type 2 memory windows are of type 2A: access through one checks the QPN, not the PD."""
     mac: int = 0
     """MAC address of an Ethernet port; 0 derives it from the GUID."""
+    pkeys: tuple[int, ...] = ()
+    """P_Keys of an InfiniBand port, behind the default one."""
 
 
 class Hca(ObjectTables):
@@ -238,6 +240,7 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
         model.ib_proto_oper,
         device_id=model.identity.device_id,
         lid=options.lid,
+        pkeys=[DEFAULT_PKEY, *options.pkeys],
         node_description=_described(model),
     )
 

@@ -3,22 +3,24 @@
 ``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``: a model of ``emu.models`` and options
 of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Ethernet port, which
 otherwise follows from the GUID, and ``segment`` the number of the segment that it is on, as in
-``--net``. With ``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old
-firmware; with ``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no
-on-demand paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the
-model's.
+``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default one. With ``ib_virt=0``
+the driver queries an InfiniBand port by MAD_IFC, as with old firmware; with ``mw_2a=1`` type 2
+memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand paging, 1 for the
+transport scheme, 2 for the memory scheme as well; the default is the model's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from emu.device.hca import HcaOptions
 from emu.models import DEFAULT_MODEL, LINKS, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
 from emu.net.eth.spec import MAX_SEGMENT
-from emu.port.ib.port import BASE_GUID, SM_LID
+from emu.port.ib.partitions import PKEY_NUMBER
+from emu.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
 from layouts.enums import PortType
 
 MAX_LID = SM_LID - 1
@@ -51,7 +53,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     name = name or DEFAULT_MODEL
     if name not in MODELS:
         raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
-    chosen: dict[str, int] = {}
+    chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or key not in _KEYS:
@@ -67,10 +69,18 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "ib_virt": 1,
         "mw_2a": 0,
         "odp": _ODP.index(model.odp),
+        "pkeys": (),
         **chosen,
     }
     windows_2a = bool(values["mw_2a"])
-    options = HcaOptions(values["guid"], values["lid"], values["pages"], windows_2a, values["mac"])
+    options = HcaOptions(
+        values["guid"],
+        values["lid"],
+        values["pages"],
+        windows_2a,
+        values["mac"],
+        values["pkeys"],
+    )
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
     if "odp" in chosen:
@@ -101,7 +111,7 @@ def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]
     return specs
 
 
-def _linked(name: str, chosen: Mapping[str, int]) -> Model:
+def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
     """The model with the chosen link layer, to which the other settings must fit."""
     links = LINKS[name]
     link = PortType(chosen.get("link", next(iter(links))))
@@ -122,12 +132,14 @@ _KEYS = {
     "ib_virt": "ib_virt=N",
     "mw_2a": "mw_2a=N",
     "odp": "odp=N",
+    "pkeys": "pkeys=N[:N]...",
     "link": "link=ib|eth",
     "mac": "mac=XX:XX:XX:XX:XX:XX",
     "segment": "segment=N",
 }
 _OF_LINK = {
     "lid": PortType.IB,
+    "pkeys": PortType.IB,
     "ib_virt": PortType.IB,
     "mac": PortType.ETH,
     "segment": PortType.ETH,
@@ -143,6 +155,20 @@ _LIMITS = {
     "odp": (0, len(_ODP) - 1),
     "segment": (0, MAX_SEGMENT),
 }
+
+
+def _pkeys(key: str, text: str) -> tuple[int, ...]:
+    """P_Keys of different partitions, none of them the default one (IBTA 10.9.1)."""
+    try:
+        pkeys = tuple(int(part, 0) for part in text.split(":"))
+    except ValueError:
+        raise DeviceSpecError(f"{key}={text!r} are no numbers") from None
+    for pkey in pkeys:
+        if not 0 < pkey & PKEY_NUMBER < PKEY_NUMBER or not 0 < pkey < 1 << 16:
+            raise DeviceSpecError(f"{key}: {pkey:#x} is the P_Key of no partition of its own")
+    if len(pkeys) >= PKEY_TABLE_ENTRIES or len({pkey & PKEY_NUMBER for pkey in pkeys}) < len(pkeys):
+        raise DeviceSpecError(f"{key}: a partition twice, or more than {PKEY_TABLE_ENTRIES - 1}")
+    return pkeys
 
 
 def _number(key: str, text: str) -> int:
@@ -173,4 +199,4 @@ def _mac(key: str, text: str) -> int:
     return mac
 
 
-_READERS = {"link": _link, "mac": _mac}
+_READERS: Mapping[str, Callable[[str, str], Any]] = {"link": _link, "mac": _mac, "pkeys": _pkeys}

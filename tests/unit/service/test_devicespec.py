@@ -47,6 +47,25 @@ def test_type_of_windows():
     assert not parse("connectx6").options.windows_2a
 
 
+def test_partitions():
+    assert parse("connectx6,pkeys=0x8001:2").options.pkeys == (0x8001, 2)
+    assert parse("connectx6").options.pkeys == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0", "0x8000", "0xffff", "0x7fff", "0x10001", "-1", "1:0x8001", "1::2"]
+)
+def test_what_is_no_partition(text):
+    with pytest.raises(DeviceSpecError, match="pkeys"):
+        parse(f",pkeys={text}")
+
+
+def test_most_partitions():
+    parse(",pkeys=" + ":".join(map(str, range(1, 128))))
+    with pytest.raises(DeviceSpecError, match="more than 127"):
+        parse(",pkeys=" + ":".join(map(str, range(1, 129))))
+
+
 def test_on_demand_paging():
     gates = [parse(f"connectx6,odp={scheme}").model.general["pg"] for scheme in range(3)]
     assert gates == [0, 1, 1]
