@@ -57,6 +57,7 @@ class MadStatus(IntEnum):
 class SmpAttr(IntEnum):
     """Subnet management attributes (IBTA 14.2.5; IB_SMP_ATTR_*)."""
 
+    NOTICE = 0x0002
     NODE_DESC = 0x0010
     NODE_INFO = 0x0011
     SWITCH_INFO = 0x0012

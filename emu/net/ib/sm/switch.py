@@ -20,7 +20,7 @@ from emu.port.ib import sma
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import DEFAULT_PKEY, SM_LID
 from layouts.bth import PERMISSIVE_LID
-from layouts.mads import DIRECTION, MAD_BYTES, Method, smp
+from layouts.mads import DIRECTION, MAD_BYTES, Method, SmpAttr, smp
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,9 @@ class Switch:
         if mad.method in (Method.GET, Method.SET):
             asked = Asked(self._ports, entry)
             self._deliver(sma.respond(ATTRIBUTES, asked, bytes(mad)), lid)
+        elif mad.method == Method.TRAP and mad.attr_id == SmpAttr.NOTICE:
+            mad.method = Method.TRAP_REPRESS  # or it is sent again (IBTA 13.4.9)
+            self._deliver(bytes(mad), lid)
 
     def _take_on(self, mad: Any, entry: int) -> None:
         """Take a request to the end of its route: behind our ports are no switches (C14-9:2).

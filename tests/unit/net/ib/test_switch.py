@@ -139,6 +139,16 @@ def test_nothing_can_be_set(fabric):
         assert answer.status == MadStatus.UNSUPPORTED_METHOD_ATTRIB
 
 
+def test_traps_are_repressed(fabric):
+    """opensm tells the master when it has set IsSM, and wants to hear that it has arrived."""
+    trap = request(SmpAttr.NOTICE, method=Method.TRAP, data=bytes(range(64)))
+    ((lid, mad),) = fabric.send(2, trap)
+    assert (lid, mad.method, mad.tid, mad.attr_id) == (2, Method.TRAP_REPRESS, TID, SmpAttr.NOTICE)
+    assert mad.data == bytes(range(64))
+    assert fabric.send(2, request(SmpAttr.NOTICE, method=Method.TRAP_REPRESS)) == []
+    assert fabric.send(2, request(SmpAttr.NODE_INFO, method=Method.TRAP)) == []
+
+
 def test_one_hop_ends_at_the_switch(fabric):
     """The responder notes the way back and marks the answer (C14-9:3, C14-13:1)."""
     ((lid, mad),) = fabric.send(2, request(SmpAttr.NODE_INFO, 0, 1))
