@@ -38,6 +38,14 @@ BY_ADDRESS = (
     ("ucmatose -b {to} -C 10", "ucmatose -s {to} -C 10"),
     ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
     ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
+    pytest.param(
+        ("rstream -b {to} -S 4096 -C 10 -I 10", "rstream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        ("riostream -b {to} -S 4096 -C 10 -I 10", "riostream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
 )
 KNOWN = re.compile("firmware level support is missing")
 """What 6.1 says of TC offload."""
@@ -66,6 +74,11 @@ class TestInOneGuest:
         kind, *options = options.split()
         command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
         converse(guest, guest, command, ONE)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", PERFTESTS)
+    def test_perftest_with_itself(self, guest, command):
+        converse(guest, guest, f"{command} -F -x {GID_OF_IPV4}", ONE)
 
     @pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
     def test_connections_by_address(self, guest, commands):
