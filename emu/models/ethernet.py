@@ -51,6 +51,9 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "qcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
+        # Raw packet queue pairs and work queues of verbs count what they drop (ib/qp.c:
+        # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
+        "modify_rq_counter_set_id": 1,
         "eth_wqe_too_small": 1,
         # ethtool -C needs it on Linux 6.12 (core/en_ethtool.c: mlx5e_ethtool_set_coalesce).
         "cq_period_mode_modify": 1,

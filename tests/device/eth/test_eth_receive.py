@@ -26,12 +26,14 @@ from emu.port.eth.frame import Frame
 from emu.port.eth.headers import parse
 from emu.port.eth.plain import plain
 from emu.port.eth.segment import unsegmented
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op
+from layouts.caps import cmd_hca_cap
+from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op
 from layouts.eth_enums import (
     CqeChecked,
     CqeHashType,
     CqeHeader,
     MemRqType,
+    ModifyRq,
     RqState,
     SelfLbBlock,
     WqType,
@@ -152,6 +154,18 @@ def test_no_request(hca, rq, driver, counter):
         arrive(hca, Frame(ARP))
     assert len(buffers.drain()) == 1
     assert out_of_buffer(driver, counter) == 3
+
+
+def test_counter_that_a_queue_gets_when_it_starts(hca, node, driver, counter, lead):
+    """As mlx5_ib does it for raw packet queue pairs, which it makes without a counter set."""
+    general = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.GENERAL << 1 | CapMode.CUR)
+    assert cmd_hca_cap.view(general.capability).modify_rq_counter_set_id
+    queue = ReceiveQueue(node, ready=False)
+    mask = ModifyRq.RQ_COUNTER_SET_ID
+    queue.modify(RqState.RDY, ctx={"counter_set_id": counter}, modify_bitmask=mask)
+    lead(queue.rqn)
+    arrive(hca, Frame(ARP))
+    assert out_of_buffer(driver, counter) == 1
 
 
 def test_a_checksum_that_is_filled_in_is_believed(hca, rq):
