@@ -118,6 +118,14 @@ def test_pkey_by_index(driver, index):
     assert answer.pkey[0].pkey == (0xFFFF if index == 0 else 0)
 
 
+@pytest.mark.parametrize("options", [HcaOptions(guid=GUID, pkeys=(0x8001, 2))])
+def test_partitions_of_the_device_option(driver):
+    answer = driver.must(
+        Op.QUERY_HCA_VPORT_PKEY, pkey_index=0xFFFF, out_extra=4 * PKEY_TABLE_ENTRIES
+    )
+    assert [entry.pkey for entry in answer.pkey][:4] == [0xFFFF, 0x8001, 2, 0]
+
+
 def test_whole_pkey_table(driver):
     answer = driver.must(
         Op.QUERY_HCA_VPORT_PKEY, pkey_index=0xFFFF, out_extra=4 * PKEY_TABLE_ENTRIES
