@@ -65,6 +65,52 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
 sleep 1
 """.format(mac=MAC.format("eth3"))
 
+RULES = """
+set -e
+ip -n end2 neighbour replace 10.0.0.3 lladdr $(ip netns exec end3 cat {mac}) dev eth2
+rm -f /tmp/in
+mkfifo /tmp/in
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -- -i --rxq=4 --txq=4 --forward-mode=rxonly \
+    < /tmp/in > /tmp/out 2>&1 &
+pmd=$!
+exec 3> /tmp/in
+said() {{
+    for _ in $(seq 300); do
+        grep -q "$1" /tmp/out && return
+        sleep 0.2
+    done
+    cat /tmp/out
+    exit 1
+}}
+rule() {{
+    echo "flow create 0 ingress pattern eth / ipv4 / udp dst is $2 / end actions $3 / end" >&3
+    said "rule #$1 created"
+}}
+rule 0 1000 "count / drop"
+rule 1 1001 "queue index 2"
+rule 2 1002 "mark id 77 / queue index 3"
+rule 3 1003 "rss queues 1 end types ipv4-udp end"
+echo "set verbose 1" >&3
+echo start >&3
+said "rxonly packet forwarding packets/burst"
+ip netns exec end2 python3 -c '
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    for port in (1000, 1001, 1002, 1003):
+        for _ in range(20):
+            out.sendto(bytes(100), ("10.0.0.3", port))
+'
+said "UDP port=1003"
+echo "flow query 0 0 count" >&3
+said "hits: "
+echo "flow flush 0" >&3
+echo "stop" >&3
+said Done
+echo quit >&3
+wait $pmd
+cat /tmp/out
+""".format(mac=MAC.format("eth3"))
+
 
 @pytest.fixture(scope="module")
 def guest(lab, suite):
@@ -103,3 +149,13 @@ def test_forwarding(guest, mode):
         assert min(counts[0] + counts[1]) >= 50
     else:
         assert counts[0][0] >= 200
+
+
+@pytest.mark.slow
+def test_rules(guest):
+    """Rules of rte_flow: dropped and counted, to a queue, with a mark, to the queues of a set."""
+    said = guest.run(RULES, timeout=SECONDS).check().stdout
+    assert re.search(r" hits: 20\b", said)
+    came = re.findall(r"UDP port=(\d+) - Receive queue=0x(\d)", said)
+    assert {(port, queue) for port, queue in came} == {("1001", "2"), ("1002", "3"), ("1003", "1")}
+    assert re.search(r"FDIR matched ID=0x4d .* UDP port=1002 ", said)
