@@ -32,7 +32,7 @@ def _qcam(_hca: Hca, reg: Any) -> None:
 
 def _qpts(hca: Hca, reg: Any) -> None:
     """What decides about a frame's priority: its VLAN tag or its DSCP."""
-    reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
+    reg.trust_state = TrustState.DSCP if hca.eth.trusts_dscp else TrustState.PCP
 
 
 def _set_qpts(hca: Hca, reg: Any) -> None:

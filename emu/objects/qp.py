@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, QCounter, Xrcd
@@ -81,6 +81,16 @@ class QpParts:
         return (*(part for part in held if part is not None), *self.umems)
 
 
+class Marks(NamedTuple):
+    """What the headers of packets say about their priority."""
+
+    sent: int
+    """The priority by which their sender counts them."""
+    received: int
+    """That in their VLAN tag, 0 without one: all that their receiver sees."""
+    dscp: int
+
+
 class Qp(Queue):
     """A queue pair.
 
@@ -155,8 +165,8 @@ class Qp(Queue):
         """
         self.header_bytes = 0
         """Bytes of the link layer's headers in front of each packet to it."""
-        self.marks = 0
-        """What these headers say about the packets' priority (``emu.port.base.Link.marks``)."""
+        self.marks: Marks | None = None
+        """What these headers say about the packets' priority, if they are counted by it."""
         self.decode()
 
     @property

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from emu.objects import Marks
 from emu.port.congestion import Congestion
 from emu.port.counts import Counting
 from emu.port.datagram import Datagram, Destination, Origin
@@ -102,8 +103,8 @@ class Link(Protocol):
     def header_bytes(self, address: int) -> int:
         """Bytes of the link layer's headers in front of each packet to an address."""
 
-    def marks(self, path: Any) -> int:
-        """What the headers of a path's packets say about their priority, for the counters."""
+    def marks(self, path: Any) -> Marks | None:
+        """How a path's packets are marked, for counters by priority; None where there are none."""
 
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether ``theirs``, where the path of a peer at address ``mine`` leads, is this port."""
@@ -152,14 +153,14 @@ class Link(Protocol):
         """Entry of the P_Key table, 0 where it is empty."""
 
     def count_sent(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count packets, and all their octets from the first header on.
 
-        ``marks`` is what :meth:`marks` says of their path; 0 when nothing is to be counted by it.
+        ``marks`` is what :meth:`marks` says of their path, if they count by priority.
         """
 
     def count_received(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count received packets."""

@@ -122,7 +122,7 @@ def _take_turns(
     for _ in range(repeat):
         for test in chosen:
             for device, (ends, gid) in devices.items():
-                value = quiet.take(partial(verbs.sample_between, ends, test, device, gid))
+                value = quiet.take(partial(verbs.sample, ends, test, device, gid))
                 samples.setdefault((test.name, device), []).append(value)
     return samples
 

@@ -111,7 +111,7 @@ def measure(suite: str, repeat: int | None, quiet: Quiet) -> list[Section]:
         for _ in range(repeat or REPEAT):
             for test in TESTS:
                 for device, index in ((OURS, None), (RXE, gid)):
-                    take = partial(sample, guest, test, device, index)
+                    take = partial(sample, Ends(guest, guest), test, device, index)
                     samples.setdefault((test.name, device), []).append(quiet.take(take))
     rows = [
         Row(test.name, test.unit, samples[test.name, OURS], samples[test.name, RXE], test.goal)
@@ -143,13 +143,8 @@ def gid_index_of(guest: Guest, device: str, address: str) -> int:
     return int(guest.run(command, timeout=60).check().stdout)
 
 
-def sample(guest: Guest, test: Test, device: str, gid_index: int | None) -> float:
-    """One number of one test on one device of one guest."""
-    return sample_between(Ends(guest, guest), test, device, gid_index)
-
-
-def sample_between(ends: Ends, test: Test, device: str, gid_index: int | None) -> float:
-    """One number of one test between two guests, or in one, on a device that both call the same."""
+def sample(ends: Ends, test: Test, device: str, gid_index: int | None) -> float:
+    """One number of one test, on a device that has the same name at both ends."""
     command = f"{test.command} -d {device} -p {PORT}"
     if gid_index is not None:
         command += f" {test.gid_option} {gid_index}"

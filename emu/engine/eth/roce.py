@@ -50,7 +50,7 @@ def take(hca: Hca, frame: bytes) -> bool:
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)))
     elif not frame[0] & _GROUP:
-        hca.eth.received.sort(frame, 1, len(frame))
+        hca.eth.received.sort_frame(frame, 1, len(frame))
         intake.receive(hca, packet, len(frame))
     return True
 

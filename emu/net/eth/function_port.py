@@ -136,18 +136,17 @@ class FunctionPort(SegmentPort):
         flow = self._hca.eth.flow
         if not flow.holds_up:
             return MANY
-        found = room(self._hca)
-        if found:
-            if self._full_since_ns:
-                self._full_since_ns = 0
-                flow.let_go_on(now_ns)
-        elif not self._full_since_ns:
-            self._full_since_ns = now_ns
-            flow.ask_to_wait(now_ns)
-        elif now_ns - self._full_since_ns > PATIENCE_NS:
-            self._full_since_ns, self._ignored_until_ns = 0, now_ns + IGNORED_NS
-            flow.let_go_on(now_ns)
-            return MANY
+        found, since = room(self._hca), self._full_since_ns
+        if not since:
+            if not found:
+                self._full_since_ns = now_ns
+                flow.ask_to_wait()
+        elif found or now_ns - since > PATIENCE_NS:
+            self._full_since_ns = 0
+            flow.let_go_on(now_ns - since)
+            if not found:
+                self._ignored_until_ns = now_ns + IGNORED_NS
+                return MANY
         return found
 
     def deliver(self, frame: Frame) -> None:

@@ -43,11 +43,18 @@ class Pauses:
     """MAC control frames."""
     global_: int = 0
     """PAUSE frames among them."""
-    unknown: int = 0
-    """Those with another opcode than PAUSE and PFC."""
     frames: list[int] = field(default_factory=_zeros)
     """Frames by the priority that they are about; PAUSE is about all."""
     duration_ns: list[int] = field(default_factory=_zeros)
+    """For how long each priority had to wait."""
+
+
+@dataclass(slots=True)
+class ReceivedPauses(Pauses):
+    """What has come, and what it does to the port."""
+
+    unknown: int = 0
+    """MAC control frames with another opcode than PAUSE and PFC."""
     transitions: list[int] = field(default_factory=_zeros)
     """How often a priority that might send was stopped."""
     until_ns: list[int] = field(default_factory=_zeros)
@@ -58,7 +65,6 @@ class Pauses:
         until = self.until_ns[priority]
         if time_ns and until <= now_ns:
             self.transitions[priority] += 1
-        self.frames[priority] += 1
         self.duration_ns[priority] += now_ns + time_ns - max(now_ns, until)
         self.until_ns[priority] = now_ns + time_ns
 
@@ -74,9 +80,7 @@ class FlowControl:
     pfc_rx: int = 0
     """The same for PFC frames, a bit for each priority."""
     sent: Pauses = field(default_factory=Pauses)
-    received: Pauses = field(default_factory=Pauses)
-    _asked_ns: int = 0
-    """Since when the link partner has to wait; 0 while it has not."""
+    received: ReceivedPauses = field(default_factory=ReceivedPauses)
 
     @property
     def holds_up(self) -> bool:
@@ -103,33 +107,28 @@ class FlowControl:
     def _stop(
         self, about: int, obeyed: int, times: tuple[int, ...], now_ns: int, speed: int
     ) -> None:
-        for priority in range(PRIORITIES):
-            if obeyed >> priority & about >> priority & 1:
+        for priority in _priorities(about):
+            self.received.frames[priority] += 1
+            if obeyed >> priority & 1:
                 time_ns = times[priority] * _QUANTUM_BITS * _NS_PER_BIT_AT_1_MBPS // speed
                 self.received.stop(priority, now_ns, time_ns)
-            elif about >> priority & 1:
-                self.received.frames[priority] += 1
 
-    def ask_to_wait(self, now_ns: int) -> None:
-        """Count the frames that stop the link partner, unless it waits already."""
-        if not self._asked_ns:
-            self._asked_ns = now_ns
-            for priority in self._count():
-                self.sent.transitions[priority] += 1
+    def ask_to_wait(self) -> None:
+        """Count the frame that stops the link partner."""
+        self._count(0)
 
-    def let_go_on(self, now_ns: int) -> None:
-        """Count the frames by which it may go on, if it waits."""
-        if self._asked_ns:
-            for priority in self._count():
-                self.sent.duration_ns[priority] += now_ns - self._asked_ns
-            self._asked_ns = 0
+    def let_go_on(self, waited_ns: int) -> None:
+        """Count the frame by which it may go on, after so long."""
+        self._count(waited_ns)
 
-    def _count(self) -> list[int]:
-        """One frame has been sent; returns the priorities that it is about."""
-        self.sent.control += 1
-        self.sent.global_ += self.pause_tx
-        mask = _ALL if self.pause_tx else self.pfc_tx
-        about = [priority for priority in range(PRIORITIES) if mask >> priority & 1]
-        for priority in about:
-            self.sent.frames[priority] += 1
-        return about
+    def _count(self, waited_ns: int) -> None:
+        sent = self.sent
+        sent.control += 1
+        sent.global_ += self.pause_tx
+        for priority in _priorities(_ALL if self.pause_tx else self.pfc_tx):
+            sent.frames[priority] += 1
+            sent.duration_ns[priority] += waited_ns
+
+
+def _priorities(mask: int) -> list[int]:
+    return [priority for priority in range(PRIORITIES) if mask >> priority & 1]

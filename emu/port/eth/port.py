@@ -51,8 +51,9 @@ def _sizes() -> list[int]:
 
 
 def priority_of(data: bytes) -> int:
-    """The priority in the VLAN tag of a frame that has one (IEEE 802.1Q)."""
-    return data[_TCI_AT] >> _PRIORITY_SHIFT if len(data) > _TCI_AT else 0
+    """The priority in the VLAN tag of a frame, 0 without one (IEEE 802.1Q)."""
+    has_tag = data[_TAG_AT] == _C_TAG and len(data) > _TCI_AT
+    return data[_TCI_AT] >> _PRIORITY_SHIFT if has_tag else 0
 
 
 def dscp_of(data: bytes) -> int:
@@ -103,23 +104,19 @@ class Direction:
             kind = self.multicast
         self.add_to(kind, packets, octets)
         if self.dscp_to_priority is not None or data[_TAG_AT] == _C_TAG:
-            self.sort(data, packets, octets)
+            self.sort_frame(data, packets, octets)
 
-    def sort(self, data: bytes, packets: int, octets: int) -> None:
+    def sort_frame(self, data: bytes, packets: int, octets: int) -> None:
         """Count by priority what is counted by kind already."""
-        if self.dscp_to_priority is not None:
-            self.add_to_priority(self.dscp_to_priority[dscp_of(data)], packets, octets)
-        elif data[_TAG_AT] == _C_TAG:
-            self.add_to_priority(priority_of(data), packets, octets)
+        self.sort(priority_of(data), dscp_of(data), packets, octets)
 
-    def priority(self, tag: int, tclass: int) -> int:
-        """The priority of packets with this one in their tag and this traffic class."""
+    def sort(self, tag: int, dscp: int, packets: int, octets: int) -> None:
+        """The same of packets with this priority in their tag, 0 without one, and this DSCP.
+
+        Priority 0 is not counted: it has what is left of all.
+        """
         table = self.dscp_to_priority
-        return tag if table is None else table[tclass >> _DSCP_SHIFT]
-
-    def add_to_priority(self, priority: int, packets: int, octets: int) -> None:
-        """Count packets of a priority, 0 excepted: that has what is left of all."""
-        if priority:
+        if priority := tag if table is None else table[dscp]:
             traffic = self.priorities.setdefault(priority, Traffic())
             traffic.packets += packets
             traffic.octets += octets
@@ -223,9 +220,13 @@ class EthPort:
         self.admin_up = up
         self._count_down(was_up)
 
+    @property
+    def trusts_dscp(self) -> bool:
+        """Whether frames have their priorities by DSCP, not by VLAN tag."""
+        return self.received.dscp_to_priority is not None
+
     def trust(self, *, dscp: bool) -> None:
         """Take frames' priorities from their DSCP, or from their VLAN tags."""
-        self.qos.trusts_dscp = dscp
         table = self.qos.dscp_to_priority if dscp else None
         self.sent.dscp_to_priority = self.received.dscp_to_priority = table
 

@@ -44,7 +44,6 @@ def _classes() -> tuple[TrafficClass, ...]:
 class Qos:
     """What the driver has chosen, from power-on."""
 
-    trusts_dscp: bool = False
     dscp_to_priority: bytearray = field(default_factory=_by_class_selector)
     priority_to_class: bytearray = field(default_factory=lambda: bytearray(range(PRIORITIES)))
     classes: tuple[TrafficClass, ...] = field(default_factory=_classes)

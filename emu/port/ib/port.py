@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from emu.objects import Marks
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.counts import Traffic
 from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
@@ -106,7 +107,7 @@ class IbPort:
         self.state = PortState.ACTIVE if up else PortState.DOWN
 
     def count_sent(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count sent packets. Octets run from the first header to the invariant CRC.
 
@@ -118,7 +119,7 @@ class IbPort:
         traffic.octets += octets
 
     def count_received(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count received packets; octets as above."""
         traffic = self.received[multicast]
@@ -161,9 +162,8 @@ class IbPort:
         """A connection's packets are counted with a local route header."""
         return lrh.size
 
-    def marks(self, path: Any) -> int:
-        """Nothing: there are no counters by service level."""
-        return 0
+    def marks(self, path: Any) -> None:
+        """There are no counters by service level."""
 
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether it is this port's LID."""

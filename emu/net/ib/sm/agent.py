@@ -6,7 +6,7 @@ a manager in a guest stands by.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,16 +82,12 @@ class Ports:
         """Where packets for a LID leave the switch; 0 for its own."""
         return 0 if lid == self.own.lid else self._by_lid.get(lid, _NO_PORT)
 
-    def connected(self) -> list[tuple[int, EndPort]]:
-        """The ports that lead somewhere, by number."""
-        return sorted(self._by_number.items())
-
 
 class Asked(NamedTuple):
-    """A request: it has come in by a port, 0 when the manager asks itself."""
+    """A request, and the port that it has come in by."""
 
     ports: Ports
-    entry: int = 0
+    entry: int
 
     @property
     def own(self) -> EndPort:
@@ -99,16 +95,12 @@ class Asked(NamedTuple):
         return replace(self.ports.own, port_num=self.entry)
 
 
-def _node_description(asked: Asked, attr_mod: int) -> bytes | None:
-    return asked.own.node_description
+def _own(fill: Callable[[EndPort, int], bytes | None]) -> Callable[[Asked, int], bytes | None]:
+    """What any port answers, of the management port as the one who asks sees it."""
+    return lambda asked, attr_mod: fill(asked.own, attr_mod)
 
 
-def _node_info(asked: Asked, attr_mod: int) -> bytes | None:
-    """NodeInfo; its local port number is that of the port which the request came in by."""
-    return asked.own.node_info()
-
-
-def switch_data(asked: Asked, attr_mod: int = 0) -> bytes | None:
+def _switch_info(asked: Asked, attr_mod: int) -> bytes | None:
     """SwitchInfo: any unicast LID may be given, and nothing has changed since the last sweep."""
     info = switch_info.new(
         linear_fdb_cap=MULTICAST_LID, linear_fdb_top=asked.own.lid, life_time_value=_LIFE_TIME,
@@ -118,11 +110,7 @@ def switch_data(asked: Asked, attr_mod: int = 0) -> bytes | None:
     return bytes(info)
 
 
-def _guids(asked: Asked, block: int) -> bytes | None:
-    return sma.guids(asked.own, block)
-
-
-def port_data(asked: Asked, number: int) -> bytes | None:
+def _port_info(asked: Asked, number: int) -> bytes | None:
     """PortInfo of one of the switch's ports: its link is that of the port behind it."""
     own = asked.own
     if number > own.num_ports:
@@ -146,7 +134,7 @@ def _pkeys(asked: Asked, attr_mod: int) -> bytes | None:
     return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
 
 
-def forwarding(asked: Asked, block: int) -> bytes | None:
+def _forwarding(asked: Asked, block: int) -> bytes | None:
     """A block of the linear forwarding table."""
     first = block * LIDS_OF_A_BLOCK
     if first >= MULTICAST_LID:
@@ -155,7 +143,7 @@ def forwarding(asked: Asked, block: int) -> bytes | None:
     return bytes(linear_forw_table.new(port=[asked.ports.exit_to(lid) for lid in lids]))
 
 
-def manager(asked: Asked, attr_mod: int = 0) -> bytes | None:
+def _manager(asked: Asked, attr_mod: int) -> bytes | None:
     """SMInfo of the subnet's master."""
     asked.ports.queries += 1
     info = sm_info.new(
@@ -166,13 +154,13 @@ def manager(asked: Asked, attr_mod: int = 0) -> bytes | None:
 
 
 ATTRIBUTES: sma.Attributes[Asked] = {
-    SmpAttr.NODE_DESC: _node_description,
-    SmpAttr.NODE_INFO: _node_info,
-    SmpAttr.SWITCH_INFO: switch_data,
-    SmpAttr.GUID_INFO: _guids,
-    SmpAttr.PORT_INFO: port_data,
+    SmpAttr.NODE_DESC: _own(sma.node_description),
+    SmpAttr.NODE_INFO: _own(sma.node_info),
+    SmpAttr.SWITCH_INFO: _switch_info,
+    SmpAttr.GUID_INFO: _own(sma.guids),
+    SmpAttr.PORT_INFO: _port_info,
     SmpAttr.PKEY_TABLE: _pkeys,
     SmpAttr.SL_TO_VL_TABLE: sma.sl_to_vl,
-    SmpAttr.LINEAR_FORW_TABLE: forwarding,
-    SmpAttr.SM_INFO: manager,
+    SmpAttr.LINEAR_FORW_TABLE: _forwarding,
+    SmpAttr.SM_INFO: _manager,
 }

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from emu.objects import Marks
 from emu.port.congestion import Congestion
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.eth.congestion import ECN_MASK, NOT_CAPABLE
@@ -39,11 +40,7 @@ CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
 _ECT0 = 2
 """IP header: the sender is capable of ECN (RFC 3168)."""
 _DSCP_SHIFT = 2
-_PLAIN = 1
-"""The marks of a path without priority, DSCP and VLAN tag. The bit is one of ECN's in the traffic
-class, where nobody looks for it."""
-_TCLASS_MASK, _PRIORITY_SHIFT_IN_MARKS, _PRIORITY_MASK, _TAGGED = 0xFC, 8, 7, 1 << 11
-"""What else is in marks: traffic class, priority, whether there is a VLAN tag."""
+_UNMARKED = Marks(0, 0, 0)
 _PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
 _CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
 
@@ -149,12 +146,12 @@ class RoceLink:
         source = self.gids[address >> _INDEX_SHIFT]
         return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
 
-    def marks(self, path: Any) -> int:
-        """Whether the packets have a VLAN tag, their priority and their traffic class."""
-        source = self.gids[int(path.src_addr_index)]
-        tagged = _TAGGED if source.vlan is not None else 0
-        priority = int(path.eth_prio) << _PRIORITY_SHIFT_IN_MARKS
-        return _PLAIN | tagged | priority | (int(path.tclass) & _TCLASS_MASK)
+    def marks(self, path: Any) -> Marks:
+        """How a path's packets are marked."""
+        is_tagged = self.gids[int(path.src_addr_index)].vlan is not None
+        priority = int(path.eth_prio)
+        made = Marks(priority, priority if is_tagged else 0, int(path.tclass) >> _DSCP_SHIFT)
+        return _UNMARKED if made == _UNMARKED else made
 
     def leads_back(self, mine: int, theirs: int) -> bool:
         """Whether the peer's path leads to the GID and MAC address that ours begins with."""
@@ -254,21 +251,19 @@ class RoceLink:
         return PKEY if not index else 0
 
     def count_sent(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
         way = self._sent
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks > _PLAIN or (marks and way.dscp_to_priority is not None):
-            tag = marks >> _PRIORITY_SHIFT_IN_MARKS & _PRIORITY_MASK
-            way.add_to_priority(way.priority(tag, marks & _TCLASS_MASK), packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.sent, marks.dscp, packets, octets)
 
     def count_received(
-        self, packets: int, octets: int, marks: int = 0, *, multicast: bool = False
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
-        """Count received packets; octets as above. Without a tag their priority is 0."""
+        """Count received packets; octets as above."""
         way = self._received
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks > _PLAIN or (marks and way.dscp_to_priority is not None):
-            tag = marks >> _PRIORITY_SHIFT_IN_MARKS & _PRIORITY_MASK if marks & _TAGGED else 0
-            way.add_to_priority(way.priority(tag, marks & _TCLASS_MASK), packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.received, marks.dscp, packets, octets)
