@@ -5,6 +5,12 @@ on 32-bit processors; programs whose compiler copies the words). Behind a send d
 may copy its whole work request (BlueFlame), by stores of any size. The queue's ring in memory has
 the same bytes, so the copy changes nothing.
 
+How far a program has posted is in the doorbell record, which may be ahead of the doorbells: these,
+like all stores to a BAR, wait in QEMU and in a socket. On PCI the adapter cannot see that: what it
+reads from memory never overtakes stores that were made before (PCI Express Base 5.0, 2.4.1). It
+matters to stores to device memory that come with a request, so while there are any, a queue works
+only on what its doorbells have announced.
+
 Source: PRM "UAR page format" and "BlueFlame"; core/uar.c and include/linux/mlx5/doorbell.h of
 Linux 6.12.
 """
@@ -13,12 +19,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from emu.engine.events import cq as cq_engine
 from emu.engine.events import eq as eq_engine
 from emu.objects import Queue
 from emu.ports import Buffer
+from layouts.wqe import DS, WQEBB
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -38,6 +46,8 @@ SEND_SPACING = 0x100
 
 _QPN = 4
 """Where a send doorbell has the queue's number, three bytes long."""
+_CTRL = Struct(">II")
+"""opmod_idx_opcode and qpn_ds of the last request that a program has posted."""
 
 
 def send_number(offset: int, data: Buffer) -> int | None:
@@ -49,6 +59,18 @@ def send_number(offset: int, data: Buffer) -> int | None:
     if start < 0 or start + 3 > len(data):
         return None
     return int.from_bytes(data[start : start + 3], "big")
+
+
+def announced(offset: int, data: Buffer) -> int | None:
+    """The block behind the request that a send doorbell is about, modulo 65536.
+
+    None where the store does not say: it has but half of the doorbell, or no length.
+    """
+    if offset % SEND_SPACING or len(data) < _CTRL.size:
+        return None
+    ctrl, qpn_ds = _CTRL.unpack_from(data)
+    ds = qpn_ds & 0x3F
+    return (ctrl >> 8) + -(-ds * DS // WQEBB) & 0xFFFF if ds else None
 
 
 def is_doorbell(offset: int, data: Buffer) -> bool:
@@ -101,7 +123,7 @@ class Doorbells:
         cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
 
     def _send(self, offset: int, data: Buffer) -> None:
-        """Take the first eight bytes of a control segment; only the queue's number is used.
+        """Take the first eight bytes of a control segment; the queue's number is what counts.
 
         It may come by any page, not only by the one that the queue's context names: all that it
         does is to let the queue look at its own doorbell record, which it may do at any time.
@@ -111,6 +133,10 @@ class Doorbells:
             return
         queue = self._hca.queues.holders.get(number)
         if isinstance(queue, Queue):
+            memic = self._hca.memic
+            if queue.send_ring is not None:
+                is_used = memic is not None and memic.is_used
+                queue.send_ring.rung = announced(offset, data) if is_used else None
             self._hca.schedule(queue)
         else:
             log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())

@@ -190,6 +190,10 @@ class Qp(Queue):
         if self.connection is not None:
             self.connection.reload()
 
+    @property
+    def send_ring(self) -> SendRing | None:
+        return self.sq
+
     def encode(self) -> None:
         """Write the values that the engine has changed back into the context, for a query."""
         self.ctx.state = self.state

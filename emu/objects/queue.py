@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emu.objects.domains import QCounter
+from emu.objects.send_queue import SendRing
 from emu.objects.table import Object
 
 
@@ -22,6 +23,11 @@ class Queue(Object):
         """The counter set that it adds to."""
         self.uidx: int | None = None
         """What its completions call it (user_index); None: nothing but its number."""
+
+    @property
+    def send_ring(self) -> SendRing | None:
+        """Where its send requests are, if it has any."""
+        return None
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter of the queue's set."""

@@ -52,6 +52,11 @@ class SendRing:
         self._dbr_addr = dbr_addr
         self.ci = 0
         """The next block to execute, modulo 65536."""
+        self.rung: int | None = None
+        """The block behind the request whose doorbell came last: nothing is executed from there on.
+
+        None: only the doorbell record counts. See ``emu.function.doorbells``.
+        """
 
     def waiting(self) -> int:
         """Number of blocks that are posted and not executed yet. Raises DmaError.
@@ -65,6 +70,9 @@ class SendRing:
             raise BadWqeError(
                 f"producer counter {producer & _COUNTER_MASK:#x} jumps {count} blocks"
             )
+        if self.rung is not None:
+            # A doorbell about blocks behind ``ci`` limits nothing: the difference is a large one.
+            return min(count, (self.rung - self.ci) & _COUNTER_MASK)
         return count
 
     def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
@@ -103,6 +111,7 @@ class SendRing:
     def restart(self) -> None:
         """The queue pair went to RST: the driver counts from 0 again."""
         self.ci = 0
+        self.rung = None
 
     def _read(self, block: int, blocks: int) -> bytes:
         at = (block & self._size - 1) * WQEBB

@@ -46,6 +46,10 @@ class Sq(Queue):
         self.state = SqState.RST
 
     @property
+    def send_ring(self) -> SendRing:
+        return self.ring
+
+    @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.buffer.host_bytes
 

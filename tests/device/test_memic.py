@@ -3,9 +3,10 @@
 import pytest
 from helpers.channels import Channel
 
+from emu.function.doorbells import UAR_SEND
 from emu.models import MODELS
 from emu.objects.memic import AREA_BYTES, MEMIC_BYTES, MEMIC_PAGE
-from layouts.enums import AccessMode, CapType, CqeSyndrome, Op, QpType, Status
+from layouts.enums import AccessMode, CapType, CqeSyndrome, Op, Opcode, QpType, Status
 from layouts.memic import device_mem_cap
 
 BAR = MODELS["connectx6"].bar0_size
@@ -186,6 +187,68 @@ def test_messages_read_and_write_it(ends):
     assert source.read(0, 30) == b"from guest memorydevice memory"
     channel.write((key, 1020), source.sge(0, 8))
     assert channel.failure() == CqeSyndrome.REMOTE_ACCESS_ERR
+
+
+def post_twice(channel):
+    """Two messages out of the same device memory; the stores of the second are on their way.
+
+    So is its doorbell; its request and the doorbell record are there. Returns where both arrive.
+    """
+    driver = channel.left.driver
+    start = alloc(driver)
+    fields = key_fields(channel.left.pdn, start, MEMIC_PAGE)
+    source = (8, driver.must(Op.CREATE_MKEY, **fields).mkey_index << 8, 0)
+    target = channel.right.region(16)
+    driver.bar.write(start, b"first...")
+    channel.write((target.key, target.va), source)
+    channel.write((target.key, target.va + 8), source, ring=False)
+    channel.settle()
+    assert target.read(0, 16) == b"first..." + bytes(8)
+    driver.bar.write(start, b"...later")
+    return target
+
+
+def doorbell(channel, words, at=0):
+    data = b"".join(word.to_bytes(4, "big") for word in words)
+    driver = channel.left.driver
+    driver.bar.write(driver.uar * 4096 + UAR_SEND + at, data)
+    channel.settle()
+
+
+def test_a_message_waits_for_its_stores(ends):
+    """They come as its doorbell does, behind what is in memory: UCX sends short messages so."""
+    channel = Channel(QpType.RC, *ends)
+    target = post_twice(channel)
+    channel.settle()
+    assert target.read(8, 8) == bytes(8)
+    doorbell(channel, [1 << 8 | Opcode.RDMA_WRITE, channel.sender.qpn << 8 | 3])
+    assert target.read(8, 8) == b"...later"
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        pytest.param([1 << 8, 0], 0, id="no-length"),
+        pytest.param([0xFFF0 << 8, 3], 0, id="blocks-long-past"),
+        pytest.param([0], 4, id="number-alone"),
+    ],
+)
+def test_a_doorbell_that_does_not_say_how_far(ends, words, at):
+    """The doorbell record is all that counts then, as it is without device memory."""
+    channel = Channel(QpType.RC, *ends)
+    target = post_twice(channel)
+    doorbell(channel, [*words[:-1], channel.sender.qpn << 8 | words[-1]], at)
+    assert target.read(8, 8) == b"...later"
+
+
+def test_without_device_memory_the_record_is_what_counts(ends):
+    channel = Channel(QpType.RC, *ends)
+    source, target = channel.left.region(8), channel.right.region(16)
+    source.write(b"anything")
+    channel.write((target.key, target.va), source.sge())
+    channel.write((target.key, target.va + 8), source.sge(), ring=False)
+    channel.settle()
+    assert target.read(0, 16) == b"anything" * 2
 
 
 @pytest.mark.parametrize("limits", [{"device_memory": 0}])
