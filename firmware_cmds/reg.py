@@ -13,7 +13,7 @@ from emu.cmdif.registry import OpenField, command
 from emu.cmdif.scope import meant
 from emu.device.hca import HcaState
 from emu.errors import CmdError
-from firmware_cmds import components, eth_regs, ib_regs, nv_config
+from firmware_cmds import components, eth_regs, ib_regs, nv_config, resource_dump
 from firmware_cmds.registers import Register
 from layouts import reg as layout
 from layouts.component_regs import mcqi_reg, mcqs_reg, mfrl_reg, mgir_reg
@@ -52,6 +52,7 @@ REGISTERS: dict[int, Register] = {
     RegId.MGIR: Register(mgir_reg, components.mgir),
     RegId.MNVDA: Register(mnvda_reg, nv_config.mnvda, gate="mcam_reg"),
     RegId.MCQI: Register(mcqi_reg, components.mcqi, gate="mcam_reg", is_open=True),
+    **resource_dump.REGISTERS,
 }
 """Registers of every function; the port's depend on its link layer."""
 

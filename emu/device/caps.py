@@ -27,6 +27,7 @@ GROUPS: Mapping[CapType, Prm] = {
     CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
     CapType.ROCE: eth_caps.roce_cap,
     CapType.DEV_MEM: memic.device_mem_cap,
+    CapType.DEBUG: eth_caps.debug_cap,
 }
 
 _OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
@@ -60,13 +61,17 @@ _GATES = {
     CapType.FLOW_TABLE: "nic_flow_table",
     CapType.ROCE: "roce",
     CapType.DEV_MEM: "device_memory",
+    CapType.DEBUG: "debug",
 }
 
 _EMPTY_WITHOUT_GATE = frozenset(
-    {CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE, CapType.DEV_MEM}
+    {
+        *(CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE),
+        *(CapType.DEV_MEM, CapType.DEBUG),
+    }
 )
 """Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks the first
-three, ConnectX-4 Lx device memory."""
+three, ConnectX-4 Lx device memory, a virtual function the last one."""
 
 
 class Caps:
@@ -87,6 +92,7 @@ class Caps:
         self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
         self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
         self.roce = self._view(CapType.ROCE, CapMode.CUR)
+        self.debug = self._view(CapType.DEBUG, CapMode.CUR)
         self.device_memory = self._view(CapType.DEV_MEM, CapMode.CUR)
         for group, fields in _OFF_AT_RESET.items():
             self._view(group, CapMode.CUR).assign(fields)

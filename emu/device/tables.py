@@ -95,14 +95,16 @@ class ObjectTables:
         self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
         qpns = 1 << max(caps.log_max_qp, LEAST_LOG_MAX_QP)
         self.queues = Numbers(FIRST_QPN, qpns)
-        """Everything that a send doorbell can name; queue pairs share their numbers with others."""
+        """Queue pairs share their numbers with everything that a send doorbell can name, and with
+        receive queues: a dump of a queue has nothing else to tell them apart."""
         self.qps = Table[Qp]("qp", FIRST_QPN, qpns, *on, numbers=self.queues)
         self.dcts = Table[Dct]("dct", FIRST_QPN, qpns, *on, numbers=self.queues)
         self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
         self.reserved_qpns = Table[ReservedQpn](
             "reserved qpn", FIRST_QPN, qpns, *on, numbers=self.queues
         )
-        self.rqs = Table[Rq]("rq", 1, 1 << caps.log_max_rq, *on)
+        last_rq = FIRST_QPN - 1 + (1 << caps.log_max_rq)
+        self.rqs = Table[Rq]("rq", FIRST_QPN, last_rq, *on, numbers=self.queues)
         self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
         self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
         flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0

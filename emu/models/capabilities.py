@@ -99,6 +99,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         # Registers about the firmware, of which devlink shows the version.
         "mcam_reg": 1,
         "pcam_reg": 0,
+        # The dump of objects (RESOURCE_DUMP).
+        "debug": 1,
         # DC: targets and initiators. The extension of a qpc names the stream to be reset.
         "dct": 1,
         "log_max_dci_stream_channels": 5,
@@ -193,7 +195,13 @@ DEVICE_MEMORY: Capabilities = MappingProxyType(
 )
 """Group DEV_MEM: memory at the end of BAR 0 (``emu.objects.memic``)."""
 
+DEBUG: Capabilities = MappingProxyType({"resource_dump": 1})
+"""Group DEBUG (``firmware_cmds.resource_dump``)."""
+
 VF_LIMITS: Capabilities = MappingProxyType(
-    {"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32, "mcam_reg": 0, "pcam_reg": 0}
+    {
+        **{"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32},
+        **{"mcam_reg": 0, "pcam_reg": 0, "debug": 0},
+    }
 )
 """What a virtual function lacks; firmware and link are the physical function's, too."""

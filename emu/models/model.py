@@ -51,6 +51,7 @@ class Model:
     flow_table: Capabilities = field(default_factory=dict)
     roce: Capabilities = field(default_factory=dict)
     device_memory: Capabilities = field(default_factory=dict)
+    debug: Capabilities = field(default_factory=dict)
     fw_major: int
     fw_minor: int
     fw_subminor: int
@@ -85,6 +86,7 @@ class Model:
             CapType.FLOW_TABLE: self.flow_table,
             CapType.ROCE: self.roce,
             CapType.DEV_MEM: self.device_memory,
+            CapType.DEBUG: self.debug,
         }
 
     @property

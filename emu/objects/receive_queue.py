@@ -70,6 +70,20 @@ class RecvQueue:
         return self._size
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of the ring, or of all that a shared queue can hold."""
+        return self._size * self._stride
+
+    def raw(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        return self._buffer.read(at, length)
+
+    @property
+    def taken(self) -> int:
+        """The next request of a ring, modulo 65536."""
+        return self._taken
+
+    @property
     def is_used(self) -> bool:
         """Whether a request has been taken since RST; once in many it seems not so."""
         return self._taken != 0

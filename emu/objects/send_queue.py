@@ -91,6 +91,15 @@ class SendRing:
             wqe.ds = 0
         return wqe
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ring."""
+        return self._bytes
+
+    def raw(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        return self._buffer.read(self._offset + at, length)
+
     def consume(self, blocks: int) -> None:
         """The request is finished, or is on its way."""
         self.ci = (self.ci + blocks) & _COUNTER_MASK

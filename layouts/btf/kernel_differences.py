@@ -46,6 +46,8 @@ KNOWN: tuple[Known, ...] = (
             query_hca_vport_gid_out query_hca_vport_pkey_out query_mkey_out query_qp_out
             query_lag_in query_lag_out query_rmp_out query_srq_out query_vport_counter_out
             query_xrc_srq_out
+            resource_dump_command_segment resource_dump_error_segment resource_dump_info_segment
+            resource_dump_resource_segment
             set_driver_version_out set_hca_cap_out set_issi_out sqd2rts_qp_out sqerr2rts_qp_out
             traffic_counter wqe_atomic_seg wqe_masked_atomic_seg
             """

@@ -11,6 +11,7 @@ from firmware_cmds.ib_regs import IB_PORT_COUNTERS
 from firmware_cmds.reg import READ, WRITE
 from layouts import component_regs, nv_regs, port_regs, reg
 from layouts.enums import CapMask1, Op, PhysState, RegId, Status
+from layouts.resource_dump import SegmentType
 
 REGISTERS = {**common.REGISTERS, **ib_regs.REGISTERS}
 DESCRIPTION = b"guest HCA-1".ljust(64, b"\0")
@@ -134,6 +135,7 @@ def test_endianness_can_be_written_only(driver, refused):
 NEEDED = {
     RegId.PTYS: {"proto_mask": IB},
     RegId.PPCNT: {"grp": IB_PORT_COUNTERS},
+    RegId.RESOURCE_DUMP: {"segment_type": SegmentType.MENU, "inline_dump": 1},
     RegId.MNVDA: {"configuration_item_header": {"type": 0x80}},
 }
 """Registers that say nothing when they are asked with zeros."""

@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
 
 import pytest
+from helpers.guest_pair import Pair
 from helpers.guests import run
 from helpers.kernel_log import KernelLog
 
 pytestmark = pytest.mark.guest
 
-PAIR = (Path(__file__).parent / "inside" / "pair.py").read_text()
 LINK = "link mlx5_0/1"
 SECONDS = 60
-
-
-class Pair:
-    """``inside/pair.py``, running."""
-
-    def __init__(self, guest):
-        self._guest = guest
-        self._job = guest.popen(["python3", "-c", PAIR], has_input=True)
-        (self.qpn,) = map(int, self._lines(1))
-
-    def _lines(self, count):
-        end = time.monotonic() + SECONDS
-        while bytes(self._job.stdout).count(b"\n") < count:
-            assert self._job.status is None, bytes(self._job.stderr).decode()
-            assert time.monotonic() < end
-            self._guest.run("sleep 0.05").check()
-        return bytes(self._job.stdout).decode().splitlines()[:count]
-
-    def write(self, count):
-        done = len(bytes(self._job.stdout).splitlines())
-        self._job.write(b"\n" * count, SECONDS)
-        self._lines(done + count)
-
-    def end(self):
-        self._job.close_input()
-        assert self._guest.wait(self._job, SECONDS) == 0
 
 
 def counters(guest):

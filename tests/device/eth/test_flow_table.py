@@ -486,4 +486,4 @@ def test_what_the_server_tells(driver, flows, function, tirs):
     assert entry["values"] == {"outer_headers.ip_protocol": TCP, "outer_headers.first_vid": 0}
     assert (entry["action"], entry["tag"], entry["counters"]) == ("forward", 9, [counter])
     assert entry["destinations"] == [f"tir {tirs[1]:#x}", f"flow table {anchor:#x}"]
-    assert told("tir")[0]["rqn"] == 1
+    assert told("tir")[0]["rqn"] == told("rq")[0]["handle"]

@@ -14,7 +14,12 @@ from emu.models.ethernet import ETHERNET_GENERAL
 from emu.pci import CLASS_ETHERNET, CLASS_INFINIBAND
 from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
 from layouts.enums import CapType, PortType
-from layouts.eth_caps import flow_table_nic_cap, per_protocol_networking_offload_caps, roce_cap
+from layouts.eth_caps import (
+    debug_cap,
+    flow_table_nic_cap,
+    per_protocol_networking_offload_caps,
+    roce_cap,
+)
 from layouts.memic import device_mem_cap
 
 IDS = {
@@ -38,6 +43,7 @@ LAYOUTS = {
     CapType.FLOW_TABLE: flow_table_nic_cap,
     CapType.ROCE: roce_cap,
     CapType.DEV_MEM: device_mem_cap,
+    CapType.DEBUG: debug_cap,
 }
 GATES = {
     CapType.ATOMIC: "atomic",
@@ -47,6 +53,7 @@ GATES = {
     CapType.FLOW_TABLE: "nic_flow_table",
     CapType.ROCE: "roce",
     CapType.DEV_MEM: "device_memory",
+    CapType.DEBUG: "debug",
 }
 EVERY = {
     f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()

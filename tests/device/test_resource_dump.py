@@ -1,0 +1,131 @@
+"""RESOURCE_DUMP: what it shows of each kind of object, and what it refuses."""
+
+import pytest
+from helpers.resource_dump import (
+    BY_NAME,
+    HEADER,
+    RESOURCE,
+    in_memory,
+    inline,
+    payload,
+    segments,
+)
+
+from firmware_cmds.dump_sources import SOURCES
+from layouts import cq, mkey, qp
+from layouts import resource_dump as layout
+from layouts.enums import CapMode, CapType, Op, RegId, Status
+from layouts.resource_dump import INLINE_BYTES, SegmentType
+
+
+def test_the_menu_names_every_segment(driver):
+    """core/diag/rsc_dump.c: the menu follows information and request."""
+    (_, _), (_, _), (kind, menu), _ = segments(inline(driver, SegmentType.MENU))
+    assert kind == SegmentType.MENU
+    record = layout.resource_dump_menu_record
+    rows = [record.view(bytearray(menu[at : at + record.size])) for at in range(4, len(menu), 52)]
+    names = {bytes(row.segment_name).rstrip(b"\0").decode(): row.segment_type for row in rows}
+    assert names == BY_NAME
+    assert {"PRM_QUERY_QP", "PRM_QUERY_CQ", "PRM_QUERY_MKEY", "FULL_QPC", "SX_SLICE_ALL"} <= set(
+        names
+    )
+
+
+def test_a_queue_pair_is_as_query_qp_says(driver, qps):
+    (sender, _) = qps
+    answer = driver.must(Op.QUERY_QP, qpn=sender.qpn)
+    data = payload(inline(driver, BY_NAME["PRM_QUERY_QP"], sender.qpn))
+    assert bytes(qp.query_qp_out.view(bytearray(data)).qpc) == bytes(answer.qpc)
+    assert payload(inline(driver, BY_NAME["FULL_QPC"], sender.qpn)) == bytes(answer.qpc)
+
+
+def test_memory_takes_it_as_the_register_does(driver, node, qps):
+    region = node.region(4096)
+    for kind, index in (("PRM_QUERY_CQ", qps[0].cq.cqn), ("PRM_QUERY_MKEY", region.key >> 8)):
+        assert in_memory(driver, region, BY_NAME[kind], index) == inline(
+            driver, BY_NAME[kind], index
+        )
+    found = cq.query_cq_out.view(
+        bytearray(payload(inline(driver, BY_NAME["FULL_CQC"], qps[0].cq.cqn)))
+    )
+    assert bytes(found.cq_context) == bytes(driver.must(Op.QUERY_CQ, cqn=qps[0].cq.cqn).cq_context)
+    found = mkey.query_mkey_out.view(
+        bytearray(payload(inline(driver, BY_NAME["PRM_QUERY_MKEY"], region.key >> 8)))
+    )
+    assert found.memory_key_mkey_entry.len == 4096
+
+
+def test_queues_show_what_is_in_them(driver, node, qps):
+    sender, receiver = qps
+    source = node.region(64)
+    index = sender.send(source.sge(), ring=False)
+    sent = in_memory(driver, node.region(4096), BY_NAME["SND_BUFF"], sender.qpn, 4096)
+    assert payload(sent)[:4] == (index << 8 | 0x0A).to_bytes(4, "big")
+    receiver.post_recv(source.sge())
+    received = payload(inline(driver, BY_NAME["RCV_BUFF"], receiver.qpn))
+    assert received[:16] == (64).to_bytes(4, "big") + source.key.to_bytes(
+        4, "big"
+    ) + source.va.to_bytes(8, "big")
+    progress = payload(inline(driver, BY_NAME["SX_SLICE_ALL"]))
+    assert sender.qpn.to_bytes(4, "big") + bytes(4) in [
+        progress[at : at + 8] for at in range(0, len(progress), 8)
+    ]
+
+
+def test_a_long_queue_has_several_segments(driver, node):
+    """length_dw ends at 256 KiB."""
+    queue = node.completion_queue(13)
+    data = in_memory(driver, node.region(1 << 16), BY_NAME["CQ_BUFF"], queue.cqn, 1 << 16)
+    parts = [part for kind, part in segments(data) if kind == BY_NAME["CQ_BUFF"]]
+    assert [RESOURCE.view(bytearray(HEADER.size) + part[:12]).index2 for part in parts] == [
+        at << 17 for at in range(4)
+    ]
+    assert len(payload(data)) == 64 << 13
+
+
+@pytest.mark.parametrize(
+    "kind", [name for name, number in BY_NAME.items() if SOURCES[number].index]
+)
+@pytest.mark.parametrize("index", [0x7FFF, 0xFFFFFFFF])
+def test_no_such_object(driver, kind, index):
+    (_, _), (_, _), (error, text), _ = segments(inline(driver, BY_NAME[kind], index))
+    assert error == SegmentType.ERROR
+    assert f"{index:#x}".encode() in text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"segment_type": 0x1234, "inline_dump": 1}, id="unknown-segment"),
+        pytest.param({"size": 0}, id="no-room"),
+        pytest.param({"size": 3}, id="less-than-a-dword"),
+        pytest.param({"size": 4096, "mkey": 0x1234}, id="no-such-key"),
+        pytest.param({"inline_dump": 1, "device_opaque": 1 << 40}, id="behind-the-end"),
+    ],
+)
+def test_what_is_refused(driver, fields):
+    view = layout.resource_dump.new(**{"segment_type": SegmentType.MENU} | fields)
+    answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf))
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_a_key_that_may_not_be_written(driver, node):
+    region = node.region(4096, lw=0)
+    view = layout.resource_dump.new(
+        segment_type=SegmentType.MENU, size=4096, mkey=region.key, address=region.va
+    )
+    assert (
+        driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf)).status == Status.BAD_PARAM_ERR
+    )
+    assert region.read(0, 64) == bytes(64)
+
+
+@pytest.mark.parametrize("limits", [{"debug": 0}])
+def test_a_function_without_it(driver):
+    """Virtual functions."""
+    page = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.DEBUG << 1 | CapMode.CUR).raw[0x10:]
+    assert page.strip(b"\0") == b""
+    view = layout.resource_dump.new(segment_type=SegmentType.MENU, inline_dump=1)
+    answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf))
+    assert answer.status == Status.BAD_PARAM_ERR
+    assert len(bytes(view.inline_data)) == INLINE_BYTES

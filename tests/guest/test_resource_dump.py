@@ -1,0 +1,105 @@
+"""Dumps of objects: iproute2's raw resources, mlx5e's reporters, mstflint's mstresourcedump."""
+
+import json
+import re
+
+import pytest
+from helpers.guest_pair import Pair
+from helpers.guests import run
+from helpers.kernel_log import KernelLog, server_complaints
+
+from emu.lab import GuestOptions
+from firmware_cmds.dump_sources import SOURCES
+from layouts.resource_dump import SegmentType
+
+pytestmark = pytest.mark.guest
+
+RAW = re.compile(r'"ifname":"mlx5_0","data":\[([0-9,]+)\]')
+"""iproute2 makes no document of it that json would take."""
+COMMAND_INDEX = slice(24, 28)
+"""Where the second segment, the request itself, has index1."""
+
+
+def segment_types(data):
+    """The types of a stream's segments, in order."""
+    found = []
+    while data:
+        found.append(int.from_bytes(data[2:4], "big"))
+        data = data[4 * int.from_bytes(data[:2], "big") :]
+    return found
+
+
+def number(name):
+    return next(kind for kind, source in SOURCES.items() if source.name == name)
+
+
+def expect(data, *names):
+    """It is one dump of an object of one of these kinds."""
+    first, second, kind, last = segment_types(bytes(data))
+    assert (first, second, last) == (
+        SegmentType.INFO,
+        SegmentType.COMMAND,
+        SegmentType.TERMINATE,
+    )
+    assert kind in map(number, names)
+
+
+def test_raw_resources(both):
+    """``rdma -r``: a process' own queue pair, completion queue and key."""
+    pair = Pair(both)
+    for kind, name in (("qp", "PRM_QUERY_QP"), ("cq", "PRM_QUERY_CQ"), ("mr", "PRM_QUERY_MKEY")):
+        said = run(both, f"rdma -r -j resource show {kind}")
+        dumps = [bytes(map(int, one.split(","))) for one in RAW.findall(said)]
+        # Queue pair 1 is the driver's name for GSI's, whose number is another one.
+        dumps = [data for data in dumps if segment_types(data)[2] != SegmentType.ERROR]
+        assert dumps
+        for data in dumps:
+            expect(data, name)
+        if kind == "qp":
+            assert pair.qpn in [int.from_bytes(data[COMMAND_INDEX], "big") for data in dumps]
+    pair.end()
+
+
+@pytest.mark.parametrize(("reporter", "queue"), [("tx", "SQ"), ("rx", "RQ")])
+def test_reporters(both, reporter, queue):
+    """``devlink health dump show``: the context of each queue is that of its number."""
+    nic = run(both, "ls /sys/bus/pci/devices/0000:02:00.0/net").strip()
+    run(both, f"ip link set {nic} up")
+    port = run(both, f"devlink port | grep 'netdev {nic} '").split(": ")[0]
+    said = json.loads(run(both, f"devlink -j health dump show {port} reporter {reporter}"))
+    expect(found(said, "data")[0], "SX_SLICE_ALL", "RX_SLICE_ALL")
+    queues = found(said, queue)
+    assert queues
+    for one in queues:
+        expect(one["data"], "FULL_QPC")
+        assert int.from_bytes(bytes(one["data"])[COMMAND_INDEX], "big") == one["index"]
+
+
+@pytest.mark.slow
+def test_mstresourcedump(boot):
+    guest = boot(devices=("connectx6",), packages=("mstflint",))
+    menu = run(guest, "mstresourcedump query -d 0000:01:00.0")
+    assert [source.name for source in SOURCES.values() if f"({source.name})" not in menu] == []
+    said = run(guest, "mstresourcedump dump -d 0000:01:00.0 --segment FULL_EQC --index1 1")
+    assert "Found 4 segments" in said
+    assert f"Segment Type: {number('FULL_EQC'):#x}" in said
+
+
+def found(tree, name):
+    """Everything of this name in what a JSON document says."""
+    if isinstance(tree, list):
+        return [one for item in tree for one in found(item, name)]
+    if not isinstance(tree, dict):
+        return []
+    here = [tree[name]] if name in tree else []
+    return here + [one for item in tree.values() for one in found(item, name)]
+
+
+@pytest.fixture
+def both(lab, suite):
+    """A guest with a port of each kind. The driver has nothing to say about any of it."""
+    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6", "connectx6dx")))
+    log = KernelLog(guest)
+    yield guest
+    assert log.complaints() == []
+    assert server_complaints(guest) == []
