@@ -153,6 +153,9 @@ class Numbers:
 class Table(Generic[T]):
     """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
 
+    If the table shares its numbers with others, they run as far as these do, and there are at most
+    ``limit - first`` objects.
+
     An object belongs to the ``caller`` that adds it and does not exist for other users. Its cost is
     charged to the ``ledger``.
     """
@@ -175,7 +178,8 @@ class Table(Generic[T]):
         self._hold({})
         self.added = 0
         """How many objects were ever added. Handles are reused, this number is not."""
-        self._numbers = numbers or Numbers(first, limit)
+        self.numbers = numbers or Numbers(first, limit)
+        """Its handles."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -200,7 +204,7 @@ class Table(Generic[T]):
 
     def check_room(self) -> None:
         """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
-        if len(self._objects) >= self.limit - self.first or self._numbers.are_taken:
+        if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:
             raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
 
     def add(self, item: T) -> int:
@@ -212,7 +216,7 @@ class Table(Generic[T]):
         charge = item.host_bytes
         self._ledger.take(self.kind, charge)
         item.charge = charge
-        handle = self._numbers.take(item)
+        handle = self.numbers.take(item)
         self.added += 1
         item.handle = handle
         item.uid = self._caller.uid
@@ -232,7 +236,7 @@ class Table(Generic[T]):
                 item.BUSY, f"{self.kind} is still in use", f"{item}: {item.refs} references"
             )
         del self._objects[handle]
-        self._numbers.give_back(handle)
+        self.numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)
         self._caller.owned[item.uid] -= 1
         for held in item.holds():

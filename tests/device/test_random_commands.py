@@ -127,7 +127,7 @@ class AnyDriver(RuleBasedStateMachine):
         live_before, *_ = before[table.kind]
         assert handle not in live_before
         assert table.get(handle) is not None
-        assert table.first <= handle < table.limit
+        assert table.first <= handle < table.numbers.limit
 
     @rule(page=st.integers(7, 11), offset=DOORBELLS, number=st.integers(0, 5), data=st.data())
     def doorbell(self, page, offset, number, data):

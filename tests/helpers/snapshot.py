@@ -48,7 +48,7 @@ def _port(port):
 def _table(table):
     """Live objects, and which handles come next."""
     objects = {item.handle: _attributes(item) for item in table}
-    return objects, table._numbers._next, list(table._numbers._freed)
+    return objects, table.numbers._next, list(table.numbers._freed)
 
 
 def _attributes(item):

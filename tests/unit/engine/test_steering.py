@@ -378,7 +378,7 @@ class TestWhatDriversRelyOn:
     def test_groups_that_a_packet_meets_are_bounded(self, steering):
         """A table may have as many groups as indices; a packet is not compared with all."""
         table = steering.create_table(1, 13, Miss.DEFAULT)
-        steering.groups.limit = steering.groups._numbers.limit = 1 << 14
+        steering.groups.limit = steering.groups.numbers.limit = 1 << 14
         group = steering.create_group(table, MAX_GROUPS, MAX_GROUPS, {})
         steering.create_entry(group, MAX_GROUPS, {}, to("far"))
         for index in range(MAX_GROUPS):
