@@ -44,11 +44,11 @@ def expect(data, *names):
     assert kind in map(number, names)
 
 
-def test_raw_resources(both):
+def test_raw_resources(infiniband):
     """``rdma -r``: a process' own queue pair, completion queue and key."""
-    pair = Pair(both)
+    pair = Pair(infiniband)
     for kind, name in (("qp", "PRM_QUERY_QP"), ("cq", "PRM_QUERY_CQ"), ("mr", "PRM_QUERY_MKEY")):
-        said = run(both, f"rdma -r -j resource show {kind}")
+        said = run(infiniband, f"rdma -r -j resource show {kind}")
         dumps = [bytes(map(int, one.split(","))) for one in RAW.findall(said)]
         # Queue pair 1 is the driver's name for GSI's, whose number is another one.
         dumps = [data for data in dumps if segment_types(data)[2] != SegmentType.ERROR]
@@ -61,12 +61,12 @@ def test_raw_resources(both):
 
 
 @pytest.mark.parametrize(("reporter", "queue"), [("tx", "SQ"), ("rx", "RQ")])
-def test_reporters(both, reporter, queue):
+def test_reporters(ethernet, reporter, queue):
     """``devlink health dump show``: the context of each queue is that of its number."""
-    nic = run(both, "ls /sys/bus/pci/devices/0000:02:00.0/net").strip()
-    run(both, f"ip link set {nic} up")
-    port = run(both, f"devlink port | grep 'netdev {nic} '").split(": ")[0]
-    said = json.loads(run(both, f"devlink -j health dump show {port} reporter {reporter}"))
+    nic = run(ethernet, "ls /sys/bus/pci/devices/0000:01:00.0/net").strip()
+    run(ethernet, f"ip link set {nic} up")
+    port = run(ethernet, f"devlink port | grep 'netdev {nic} '").split(": ")[0]
+    said = json.loads(run(ethernet, f"devlink -j health dump show {port} reporter {reporter}"))
     expect(found(said, "data")[0], "SX_SLICE_ALL", "RX_SLICE_ALL")
     queues = found(said, queue)
     assert queues
@@ -96,9 +96,17 @@ def found(tree, name):
 
 
 @pytest.fixture
-def both(lab, suite):
-    """A guest with a port of each kind. The driver has nothing to say about any of it."""
-    guest = lab.get(GuestOptions(suite=suite, devices=("connectx6", "connectx6dx")))
+def infiniband(lab, suite):
+    yield from quiet(lab.get(GuestOptions(suite=suite, devices=("connectx6",))))
+
+
+@pytest.fixture
+def ethernet(lab, suite):
+    yield from quiet(lab.get(GuestOptions(suite=suite, devices=("connectx6dx",))))
+
+
+def quiet(guest):
+    """The guest; neither its driver nor its server has anything to say."""
     log = KernelLog(guest)
     yield guest
     assert log.complaints() == []
