@@ -220,9 +220,9 @@ def end_trace() -> None:
 
 
 def bind_functions() -> None:
-    """Let the drivers probe the devices that they have not been given yet."""
+    """Let the drivers probe the devices that they have not been given yet, in the bus' order."""
     AUTOPROBE.write_text("1")
-    for device in Path("/sys/bus/pci/devices").iterdir():
+    for device in sorted(Path("/sys/bus/pci/devices").iterdir()):
         if (device / "vendor").read_text().strip() == MELLANOX:
             Path("/sys/bus/pci/drivers_probe").write_text(device.name)
 

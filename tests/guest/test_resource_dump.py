@@ -16,6 +16,7 @@ pytestmark = pytest.mark.guest
 
 RAW = re.compile(r'"ifname":"mlx5_0","data":\[([0-9,]+)\]')
 """iproute2 makes no document of it that json would take."""
+DEBUGFS = "/sys/kernel/debug/mlx5/0000:01:00.0"
 COMMAND_INDEX = slice(24, 28)
 """Where the second segment, the request itself, has index1."""
 
@@ -57,6 +58,29 @@ def test_raw_resources(infiniband):
             expect(data, name)
         if kind == "qp":
             assert pair.qpn in [int.from_bytes(data[COMMAND_INDEX], "big") for data in dumps]
+    pair.end()
+
+
+def test_resources_in_detail(infiniband, suite):
+    """``rdma -d`` and debugfs, of the same objects: what the driver adds is about other kinds."""
+    pair = Pair(infiniband)
+
+    def rows(what):
+        return json.loads(run(infiniband, f"rdma -d -j {what}") or "[]")
+
+    own = {
+        kind: [row for row in rows(f"resource show {kind}") if row.get("comm") == "python3"]
+        for kind in ("qp", "cq", "mr")
+    }
+    assert pair.qpn in [row["lqpn"] for row in own["qp"]]
+    assert {row["pid"] for kind in own for row in own[kind]} == {own["qp"][0]["pid"]}
+    assert own["cq"]
+    assert own["mr"]
+    # Only regions that are paged have counters.
+    assert [row for row in rows("statistic show mr") if "page_faults" in row] == []
+    sizes = run(infiniband, f"cat {DEBUGFS}/*cache/*/size || :").split()
+    assert sizes or suite == "sid"  # Linux 7.2 has its pools elsewhere
+    assert all(size.isdigit() for size in sizes)
     pair.end()
 
 
