@@ -13,7 +13,7 @@ from emu.errors import CmdError
 from emu.port.eth import counter_groups, fec, module
 from emu.port.eth.qos import PRIORITIES
 from emu.port.eth.speed import modes
-from firmware_cmds import qos_regs
+from firmware_cmds import qos_regs, roce_accl
 from firmware_cmds.registers import Register
 from layouts import module_regs, port_regs
 from layouts import reg as layout
@@ -205,6 +205,7 @@ def _mcia(hca: Hca, reg: Any) -> None:
 
 REGISTERS: dict[int, Register] = {
     **qos_regs.REGISTERS,
+    **roce_accl.REGISTERS,
     RegId.PMTU: Register(layout.pmtu_reg, _pmtu, _set_pmtu),
     RegId.PTYS: Register(layout.ptys_reg, _ptys, _set_ptys),
     RegId.PAOS: Register(layout.paos_reg, _paos, _set_paos),

@@ -625,6 +625,7 @@ class RegId(IntEnum):
     FPGA_CAP = 0x4022
     FPGA_CTRL = 0x4023
     FPGA_ACCESS_REG = 0x4024
+    ROCE_ACCL = 0x402C
     CORE_DUMP = 0x402E
     PCAP = 0x5001
     PMLP = 0x5002

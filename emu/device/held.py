@@ -1,8 +1,8 @@
-"""Packets held at a responder, in order, while they wait for a page; their number is limited.
+"""Packets held at a responder, while they wait for a page or for packets before them.
 
-The requester retransmits what is not held, so it is enough to have the room that a busy device
-needs. There is one limit for each queue pair and one for the whole function, and the function's
-ledger has to have room for them as well.
+Their number is limited. The requester retransmits what is not held, so it is enough to have the
+room that a busy device needs. There is one limit for each queue pair and one for the whole
+function, and the function's ledger has to have room for them as well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from emu.objects.ledger import Ledger
-from emu.port.packet import Packet
+from emu.port.packet import Packet, precedes
 
 HELD = "held packets"
 """The ledger's account."""
@@ -79,6 +79,46 @@ class HeldPackets:
         """Forget all of them."""
         while self.packets:
             self.pop()
+
+
+class EarlyPackets:
+    """The packets of one queue pair that came before others that precede them, by PSN."""
+
+    __slots__ = ("_room", "packets")
+
+    def __init__(self, room: HeldRoom) -> None:
+        self._room = room
+        self.packets: dict[int, Packet] = {}
+
+    def __len__(self) -> int:
+        return len(self.packets)
+
+    def add(self, packet: Packet) -> None:
+        """Keep a packet, with a copy of its payload, if there is room and it is not here yet."""
+        cost = _cost(packet)
+        if packet.psn in self.packets or len(self.packets) >= MOST_HELD:
+            return
+        if self._room.has(cost):
+            packet.payload = memoryview(bytes(packet.payload))
+            self._room.take(cost)
+            self.packets[packet.psn] = packet
+
+    def pop(self, psn: int) -> Packet | None:
+        """Take the packet with this PSN out; None if it has not come."""
+        packet = self.packets.pop(psn, None)
+        if packet is not None:
+            self._room.take(-_cost(packet))
+        return packet
+
+    def forget_before(self, psn: int) -> None:
+        """Forget packets that are not awaited any more."""
+        for old in [one for one in self.packets if precedes(one, psn)]:
+            self.pop(old)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        for psn in list(self.packets):
+            self.pop(psn)
 
 
 def _cost(packet: Packet) -> int:

@@ -22,6 +22,8 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "cqe_version": 1,
         "nic_flow_table": 1,
         "roce": 1,
+        # The register ROCE_ACCL and counters of adaptive retransmission.
+        "roce_accl": 1,
         # The UDP source port of a connected queue pair can be changed.
         "rts2rts_qp_udp_sport": 1,
         "cc_query_allowed": 1,

@@ -18,6 +18,7 @@ from emu.port.congestion import Congestion
 from emu.port.counts import Counting
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.packet import Packet
+from emu.port.recovery import Recovery
 
 
 class Count(Protocol):
@@ -92,6 +93,10 @@ class Link(Protocol):
     @property
     def congestion(self) -> Congestion | None:
         """Congestion control; None on a link layer where nobody switches it on."""
+
+    @property
+    def recovery(self) -> Recovery:
+        """What connections do about lost packets."""
 
     @property
     def lid(self) -> int:

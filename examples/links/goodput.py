@@ -3,11 +3,12 @@
 
     examples/links/goodput.py [--seconds N] [--json FILE] goodput.svg
 
-Two guests, each with one Ethernet adapter. First mlx5_ib has RoCE on it, then it is unloaded and
-rdma_rxe takes the same interface: the same links, with the same seed, then lose its packets. The
-first guest writes into the second one's memory (ib_write_bw) for some seconds at each loss and
-delay. The line is a narrow one, so that no processor is what holds them up. The plot is SVG, made
-here: a line chart is forty lines, and no library for it is lighter.
+Two guests, each with one Ethernet adapter. First mlx5_ib has RoCE on it, without and with selective
+repeat (register ROCE_ACCL); then it is unloaded and rdma_rxe takes the same interface: the same
+links, with the same seed, then lose its packets. The first guest writes into the second one's
+memory (ib_write_bw) for some seconds at each loss and delay. The line is a narrow one, so that no
+processor is what holds them up. The plot is SVG, made here: a line chart is forty lines, and no
+library for it is lighter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ DELAYS = ("0ms", "10ms")
 RATE = "10mbit"
 _LINE = 10e6 / 8 / (1 << 20)
 """MiB/s."""
-STACKS = ("adapter", "rxe")
+_REPEAT = "mstreg -d 01:00.0 --reg_id 0x402c --reg_len 0x40 --yes --set 0x0.6:1=1,0x4.6:1=1"
+"""selective_repeat_forced_en, and the bit that selects it."""
 _PATIENCE = 100
 _ADDRESSES = "10.0.0.1", "10.0.0.2"
 _UP = """set -e
@@ -38,6 +40,8 @@ ip address add {}/24 dev eth0; ip link set eth0 mtu 4200 up
 until ip link show eth0 | grep -q LOWER_UP; do sleep 0.1; done"""
 _SOFT = """set -e
 rmmod mlx5_ib; modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0; sleep 1"""
+STACKS = (("adapter", "mlx5_0", ""), ("selective", "mlx5_0", _REPEAT), ("rxe", "rxe0", _SOFT))
+"""What each is called, its device, and what brings it up."""
 _LISTENS = "until grep -q ':4853 .* 0A ' /proc/net/tcp*; do sleep 0.05; done"
 
 Curves = Mapping[str, Sequence[float]]
@@ -61,7 +65,7 @@ def measure(seconds: int) -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         options = GuestOptions(
-            devices=("connectx6dx",), memory_mib=768,
+            devices=("connectx6dx",), memory_mib=768, packages=("mstflint",),
             server_options=("--fabric", f"unix:{directory}/fabric"),
         )  # fmt: skip
         guests = [Guest(options), Guest(options)]
@@ -70,10 +74,9 @@ def measure(seconds: int) -> dict[str, list[float]]:
                 list(pool.map(Guest.start, guests))
             for guest, address in zip(guests, _ADDRESSES):
                 guest.run(_UP.format(address), timeout=_PATIENCE).check()
-            for stack, device in zip(STACKS, ("mlx5_0", "rxe0")):
-                if stack == "rxe":
-                    for guest in guests:
-                        guest.run(_SOFT, timeout=_PATIENCE).check()
+            for stack, device, bring_up in STACKS:
+                for guest in guests:
+                    guest.run(bring_up, timeout=_PATIENCE).check()
                 for delay in DELAYS:
                     curve = curves[f"{stack}, {delay}"] = []
                     for loss in LOSSES:
@@ -111,7 +114,7 @@ def goodput(guests: Sequence[Guest], device: str, seconds: int) -> float:
 # -- the plot
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 360, 60, 150, 30, 50
-_COLOURS = {"adapter": "#1b7837", "rxe": "#762a83"}
+_COLOURS = {"adapter": "#1b7837", "selective": "#2166ac", "rxe": "#762a83"}
 _DASHES = ("", "6 4", "2 3")
 
 

@@ -74,7 +74,7 @@ KNOWN: tuple[Known, ...] = (
         (),
         What.STRUCTURE,
         "tools read these, mstflint's and iPXE's; no driver does",
-        _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv"),
+        _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv roce_accl_reg"),
     ),
     Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext",)),
     Known((), What.SIZE, _USER_SPACE, ("rts2rts_qp_in",)),

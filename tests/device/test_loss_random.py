@@ -16,6 +16,7 @@ from helpers.world import HandClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.engine.rc.packets.connection import connection_of
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from layouts.enums import CqeSyndrome, QpType
 
@@ -44,6 +45,8 @@ RUNS = st.tuples(
     st.integers(1, 12),
 )
 """So many packets, one after the other, have the same fate."""
+SELECTIVE = st.tuples(st.booleans(), st.booleans())
+"""Which side repeats selectively."""
 requests = st.lists(
     st.tuples(
         st.sampled_from(["write", "send", "read", "add"]),
@@ -57,12 +60,16 @@ requests = st.lists(
 class Run:
     """One connection with its requests; ``fates`` are those of the first packets."""
 
-    def __init__(self, model, fates):
+    def __init__(self, model, fates, selective):
         self.wire, self.clock, self.fates = PacketWire(), HandClock(), list(fates)
         pair = two_nodes(model, self.clock, self.wire, self.wire)
         self.wire.tap = self.tap
         self.channel = Channel(QpType.RC, *pair, ack_timeout=CODE, mtu=1, retry_count=RETRIES)
         left, right = pair
+        queue_pairs = self.channel.sender, self.channel.receiver
+        for node, qp, is_on in zip(pair, queue_pairs, selective):
+            connection = connection_of(node.hca, node.hca.qps.get(qp.qpn))
+            connection.repeats_selectively = is_on
         self.source, self.target = left.region(len(TEXT)), right.region(len(TEXT))
         self.back, self.origin = left.region(len(TEXT)), right.region(len(TEXT))
         self.counter = right.region(8)
@@ -133,13 +140,13 @@ class Run:
 
 @pytest.mark.hostile
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(wanted=requests, runs=st.lists(RUNS, max_size=30))
-def test_whatever_the_wire_does(model, wanted, runs):
-    run = Run(model, [fate for fate, count in runs for _ in range(count)])
+@given(wanted=requests, runs=st.lists(RUNS, max_size=30), selective=SELECTIVE)
+def test_whatever_the_wire_does(model, wanted, runs, selective):
+    run = Run(model, [fate for fate, count in runs for _ in range(count)], selective)
     for number, (op, length) in enumerate(wanted):
         run.post(number, op, length)
     standstill = run.finish()
     if run.failure is not None:
         assert run.failure == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
-        assert standstill >= RETRIES * TIMEOUT
+        assert standstill + STEP >= RETRIES * TIMEOUT
     run.check(wanted)

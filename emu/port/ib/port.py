@@ -12,6 +12,7 @@ from emu.port.counts import Traffic
 from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
 from emu.port.ib.framing import Route, grh_of, parse
 from emu.port.packet import GlobalHeader, Packet
+from emu.port.recovery import Recovery
 from layouts.bth import lrh
 from layouts.enums import CapMask1, PhysState, PortState
 from layouts.wqe import av
@@ -81,6 +82,7 @@ class IbPort:
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     congestion: ClassVar[None] = None
+    recovery: ClassVar[Recovery] = Recovery()
     """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""

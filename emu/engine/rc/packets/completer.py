@@ -1,8 +1,9 @@
 """How a requester handles responses: completions, retries, failures (IBTA 9.7.5, 9.7.6).
 
 The kind of a packet, and the syndrome of an ACK packet, select the function that handles it. A
-response to nothing outstanding is ignored. The requester goes back once for each loss: until there
-is progress again, further signs of the same loss are ignored.
+response to nothing outstanding is ignored. The requester sends again once for each loss, one packet
+(``selective.py``) or all from there on: until there is progress again, further signs of the same
+loss are ignored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS_RECEIVED, AbsentPageErr
 from emu.engine.qp import send_requests
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
+from emu.engine.rc.packets.selective import SelectiveRepeat
 from emu.engine.rc.packets.window import Request, SendWindow
 from emu.engine.wqe.atomic import atomic_word
 from emu.engine.wqe.registry import gather_piece
@@ -38,7 +40,7 @@ _PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
 class PacketCompleter:
     """Completes, retries or fails the requests of one queue pair."""
 
-    __slots__ = ("_connection", "_is_retrying", "_questions", "timer", "window")
+    __slots__ = ("_connection", "_is_retrying", "_questions", "_selective", "timer", "window")
 
     def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
         self._connection = connection
@@ -47,12 +49,15 @@ class PacketCompleter:
         self._is_retrying = False
         self._questions = 0
         """How often the requester has asked since there was progress."""
+        self._selective = SelectiveRepeat()
+        """Used only where the port has it switched on."""
 
     def restart(self) -> None:
         """The queue pair has stopped: forget all outstanding requests."""
         self.window.restart(self._connection.qp.psn)
         self._is_retrying = False
         self._questions = 0
+        self._selective.forget()
 
     def watch(self) -> None:
         """Start the ACK timer if a response is due."""
@@ -77,9 +82,9 @@ class PacketCompleter:
             step(self, packet.syndrome & bth.SYNDROME_VALUE)
 
     def nak(self, code: int) -> None:
-        """NAK: go back for a PSN sequence error, otherwise fail the request."""
+        """NAK: send again for a PSN sequence error, otherwise fail the request."""
         if code == _PSN_SEQUENCE_ERROR:
-            self._go_back("packet_seq_err")
+            self._send_again("packet_seq_err", may_be_one=True)
         elif code in SYNDROMES:
             found = NakCode(code)
             self.fail(SYNDROMES[found], f"peer: {found.name}")
@@ -175,7 +180,7 @@ class PacketCompleter:
         if una != self.window.una:
             self._progress(una)
         if una != psn and self._is_running:
-            self._go_back("implied_nak_seq_err")
+            self._send_again("implied_nak_seq_err")
         return una == psn
 
     def _progress(self, una: int) -> None:
@@ -187,6 +192,9 @@ class PacketCompleter:
         qp.retries = qp.rnr_retries = 0
         self.timer.progress(una, is_all=una == qp.psn)
         self.retire()
+        if self._selective.was_in_vain(una) and self._is_running:
+            self._is_retrying = True
+            self._rewind()
         if qp.state is _RTS:
             self._schedule()
 
@@ -213,13 +221,14 @@ class PacketCompleter:
 
     # -- trying again
 
-    def _go_back(self, counter: str) -> None:
-        """Something from ``una`` on was lost: send from there again."""
-        if not self._is_retrying:
-            self._connection.qp.count(counter)
-            self._retry(counter)
-            following = (self.window.una + 1) & PSN_MASK
-            self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
+    def _send_again(self, counter: str, *, may_be_one: bool = False) -> None:
+        """What is at ``una`` was lost: send from there again, or (``may_be_one``) only this."""
+        if self._is_retrying:
+            return
+        self._connection.qp.count(counter)
+        self._retry(counter, may_be_one=may_be_one)
+        following = (self.window.una + 1) & PSN_MASK
+        self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
 
     def timed_out(self) -> bool:
         """The ACK timer expired: retry. False when no response is due any more."""
@@ -239,24 +248,40 @@ class PacketCompleter:
         This is no retry, and the timeout goes on. Who wants no retries is not asked for.
         """
         qp, window = self._connection.qp, self.window
-        self.timer.round_trip.asked(window.sent, self._connection.hca.clock.now_ns())
+        hca = self._connection.hca
+        self.timer.round_trip.asked(window.sent, hca.clock.now_ns())
+        if not hca.link.recovery.adaptive_retransmission:
+            return
+        qp.count("roce_adp_retrans_to")
         may_ask = qp.state is _RTS and qp.retry_count and window.una != window.next
         if may_ask and self._connection.requester.ask():
             self._questions += 1
             qp.count("roce_adp_retrans")
 
-    def _retry(self, why: str) -> None:
+    def _retry(self, why: str, *, may_be_one: bool = False) -> None:
         qp = self._connection.qp
         if not send_requests.may_ask_again(qp):
             self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
             return
         self._is_retrying = True
-        self._rewind()
         self.timer.restart()
-        self._schedule()
+        if not may_be_one or not self._repeat():
+            self._rewind()
+            self._schedule()
+
+    def _repeat(self) -> bool:
+        """Send only the packet ``una`` again, if the peer may have kept those after it."""
+        window, selective, connection = self.window, self._selective, self._connection
+        if not connection.repeats_selectively or not selective.is_worth_trying:
+            return False
+        if not connection.requester.repeat():
+            return False
+        selective.repeated(window.una, window.next)
+        return True
 
     def _rewind(self) -> None:
         """Send from ``una`` on again."""
+        self._selective.forget()
         self.timer.round_trip.resent(self.window.sent)
         self.window.rewind()
 

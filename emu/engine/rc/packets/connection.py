@@ -29,13 +29,14 @@ class PacketConnection:
     """One queue pair's packet connection to its peer in another process."""
 
     __slots__ = (
-        "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate", "requester",
-        "responder",
+        "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
+        "repeats_selectively", "requester", "responder",
     )  # fmt: skip
 
     def __init__(self, hca: Hca, qp: Qp) -> None:
         self.hca = hca
         self.qp = qp
+        self.repeats_selectively = hca.link.recovery.selective_repeat
         self.completer = PacketCompleter(self, SendWindow(qp.psn))
         self.requester = PacketRequester(self, self.completer)
         self.responder = PacketResponder(self)

@@ -23,6 +23,9 @@ class RequesterPart(Protocol):
     def ask(self) -> bool:
         """Ask what has arrived, by a packet that is sent again; False if that cannot be now."""
 
+    def repeat(self) -> bool:
+        """Send the oldest packet again; False when that cannot be, or is not enough."""
+
     def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
         """A response needs an absent page, ``done`` bytes into its request."""
 
@@ -41,6 +44,8 @@ class InnerConnection(Protocol):
     qp: Qp
     is_waiting: bool
     """The wire has no room: nothing is sent until it schedules the queue pair again."""
+    repeats_selectively: bool
+    """What comes after a gap is kept, and only what was lost is sent again."""
 
     @property
     def requester(self) -> RequesterPart:

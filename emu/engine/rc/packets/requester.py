@@ -252,7 +252,19 @@ class PacketRequester:
         self._window.sent_up_to(request.end, request, 1)
         self._connection.send(packet)
 
-    # -- questions when a response is late
+    # -- single packets again
+
+    def repeat(self) -> bool:
+        """Send the oldest packet in flight again. False when it cannot be sent now.
+
+        And for a READ or an atomic: a peer keeps none of those that come after it.
+        """
+        request, una = self._window.requests[0], self._window.una
+        if self._is_held_up or request.message is None or request.failure is not None:
+            return False
+        if request.expects_data or una == self._window.next:
+            return False
+        return self._send_again(request, una)
 
     def ask(self) -> bool:
         """Send the oldest packet in flight again, and the newest one; nothing else changes.

@@ -2,15 +2,16 @@
 
 A request packet passes the steps listed in ``emu.engine.rc.responder``; ``execution.py`` does what
 it asks for. One before the expected PSN is a duplicate: its response is sent again and nothing else
-is done. The first packet after a gap gets a NAK, further ones are dropped. UC has no responses: a
-message that misses a packet is dropped, and the next first packet starts a new one.
+is done. The first packet after a gap gets a NAK. Further ones are dropped or, with selective repeat
+(``selective.py``), kept until the gap is filled. UC has no responses: a message that misses a
+packet is dropped, and the next first packet starts a new one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.device.held import HeldPackets
+from emu.device.held import MOST_HELD, EarlyPackets, HeldPackets
 from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
@@ -26,6 +27,7 @@ from emu.engine.rc.validation import (
 from emu.objects.page_fault import Held, PageFault, Side
 from emu.port.packet import Packet
 from layouts import bth
+from layouts.bth import PSN_MASK, Kind
 from layouts.enums import QpType
 
 if TYPE_CHECKING:
@@ -46,13 +48,15 @@ ENOUGH_STEPS = STEPS_PER_ROUND // 2
 """Steps of a round from which on requests are held; the packet before may have taken MOST_STEPS."""
 
 _RESPONDER = Side.RESPONDER
+_PLACING = (Kind.SEND, Kind.WRITE)
 
 
 class PacketResponder:
     """The receiving side of one queue pair."""
 
     __slots__ = (
-        "_connection", "_has_missed", "_has_naked", "_held", "_patience", "execution", "responses",
+        "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_held", "_is_not_ready",
+        "_patience", "execution", "responses",
     )  # fmt: skip
 
     def __init__(self, connection: InnerConnection) -> None:
@@ -61,6 +65,11 @@ class PacketResponder:
         self.execution = PacketExecution(connection, self.responses)
         self._has_naked = False
         """A NAK for the expected PSN has been sent, and no second one is."""
+        self._is_not_ready = False
+        """It was an RNR NAK: the requester sends all from there on again."""
+        self._early = EarlyPackets(connection.hca.held_room)
+        self._has_kept = False
+        """Packets that were kept are among the held ones now."""
         self._held = HeldPackets(connection.hca.held_room)
         """Packets that came while the responder waits for a page, or after enough work for a round;
         and those that came after them."""
@@ -99,13 +108,23 @@ class PacketResponder:
                 self.wait_for(held.page_fault)
                 self._set_patience()
             else:
-                self._ask_for_missed()
+                self._catch_up()
         more = self.responses.turn()
         return more or (bool(self._held) and not self._is_waiting)
 
-    def _ask_for_missed(self) -> None:
-        """All held packets are taken: NAK if packets after them were dropped for lack of room."""
-        if self._has_missed and not self._held:
+    def _catch_up(self) -> None:
+        """All held packets are taken: acknowledge those that had been kept, name the next gap.
+
+        There is one, too, if packets were dropped for lack of room.
+        """
+        if self._held:
+            return
+        if self._has_kept:
+            self._has_kept = False
+            self.responses.acknowledge(self._connection.qp.epsn - 1 & PSN_MASK)
+            if self._early:
+                self._nak_gap()
+        if self._has_missed:
             self._has_missed = False
             if self._connection.qp.st is not _UC:
                 self._connection.qp.count("out_of_sequence")
@@ -120,6 +139,8 @@ class PacketResponder:
     def drop_held(self) -> None:
         """The queue pair takes no packets any more."""
         self._held.clear()
+        self._early.clear()
+        self._has_kept = False
 
     def _take(self, packet: Packet) -> None:
         """Take one packet. Raises Held when a page is absent: take it again later."""
@@ -130,15 +151,19 @@ class PacketResponder:
         found = check_psn(qp, packet.psn)
         if found is EXPECTED:
             self._expected(packet)
+            if self._early:
+                self._fill_gap()
         elif found is GAP:
             self._nak_gap()
+            if self._connection.repeats_selectively:
+                self._keep(packet)
         else:
             REPEAT[packet.op.kind](self.execution, packet)
 
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK for a request, as if there were no receive request."""
         if packet.psn == self._connection.qp.epsn:
-            self._has_naked = True
+            self._has_naked = self._is_not_ready = True
             self.responses.nak(packet.psn, bth.KIND_RNR | timer)
 
     # -- waiting for a page
@@ -173,7 +198,7 @@ class PacketResponder:
         """Send an RNR NAK (IBTA 9.7.5.2.8)."""
         qp = self._connection.qp
         if qp.st is not _UC:
-            self._has_naked = True
+            self._has_naked = self._is_not_ready = True
             self.responses.nak(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
 
     def _page_is_there(self, outcome: Exception | None) -> None:
@@ -207,16 +232,37 @@ class PacketResponder:
         except Nak as nak:
             self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
         except RnrNak as nak:
-            self._has_naked = True
+            self._has_naked = self._is_not_ready = True
+            self._early.clear()
             self.responses.nak(packet.psn, bth.KIND_RNR | nak.timer)
         else:
-            self._has_naked = False
+            self._has_naked = self._is_not_ready = False
 
     def _nak_gap(self) -> None:
         """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
         if not self._has_naked:
             self._has_naked = True
             self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+
+    def _keep(self, packet: Packet) -> None:
+        """Keep a packet after a gap, if it places data; READs and atomics are sent again."""
+        ahead = packet.psn - self._connection.qp.epsn & PSN_MASK
+        if packet.op.kind in _PLACING and ahead <= MOST_HELD and not self._is_not_ready:
+            self._early.add(packet)
+
+    def _fill_gap(self) -> None:
+        """A packet was missing and has come: hold those after it, which are then taken in turns."""
+        psn = self._connection.qp.epsn
+        while (packet := self._early.pop(psn)) is not None:
+            self._has_kept = True
+            self._has_missed |= not self._held.add(packet)
+            psn = (psn + 1) & PSN_MASK
+        if self._has_kept:
+            self._connection.hca.schedule(self._connection.qp)
+            return
+        self._early.forget_before(psn)
+        if self._early:
+            self._nak_gap()
 
     def _unreliable(self, packet: Packet) -> None:
         """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""

@@ -30,6 +30,7 @@ from emu.port.eth.roce.framing import (
 )
 from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
 from emu.port.packet import OPS, BadPacketError, Packet
+from emu.port.recovery import Recovery
 from layouts.bth import BECN, Kind, Service
 from layouts.wqe import av
 
@@ -121,6 +122,7 @@ class RoceLink:
         self._vport = port.vport
         self.gids = gids
         self.congestion = Congestion(port.speed)
+        self.recovery = Recovery()
         self._sent, self._received = port.sent, port.received
         self.dropped: Counter[str] = Counter()
         """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by
