@@ -7,6 +7,7 @@ last as long as the adapter has power.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import CmdError
@@ -38,11 +39,15 @@ def _set_roce_accl(hca: Hca, reg: Any) -> None:
     for name in _NOT_MODELLED:
         if getattr(reg, name):
             raise CmdError(Status.BAD_PARAM_ERR, "field of ROCE_ACCL is not supported", name)
-    recovery = hca.link.recovery
+    link = hca.roce
     if reg.roce_adp_retrans_field_select:
-        recovery.adaptive_retransmission = bool(reg.roce_adp_retrans_en)
+        link.recovery = replace(
+            link.recovery, adaptive_retransmission=bool(reg.roce_adp_retrans_en)
+        )
     if reg.selective_repeat_forced_en_field_select:
-        recovery.selective_repeat = bool(reg.selective_repeat_forced_en)
+        link.recovery = replace(
+            link.recovery, selective_repeat=bool(reg.selective_repeat_forced_en)
+        )
     _roce_accl(hca, reg)
 
 

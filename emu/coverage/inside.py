@@ -29,8 +29,8 @@ from pathlib import Path
 
 TRACING = Path("/sys/kernel/tracing")
 AUTOPROBE = Path("/sys/bus/pci/drivers_autoprobe")
-MELLANOX = "0x15b3"
 PROBE_SCRIPT = "/run/mlx5emu/probe.sh"
+"""It lets the drivers probe the functions, in the bus' order."""
 TRACE_KIB = 16384  # for each processor, while modules load
 
 _SYS_BPF = {"x86_64": 321}
@@ -219,14 +219,6 @@ def end_trace() -> None:
     (TRACING / "buffer_size_kb").write_text("1")
 
 
-def bind_functions() -> None:
-    """Let the drivers probe the devices that they have not been given yet, in the bus' order."""
-    AUTOPROBE.write_text("1")
-    for device in sorted(Path("/sys/bus/pci/devices").iterdir()):
-        if (device / "vendor").read_text().strip() == MELLANOX:
-            Path("/sys/bus/pci/drivers_probe").write_text(device.name)
-
-
 def base(module: str) -> int:
     """Where the module's code is."""
     return int(Path("/sys/module", module, "sections/.text").read_text(), 16)
@@ -269,7 +261,6 @@ def main(modules: list[str]) -> None:
             f"the kernel does not attach BPF to functions (CONFIG_FPROBE, CONFIG_BPF): {error}"
         ) from error
     places = {module: base(module) for module in modules}
-    bind_functions()
     subprocess.run(["sh", PROBE_SCRIPT], check=False)
     tell(ready=True)
     sys.stdin.read()

@@ -32,12 +32,24 @@ class HeldRoom:
         self._ledger = ledger
         self.left = MOST_HELD_BYTES
 
-    def has(self, size: int) -> bool:
-        """Whether ``size`` bytes are left."""
-        return size <= self.left and self._ledger.used + size <= self._ledger.limit
+    def admit(self, packet: Packet) -> bool:
+        """Charge a packet, and copy its payload, which is lent; False when there is no room."""
+        cost = _cost(packet)
+        if cost > self.left or self._ledger.used + cost > self._ledger.limit:
+            return False
+        packet.payload = memoryview(bytes(packet.payload))
+        self.readmit(packet)
+        return True
 
-    def take(self, size: int) -> None:
-        """Charge ``size`` bytes; a negative size gives them back."""
+    def readmit(self, packet: Packet) -> None:
+        """Charge a packet again that has just been released."""
+        self._charge(_cost(packet))
+
+    def release(self, packet: Packet) -> None:
+        """A packet is held no more."""
+        self._charge(-_cost(packet))
+
+    def _charge(self, size: int) -> None:
         self.left -= size
         self._ledger.hold(HELD, size)
 
@@ -56,23 +68,20 @@ class HeldPackets:
 
     def add(self, packet: Packet) -> bool:
         """Keep a packet, with a copy of its payload; False when there is no room."""
-        cost = _cost(packet)
-        if len(self.packets) >= MOST_HELD or not self._room.has(cost):
+        if len(self.packets) >= MOST_HELD or not self._room.admit(packet):
             return False
-        packet.payload = memoryview(bytes(packet.payload))
-        self._room.take(cost)
         self.packets.append(packet)
         return True
 
     def pop(self) -> Packet:
         """Take the oldest one out."""
         packet = self.packets.popleft()
-        self._room.take(-_cost(packet))
+        self._room.release(packet)
         return packet
 
     def put_back(self, packet: Packet) -> None:
         """Return the packet that ``pop`` gave, because it has to wait again."""
-        self._room.take(_cost(packet))
+        self._room.readmit(packet)
         self.packets.appendleft(packet)
 
     def clear(self) -> None:
@@ -95,19 +104,16 @@ class EarlyPackets:
 
     def add(self, packet: Packet) -> None:
         """Keep a packet, with a copy of its payload, if there is room and it is not here yet."""
-        cost = _cost(packet)
         if packet.psn in self.packets or len(self.packets) >= MOST_HELD:
             return
-        if self._room.has(cost):
-            packet.payload = memoryview(bytes(packet.payload))
-            self._room.take(cost)
+        if self._room.admit(packet):
             self.packets[packet.psn] = packet
 
     def pop(self, psn: int) -> Packet | None:
         """Take the packet with this PSN out; None if it has not come."""
         packet = self.packets.pop(psn, None)
         if packet is not None:
-            self._room.take(-_cost(packet))
+            self._room.release(packet)
         return packet
 
     def forget_before(self, psn: int) -> None:

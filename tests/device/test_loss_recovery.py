@@ -211,14 +211,9 @@ class Line:
 
     def took(self, requests=1):
         """Simulated nanoseconds until so many requests are complete."""
-        begin = self.clock.ns
-        self.channel.settle()
-        while requests := requests - len(self.channel.sent()):
-            assert self.clock.ns - begin < 100 * TIMEOUT, "it never completes"
-            self.clock.advance(MS)
-            self.channel.settle()
+        passed = self.channel.until_sent(self.clock, requests, 100 * TIMEOUT)
         assert self.target.read(0, self.length) == TEXT[: self.length]
-        return self.clock.ns - begin
+        return passed
 
     def count(self, *kinds):
         return sum(len(psns(self.seen, kind)) for kind in kinds)

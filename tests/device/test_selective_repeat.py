@@ -64,13 +64,7 @@ class Line:
 
     def took(self, requests=1):
         """Simulated milliseconds until so many requests are complete."""
-        begin = self.clock.ns
-        self.channel.settle()
-        while requests := requests - len(self.channel.sent()):
-            assert self.clock.ns - begin < 5000 * MS, "it never completes"
-            self.clock.advance(MS)
-            self.channel.settle()
-        return (self.clock.ns - begin) // MS
+        return self.channel.until_sent(self.clock, requests, 5000 * MS) // MS
 
     def held(self):
         return [node.hca.ledger.accounts.get(HELD, 0) for node in self.nodes]
@@ -99,21 +93,18 @@ def test_packets_lost_in_a_row_before_anything_is_known_of_the_peer(line):
     assert line.target.read(0, len(TEXT)) == TEXT
 
 
-def test_without_it_all_from_there_on_is_sent_again(clock):
-    line = Line(clock, NEITHER)
-    line.lost = {5}
-    line.write()
-    assert line.took() == 0
-    assert line.seen == PACKETS + PACKETS - 5
-
-
-def test_a_peer_that_keeps_nothing_costs_one_packet_more(clock):
-    line = Line(clock, (True, False))
+@pytest.mark.parametrize(
+    ("selective", "repeated"),
+    [(NEITHER, PACKETS - 5), ((True, False), 1 + PACKETS - 6)],
+    ids=["neither side has it", "the peer keeps nothing"],
+)
+def test_all_from_the_loss_on_is_sent_again(clock, selective, repeated):
+    line = Line(clock, selective)
     line.lost = {5}
     line.write()
     assert line.took() == 0
     assert line.target.read(0, len(TEXT)) == TEXT
-    assert line.seen == PACKETS + 1 + PACKETS - 6
+    assert line.seen == PACKETS + repeated
 
 
 def test_a_requester_that_goes_back_meets_packets_that_were_kept(clock):

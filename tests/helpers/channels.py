@@ -9,6 +9,7 @@ from layouts.enums import CqeOpcode, Op, QpType, RqType
 
 GRH_BYTES = 40
 QKEY = 0x1234
+_STEP_NS = 1_000_000
 
 
 class Channel:
@@ -90,6 +91,16 @@ class Channel:
         found = self.recv_cq.drain()
         assert not [completion for completion in found if completion.opcode in ERRORS], found
         return found
+
+    def until_sent(self, clock, requests, most_ns):
+        """Let time go by until so many requests are complete; return how much, in nanoseconds."""
+        begin = clock.ns
+        self.settle()
+        while requests := requests - len(self.sent()):
+            assert clock.ns - begin < most_ns, "it never completes"
+            clock.advance(_STEP_NS)
+            self.settle()
+        return clock.ns - begin
 
     def failure(self):
         """The syndrome of the one request that failed; what follows it was flushed."""

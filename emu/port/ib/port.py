@@ -82,8 +82,8 @@ class IbPort:
     subnet_timeout: int = 18
     cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
     congestion: ClassVar[None] = None
-    recovery: ClassVar[Recovery] = Recovery()
     """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
+    recovery: ClassVar[Recovery] = Recovery()
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""
     pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])

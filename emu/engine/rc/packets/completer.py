@@ -187,12 +187,12 @@ class PacketCompleter:
         """Move ``una``, reset the retry counts, and complete what is done."""
         qp = self._connection.qp
         self.window.move(una)
-        self._is_retrying = False
+        was_retrying, self._is_retrying = self._is_retrying, False
         self._questions = 0
         qp.retries = qp.rnr_retries = 0
         self.timer.progress(una, is_all=una == qp.psn)
         self.retire()
-        if self._selective.was_in_vain(una) and self._is_running:
+        if was_retrying and self._selective.was_in_vain(una) and self._is_running:
             self._is_retrying = True
             self._rewind()
         if qp.state is _RTS:
@@ -272,12 +272,14 @@ class PacketCompleter:
     def _repeat(self) -> bool:
         """Send only the packet ``una`` again, if the peer may have kept those after it."""
         window, selective, connection = self.window, self._selective, self._connection
-        if not connection.repeats_selectively or not selective.is_worth_trying:
-            return False
-        if not connection.requester.repeat():
-            return False
-        selective.repeated(window.una, window.next)
-        return True
+        is_sent = (
+            connection.repeats_selectively
+            and selective.is_worth_trying
+            and connection.requester.repeat()
+        )
+        if is_sent:
+            selective.repeated(window.una, window.next)
+        return is_sent
 
     def _rewind(self) -> None:
         """Send from ``una`` on again."""

@@ -259,10 +259,8 @@ class PacketRequester:
 
         And for a READ or an atomic: a peer keeps none of those that come after it.
         """
-        request, una = self._window.requests[0], self._window.una
-        if self._is_held_up or request.message is None or request.failure is not None:
-            return False
-        if request.expects_data or una == self._window.next:
+        request, una = self._oldest(), self._window.una
+        if request is None or request.expects_data or una == self._window.next:
             return False
         return self._send_again(request, una)
 
@@ -273,8 +271,8 @@ class PacketRequester:
         lost, it is there now; and the newest one makes a peer that misses others say so, even if
         it did so before and that was lost. False when nothing can be sent now.
         """
-        request, una = self._window.requests[0], self._window.una
-        if self._is_held_up or request.message is None or request.failure is not None:
+        request, una = self._oldest(), self._window.una
+        if request is None:
             return False
         newest = self._window.newest_placing()
         if request.expects_data:
@@ -284,6 +282,13 @@ class PacketRequester:
         if newest is not None and newest[1] != una:
             self._send_again(*newest)
         return True
+
+    def _oldest(self) -> Request | None:
+        """The oldest request in flight; None when nothing of it can be sent now."""
+        request = self._window.requests[0]
+        if self._is_held_up or request.message is None or request.failure is not None:
+            return None
+        return request
 
     def _send_again(self, request: Request, psn: int) -> bool:
         """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""

@@ -163,8 +163,7 @@ class PacketResponder:
     def not_ready(self, packet: Packet, timer: int) -> None:
         """Send an RNR NAK for a request, as if there were no receive request."""
         if packet.psn == self._connection.qp.epsn:
-            self._has_naked = self._is_not_ready = True
-            self.responses.nak(packet.psn, bth.KIND_RNR | timer)
+            self._nak_not_ready(timer)
 
     # -- waiting for a page
 
@@ -198,8 +197,7 @@ class PacketResponder:
         """Send an RNR NAK (IBTA 9.7.5.2.8)."""
         qp = self._connection.qp
         if qp.st is not _UC:
-            self._has_naked = self._is_not_ready = True
-            self.responses.nak(qp.epsn, bth.KIND_RNR | qp.min_rnr_nak)
+            self._nak_not_ready(qp.min_rnr_nak)
 
     def _page_is_there(self, outcome: Exception | None) -> None:
         """The wait for a page is over; the held packets are then taken in turns.
@@ -232,11 +230,15 @@ class PacketResponder:
         except Nak as nak:
             self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
         except RnrNak as nak:
-            self._has_naked = self._is_not_ready = True
-            self._early.clear()
-            self.responses.nak(packet.psn, bth.KIND_RNR | nak.timer)
+            self._nak_not_ready(nak.timer)
         else:
             self._has_naked = self._is_not_ready = False
+
+    def _nak_not_ready(self, timer: int) -> None:
+        """Send an RNR NAK; nothing is kept, for the requester sends all from here on again."""
+        self._has_naked = self._is_not_ready = True
+        self._early.clear()
+        self.responses.nak(self._connection.qp.epsn, bth.KIND_RNR | timer)
 
     def _nak_gap(self) -> None:
         """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
