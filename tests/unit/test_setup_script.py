@@ -26,7 +26,7 @@ def setup(tmp_path):
         (tmp_path / directory).mkdir()
     shutil.copy(SETUP, tmp_path / "scripts")
     (tmp_path / "pyproject.toml").touch()
-    texts = dict.fromkeys(("mmdebstrap", "mke2fs", "passt", "newuidmap"), "#!/bin/sh\n")
+    texts = dict.fromkeys(("mmdebstrap", "mke2fs", "passt", "depmod", "newuidmap"), "#!/bin/sh\n")
     for name, text in {**texts, "python3": PYTHON}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
