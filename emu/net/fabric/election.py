@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 RETRY_NS = 200_000_000
 JOIN_TIMEOUT_NS = 15_000_000_000
-PATIENCE_NS = 1_000_000_000
-"""How long to wait before logging what we are waiting for."""
+PATIENCE_NS = 3_000_000_000
+"""How long to wait before logging what we are waiting for: a busy machine takes a second."""
 _NOBODY = "nobody answers"
 
 
