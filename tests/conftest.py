@@ -39,6 +39,11 @@ def pytest_addoption(parser):
         help=f"Debian suite of the guests; may be repeated. Default: {DEFAULT_SUITE}.",
     )
     parser.addoption(
+        "--kernel",
+        help="The kernel of guests that tests boot for themselves, as mlx5emu run's: debian:7.3, a"
+        " bzImage, or a build tree.",
+    )
+    parser.addoption(
         "--key-turns",
         type=int,
         default=3200,

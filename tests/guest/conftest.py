@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 from helpers import driver_coverage
 
 from emu.lab import Guest, GuestOptions, GuestPool, doctor
+from emu.lab.kernel import choice
 from emu.lab.options import DEFAULT_DEVICE
+
+VERSIONS = {"bookworm": "6.1", "trixie": "6.12", "sid": "7.2"}
+"""The kernels of the suites."""
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -45,13 +50,32 @@ def bare_guest(lab, suite):
     return lab.get(GuestOptions(suite=suite, devices=()))
 
 
+@pytest.fixture(scope="package")
+def kernel(request, suite):
+    """What ``--kernel`` chooses, as options of a guest; none without it."""
+    word = request.config.getoption("kernel")
+    if word is None:
+        return {}
+    chosen = choice.choose([word], suite)
+    return {"kernel": chosen.kernel, "modules": chosen.modules}
+
+
 @pytest.fixture
-def boot(lab, suite):
+def linux(kernel, suite):
+    """The version of the guest's kernel, such as 6.12."""
+    if not kernel:
+        return VERSIONS[suite]
+    release = kernel["modules"].name
+    return re.match(r"\d+\.\d+", release)[0]
+
+
+@pytest.fixture
+def boot(lab, suite, kernel):
     """Boots a guest of the test's own options, stopped at the test's end."""
     with contextlib.ExitStack() as stack:
 
         def boot_one(**options):
-            options = {"suite": suite, "devices": ()} | options
+            options = {"suite": suite, "devices": ()} | kernel | options
             return stack.enter_context(Guest(GuestOptions(**options)))
 
         yield boot_one

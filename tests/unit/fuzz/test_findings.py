@@ -12,7 +12,7 @@ import firmware_cmds  # noqa: F401  (declares the commands)
 from emu.service.fault_session import read_plan
 
 FOLDER = Path(emu.__file__).parents[1] / "examples" / "findings"
-KERNELS = {"6.1", "6.12", "7.2"}
+KERNELS = {"6.1", "6.12", "7.2", "7.3"}
 FACTS = tomllib.loads((FOLDER / "findings.toml").read_text())
 
 
