@@ -31,8 +31,10 @@ MELLANOX_OUI = 0x0002C9
     privileged=True,
 )
 def enable_hca(hca: Hca, cmd: Any, out: Any) -> None:
-    """The first command of a driver. Enabling twice is accepted, as after a crash kernel."""
-    hca.state = max(hca.state, HcaState.ENABLED)
+    """The first command of a driver. A crash kernel's ends what the old kernel has left running."""
+    if hca.state is not HcaState.DISABLED:
+        lifecycle.shut_down(hca)
+    hca.state = HcaState.ENABLED
 
 
 @command(

@@ -72,11 +72,14 @@ def test_command_that_is_too_short(driver, command):
     assert state(driver) is HcaState.INITIALIZED
 
 
-def test_enabling_twice_is_what_a_crash_kernel_does(enabled):
+def test_enabling_again_after_init_allows_it_again(enabled):
+    """A crash kernel goes on with SET_HCA_CAP and INIT_HCA, which INITIALIZED would refuse."""
     enabled.must(Op.ENABLE_HCA)
+    assert state(enabled) is HcaState.ENABLED
     enabled.must(Op.INIT_HCA)
     enabled.must(Op.ENABLE_HCA)
-    assert state(enabled) is HcaState.INITIALIZED
+    assert state(enabled) is HcaState.ENABLED
+    enabled.must(Op.INIT_HCA)
 
 
 def test_initializing_twice_keeps_the_objects(driver, refused):
@@ -197,6 +200,35 @@ def test_next_kernel_finds_a_fresh_device(driver, function, hurried):
         hurried(driver)
         driver.eqs.clear()
         driver.probe()
+    driver.must(Op.DEALLOC_PD, pd=driver.alloc_pd())
+
+
+@pytest.mark.parametrize("options", [HcaOptions(guid=1, boot_pages=2)])
+def test_crash_kernel_finds_a_fresh_device(driver, function, clock):
+    """kdump: the old kernel has stopped in mid-work, the new one probes without a reset.
+
+    Its memory is not the old kernel's, so no old page may be given back to it, and no old queue
+    may write any more.
+    """
+    parts = Parts(driver)
+    ringing = parts.make(QpState.RTS)
+    record = function.hca.qps.get(ringing).ctx.dbr_addr
+    driver.memory.write(record, bytes.fromhex("0000000100000001"))
+    driver.create_mkey(driver.alloc_pd())
+    driver.use_events()
+    completions = function.hca.cqs.get(parts.cqn).buffer
+    before = completions.read(0, completions.length)
+    driver.bar.write(driver.uar * 4096 + 0x800, (ringing << 8).to_bytes(8, "big"))
+    driver.irqs.fired.clear()
+    driver.eqs.clear()
+    driver.must(Op.ENABLE_HCA)
+    assert not any(function.hca.tables)
+    assert len(function.hca.fwpages) == 0
+    clock.advance(1_000_000_000)
+    driver.bar.settle()
+    assert completions.read(0, completions.length) == before
+    assert driver.irqs.fired == []
+    driver.probe()
     driver.must(Op.DEALLOC_PD, pd=driver.alloc_pd())
 
 
