@@ -38,7 +38,7 @@ class HeldRoom:
         if cost > self.left or self._ledger.used + cost > self._ledger.limit:
             return False
         packet.payload = memoryview(bytes(packet.payload))
-        self.readmit(packet)
+        self._charge(cost)
         return True
 
     def readmit(self, packet: Packet) -> None:

@@ -1,5 +1,5 @@
-# What the SCSI examples share; to be sourced. A target of the kernel's LIO with one disk, in a file,
-# and what is done with the disk that appears on the initiator's side.
+# What the examples with disks share; to be sourced. A target of the kernel's LIO with one disk, in a
+# file, and what is done with the disk that appears on the initiator's side.
 target=/sys/kernel/config/target
 backstore=$target/core/fileio_0/disk
 

@@ -10,27 +10,17 @@
 set -eu
 part=${1:-all}
 if [ $# -gt 1 ]; then address=$2; else . "$(dirname "$0")/address.sh"; fi
+. "$(dirname "$0")/disk.sh"
 configfs=/sys/kernel/config/nvmet
 name=mlx5emu
-
-# Waits for a file whose name is like this, and says in ``found`` which it is.
-wait_for() {
-    for _ in $(seq 100); do
-        for found in $1; do [ -e "$found" ] && return; done
-        sleep 0.1
-    done
-    echo "nvme-rdma: no $1" && exit 1
-}
 
 start_target() {
     modprobe -a nvmet_rdma loop
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
     if [ "${T10_PI-}" ]; then
-        modprobe sd_mod
         # WRITE SAME of scsi_debug leaves the protection information as it was.
         modprobe scsi_debug dif=1 dix=1 dev_size_mb=64 delay=0 write_same_length=0
-        wait_for "/sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block/*"
-        disk=/dev/${found##*/}
+        wait_for_disk nvme-rdma
     else
         truncate -s 64M /tmp/namespace
         disk=$(losetup --find --show /tmp/namespace)
@@ -58,33 +48,18 @@ stop_target() {
     modprobe -r nvmet_rdma
 }
 
-verify() {
-    fio --name="$1" --filename=/dev/nvme0n1 --rw=randwrite --bs="$1" --size="$2" --iodepth=4 \
-        --ioengine=libaio --direct=1 --verify=crc32c --do_verify=1 --output=/tmp/fio.log ||
-        { cat /tmp/fio.log; exit 1; }
-    echo "nvme-rdma: $2 in blocks of $1 written and verified"
-}
-
 use_as_host() {
     modprobe nvme_rdma
     nvme connect --transport rdma --traddr "$address" --trsvcid 4420 --nqn "$name" > /dev/null
-    wait_for /dev/nvme0n1
+    disk=/dev/nvme0n1
+    for _ in $(seq 50); do [ -b "$disk" ] && break; sleep 0.1; done
     if [ "${T10_PI-}" ]; then
         grep -q T10-DIF-TYPE1-CRC /sys/block/nvme0n1/integrity/format
         echo "nvme-rdma: blocks have T10-PI"
     fi
-    verify 4k 2m
-    verify 256k 16m
-
-    mkfs.ext4 -q /dev/nvme0n1
-    mkdir -p /tmp/mounted
-    mount /dev/nvme0n1 /tmp/mounted
-    cp -r /usr/share/doc/rdma-core /tmp/mounted/tree
-    umount /tmp/mounted
-    mount /dev/nvme0n1 /tmp/mounted
-    diff -r /usr/share/doc/rdma-core /tmp/mounted/tree
-    echo "nvme-rdma: a tree copied to ext4 is the same after mounting again"
-    umount /tmp/mounted
+    verify nvme-rdma 4k 2m
+    verify nvme-rdma 256k 16m
+    copy_a_tree nvme-rdma
     nvme disconnect --nqn "$name"
     modprobe -r nvme_rdma
 }

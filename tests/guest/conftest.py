@@ -9,7 +9,7 @@ import pytest
 from helpers import driver_coverage
 
 from emu.lab import Guest, GuestOptions, GuestPool, doctor
-from emu.lab.kernel import choice
+from emu.lab.kernel import binaries, choice
 from emu.lab.options import DEFAULT_DEVICE
 
 VERSIONS = {"bookworm": "6.1", "trixie": "6.12", "sid": "7.2"}
@@ -65,8 +65,7 @@ def linux(kernel, suite):
     """The version of the guest's kernel, such as 6.12."""
     if not kernel:
         return VERSIONS[suite]
-    release = kernel["modules"].name
-    return re.match(r"\d+\.\d+", release)[0]
+    return ".".join(re.findall(r"\d+", binaries.release(kernel["kernel"]))[:2])
 
 
 @pytest.fixture
