@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from helpers import fake_runs
@@ -20,6 +22,7 @@ from emu.campaign.cluster import Cluster, ClusterError
 from emu.campaign.local import Local
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
 
 
@@ -74,6 +77,11 @@ def processes(pytestconfig, monkeypatch):
     made = Processes(root)
     yield made
     made.end()
+    # Dask leaves a connection that it has lost to the garbage collector: it must not find it in
+    # the midst of another test, which would fail.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def test_a_cluster_gives_the_report_that_local_jobs_give(tmp_path, processes):
