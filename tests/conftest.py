@@ -67,7 +67,7 @@ def pytest_addoption(parser):
         "--linux",
         type=Path,
         help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
-        " runs, and of which tests/guest/test_debug_kernel.py builds a kernel with KASAN.",
+        " runs, and of which test_debug_kernel.py and test_kcov.py build kernels with KASAN, KCOV.",
     )
     parser.addoption(
         "--driver-coverage",

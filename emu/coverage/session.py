@@ -7,12 +7,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from emu.coverage import inside
 from emu.coverage.data import Coverage, Function, Kernel, Module
 from emu.lab.channel import frames
 from emu.lab.errors import GuestError
@@ -41,7 +41,7 @@ class Session:
         self._output = bytearray()
         self._stderr = bytearray()
         self._first_line = threading.Event()
-        words = ["python3", "-c", _program(), *modules]
+        words = ["python3", "-c", self._program(), *modules]
         self._job = guest.popen(words, has_input=True, sink=self._take)
 
     def start(self) -> None:
@@ -57,14 +57,21 @@ class Session:
 
     def finish(self) -> Coverage:
         """Stop counting. Raises GuestError when the guest cannot tell."""
-        self._job.close_input()
-        self._guest.wait(self._job, READ_SECONDS)
-        told = self._answer(1)
+        told = self._end()
         try:
             self.bases = {name: int(about["base"]) for name, about in told["modules"].items()}
             return _coverage(told)
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
+
+    def _end(self) -> dict[str, Any]:
+        """Let the program end; what it has counted, as it says it."""
+        self._job.close_input()
+        self._guest.wait(self._job, READ_SECONDS)
+        return self._answer(1)
+
+    def _program(self) -> str:
+        return inside.program("functions")
 
     def _take(self, kind: int, data: bytes) -> None:
         into = self._output if kind == frames.STDOUT else self._stderr
@@ -99,10 +106,6 @@ class Session:
             found[module] = directory / f"{module}.ko"
             found[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
         return found
-
-
-def _program() -> str:
-    return resources.files("emu.coverage").joinpath("inside.py").read_text()
 
 
 def _coverage(told: dict[str, Any]) -> Coverage:

@@ -43,6 +43,7 @@ class Wanted:
     modules: tuple[str, ...]
     file: Path
     by_block: bool
+    by_kcov: bool
     blocks: BlockMap | None = None
 
 
@@ -55,9 +56,10 @@ def coverage_options(function: F) -> F:
         coverage: tuple[str, ...],
         coverage_file: Path,
         coverage_blocks: bool,
+        coverage_kcov: bool,
         **rest: Any,
     ) -> Any:
-        wanted = Wanted(coverage, coverage_file, coverage_blocks)
+        wanted = Wanted(coverage, coverage_file, coverage_blocks, coverage_kcov)
         try:
             return function(*args, coverage=wanted, **rest)
         finally:
@@ -65,6 +67,11 @@ def coverage_options(function: F) -> F:
                 wanted.blocks.close()
 
     for option in (
+        click.option(
+            "--coverage-kcov",
+            is_flag=True,
+            help="With --coverage, count by the kernel's KCOV, basic blocks as well.",
+        ),
         click.option(
             "--coverage-blocks",
             is_flag=True,
@@ -91,8 +98,11 @@ def coverage_options(function: F) -> F:
 
 def with_coverage(choices: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
     """The guest's choices: with ``--coverage`` the driver is loaded after booting, by us."""
-    if wanted.by_block and not wanted.modules:
-        raise click.UsageError("--coverage-blocks is for --coverage")
+    if (wanted.by_block or wanted.by_kcov) and not wanted.modules:
+        option = "--coverage-blocks" if wanted.by_block else "--coverage-kcov"
+        raise click.UsageError(f"{option} is for --coverage")
+    if wanted.by_block and wanted.by_kcov:
+        raise click.UsageError("--coverage-kcov counts blocks by itself: not --coverage-blocks")
     if not wanted.modules:
         return choices
     if not choices["probe"]:
@@ -119,9 +129,8 @@ def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
         yield
         return
     from emu.coverage import data
-    from emu.coverage.session import Session
 
-    session = Session(guest, wanted.modules)
+    session = _session(guest, wanted)
     session.start()
     yield
     coverage = session.finish()
@@ -134,7 +143,20 @@ def covered(guest: Guest, wanted: Wanted) -> Iterator[None]:
             if module.blocks is not None:
                 _say(f"{name}: {len(module.blocks.ran)} of {module.blocks.total} blocks ran")
         if kernel.missed:
-            _say(f"{kernel.missed} calls were not seen, and are not counted")
+            lost = (
+                "tasks' buffers were full or missing" if wanted.by_kcov else "calls were not seen"
+            )
+            _say(f"{kernel.missed} {lost}: what is lost is not counted")
+
+
+def _session(guest: Guest, wanted: Wanted) -> Session:
+    if wanted.by_kcov:
+        from emu.coverage.kcov import KcovSession
+
+        return KcovSession(guest, wanted.modules)
+    from emu.coverage.session import Session
+
+    return Session(guest, wanted.modules)
 
 
 def _with_blocks(coverage: Coverage, session: Session, shared: BlockMap) -> Coverage:

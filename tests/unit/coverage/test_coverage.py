@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.coverage import data, inside, session
+from emu.coverage import data, session
 from emu.coverage.data import Coverage, Function, Kernel, Module
+from emu.coverage.inside import functions, modules
 from emu.coverage.report import ALL_KERNELS, lcov, rows
 from emu.coverage.source import Place, Tree
 from emu.host.user_error import UserError
@@ -212,21 +213,21 @@ def test_names_that_ran_while_loading_have_an_owner():
     """Code that is freed after loading is the loading module's, the rest its own module's."""
     ran = {"core": {"core_init"}, "ib": {"ib_init", "register", "shared"}}
     known = {"core": {"register", "shared"}, "ib": {"shared"}}
-    assert inside.owned(ran, known) == [
+    assert functions.owned(ran, known) == [
         ("core_init", "core"), ("ib_init", "ib"), ("register", "core"), ("shared", "ib"),
     ]  # fmt: skip
 
 
 @pytest.fixture
 def tracing(tmp_path, monkeypatch):
-    monkeypatch.setattr(inside, "TRACING", tmp_path)
+    monkeypatch.setattr(functions, "TRACING", tmp_path)
     return tmp_path
 
 
 def test_functions_that_ftrace_can_trace(tracing):
     (tracing / "available_filter_functions").write_text("a [core]\nb [core]\nb\nc [ib]\n")
     known = {"core": [(48, "b"), (16, "a"), (32, "data"), (64, "c")], "ib": []}
-    assert inside.traceable(known) == {"core": [(16, "a"), (48, "b")], "ib": []}
+    assert functions.traceable(known) == {"core": [(16, "a"), (48, "b")], "ib": []}
 
 
 @pytest.mark.parametrize(
@@ -239,12 +240,12 @@ def test_functions_that_ftrace_can_trace(tracing):
 )
 def test_modules_load_in_their_order(monkeypatch, words, ends):
     done = subprocess.CompletedProcess([], *words)
-    monkeypatch.setattr(inside, "_run", lambda *_: done)
+    monkeypatch.setattr(modules, "run", lambda *_: done)
     if ends is None:
-        assert inside.in_order(["mlx5_ib", "mlx5_core"]) == ["mlx5_core", "mlx5_ib"]
+        assert modules.in_order(["mlx5_ib", "mlx5_core"]) == ["mlx5_core", "mlx5_ib"]
     else:
-        with pytest.raises(inside.CoverageError, match=ends):
-            inside.in_order(["mlx5_ib", "mlx5_core"])
+        with pytest.raises(modules.CoverageError, match=ends):
+            modules.in_order(["mlx5_ib", "mlx5_core"])
 
 
 @pytest.mark.parametrize(
@@ -260,10 +261,10 @@ def test_a_trace_that_lost_events_is_refused(tracing, monkeypatch, lost, ends):
         )
         return subprocess.CompletedProcess([], 0, "", "")
 
-    monkeypatch.setattr(inside, "_run", modprobe)
+    monkeypatch.setattr(functions, "run", modprobe)
     if ends is None:
-        assert inside.load("core") == {"core_init"}
+        assert functions.load("core") == {"core_init"}
         assert (tracing / "set_ftrace_filter").read_text() == ":mod:core\n"
     else:
-        with pytest.raises(inside.CoverageError, match=ends):
-            inside.load("core")
+        with pytest.raises(modules.CoverageError, match=ends):
+            functions.load("core")

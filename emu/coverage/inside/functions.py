@@ -9,28 +9,35 @@ The modules load while no driver probes PCI devices by itself, so that the count
 before the first probe. The initialization functions, which have run by then and whose memory is
 free, come from ftrace's function tracer, which follows the loading alone.
 
-It is fed to ``python3 -`` with the modules as arguments, tells of its progress in JSON lines on
-standard output, and ends with the counts when its standard input ends. It imports nothing of ours.
+It ends with the counts when its standard input ends.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
 import mmap
 import os
 import platform
 import struct
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+from emu.coverage.inside.modules import (
+    AUTOPROBE,
+    PROBE_SCRIPT,
+    CoverageError,
+    base,
+    check_unloaded,
+    directory,
+    in_order,
+    lines,
+    run,
+    symbols,
+    tell,
+    wait_for_end,
+)
+
 TRACING = Path("/sys/kernel/tracing")
-AUTOPROBE = Path("/sys/bus/pci/drivers_autoprobe")
-PROBE_SCRIPT = "/run/mlx5emu/probe.sh"
-"""It lets the drivers probe the functions, in the bus' order."""
 TRACE_KIB = 16384  # for each processor, while modules load
 
 _SYS_BPF = {"x86_64": 321}
@@ -40,10 +47,6 @@ _KPROBE, _KPROBE_MULTI = 2, 42
 _LOOKUP_ELEM, _GET_ATTACH_COOKIE = 1, 174
 _INFO_SIZE, _RECURSION_MISSES = 216, 208
 """include/uapi/linux/bpf.h: ``struct bpf_prog_info`` up to ``recursion_misses``."""
-
-
-class CoverageError(Exception):
-    """The guest's kernel cannot do this; the text says why."""
 
 
 def bpf(command: int, attributes: bytes) -> int:
@@ -124,15 +127,6 @@ class Counters:
         return int.from_bytes(info.raw[_RECURSION_MISSES:], "little")
 
 
-def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Address and name of the symbols of each module."""
-    found: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
-    for address, _, name, *rest in map(str.split, _lines(Path("/proc/kallsyms"))):
-        if rest and rest[0][1:-1] in found:
-            found[rest[0][1:-1]].append((int(address, 16), name))
-    return found
-
-
 def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
     """Those of the symbols that are functions which ftrace can trace now.
 
@@ -140,7 +134,7 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
     takes but then does not find the function by.
     """
     names: dict[str, set[str]] = {module: set() for module in known}
-    for name, *rest in map(str.split, _lines(TRACING / "available_filter_functions")):
+    for name, *rest in map(str.split, lines(TRACING / "available_filter_functions")):
         if rest and rest[0][1:-1] in names:
             names[rest[0][1:-1]].add(name)
     return {
@@ -149,34 +143,13 @@ def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[i
     }
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with path.open() as file:
-        yield from file
-
-
-def in_order(modules: list[str]) -> list[str]:
-    """The modules in an order in which they load: what one needs comes before it."""
-    order: list[str] = []
-    for module in modules:
-        done = _run("modprobe", "--show-depends", module)
-        if done.returncode:
-            raise CoverageError(done.stderr.strip().partition("\n")[0])
-        for kind, path, *_ in map(str.split, done.stdout.splitlines()):
-            if kind == "insmod":
-                order.append(path.rpartition("/")[2].partition(".")[0].replace("-", "_"))
-    built_in = [module for module in modules if module not in order]
-    if built_in:
-        raise CoverageError(f"{built_in[0]} is built into the kernel")
-    return sorted(modules, key=order.index)
-
-
 def load(module: str) -> set[str]:
     """Load a module; return the names of its functions, and of those before it, that ran."""
     (TRACING / "trace").write_text("")
     with (TRACING / "set_ftrace_filter").open("a") as file:
         file.write(f":mod:{module}\n")
     (TRACING / "current_tracer").write_text("function")
-    done = _run("modprobe", module)
+    done = run("modprobe", module)
     if done.returncode:
         raise CoverageError(done.stderr.strip().partition("\n")[0])
     if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
@@ -184,7 +157,7 @@ def load(module: str) -> set[str]:
     # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"
     return {
         line.split(": ", 1)[1].split()[0]
-        for line in _lines(TRACING / "trace")
+        for line in lines(TRACING / "trace")
         if not line.startswith("#") and " <-" in line
     }
 
@@ -201,10 +174,6 @@ def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[st
     )
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False)
-
-
 def _lost(stats: Path) -> bool:
     """Whether the processor's part of the trace lacks events."""
     named = (line.split(":") for line in stats.read_text().splitlines())
@@ -219,32 +188,13 @@ def end_trace() -> None:
     (TRACING / "buffer_size_kb").write_text("1")
 
 
-def base(module: str) -> int:
-    """Where the module's code is."""
-    return int(Path("/sys/module", module, "sections/.text").read_text(), 16)
-
-
-def directory(module: str) -> str:
-    """Where the module lies below the kernel's modules, as does its source in the kernel's tree."""
-    done = _run("modinfo", "-F", "filename", module)
-    return done.stdout.strip().rpartition("/")[0].partition("/kernel/")[2]
-
-
-def tell(**values: object) -> None:
-    """Send the host a line."""
-    sys.stdout.write(json.dumps(values, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
-
-
 def main(modules: list[str]) -> None:
     """Load and count until standard input ends."""
     if not (TRACING / "trace").exists():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", str(TRACING)], check=False)
     if not (TRACING / "set_ftrace_filter").exists():
         raise CoverageError("the kernel has no ftrace (CONFIG_FUNCTION_TRACER)")
-    already = [name for name in modules if Path("/sys/module", name, "sections").exists()]
-    if already:
-        raise CoverageError(f"{already[0]} is loaded already")
+    check_unloaded(modules)
     AUTOPROBE.write_text("0")
     (TRACING / "buffer_size_kb").write_text(str(TRACE_KIB))
     try:
@@ -263,7 +213,7 @@ def main(modules: list[str]) -> None:
     places = {module: base(module) for module in modules}
     subprocess.run(["sh", PROBE_SCRIPT], check=False)
     tell(ready=True)
-    sys.stdin.read()
+    wait_for_end()
     counts = iter(counters.read())
     found = {
         module: {
@@ -277,11 +227,3 @@ def main(modules: list[str]) -> None:
         for module in modules
     }
     tell(release=os.uname().release, modules=found, loading=loading, missed=counters.missed())
-
-
-if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            main(sys.argv[1:])
-        except CoverageError as failure:
-            tell(error=str(failure))

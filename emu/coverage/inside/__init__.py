@@ -1,0 +1,32 @@
+"""Programs that count in the guest; they need its Python, and nothing of ours that is not here.
+
+The host passes a program's text to ``python3 -c`` with the modules as arguments. The program tells
+of its progress in lines on standard output and ends when its standard input ends.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+_START = """
+import contextlib, sys, types
+for name, text in {texts!r}.items():
+    sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), sys.modules[name].__dict__)
+shared, own = map(sys.modules.get, {names!r})
+with contextlib.suppress(KeyboardInterrupt):
+    try:
+        own.main(sys.argv[1:])
+    except shared.CoverageError as failure:
+        shared.tell(error=str(failure))
+"""
+
+
+def program(*names: str) -> str:
+    """The text of a program: its parts' names, in the order of their imports; the last has main."""
+    parts = ("modules", *names)
+    texts = {
+        f"{__name__}.{one}": resources.files(__name__).joinpath(f"{one}.py").read_text()
+        for one in parts
+    }
+    return _START.format(texts=texts, names=(f"{__name__}.modules", f"{__name__}.{names[-1]}"))

@@ -1,0 +1,88 @@
+"""The modules that a program in the guest loads and counts, and its lines to the host.
+
+A line is JSON: ``{"ready":true}`` once the functions are probed, then what was counted, or
+``{"error":"..."}`` instead of either.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+AUTOPROBE = Path("/sys/bus/pci/drivers_autoprobe")
+PROBE_SCRIPT = "/run/mlx5emu/probe.sh"
+"""It lets the drivers probe the functions, in the bus' order."""
+
+
+class CoverageError(Exception):
+    """The guest's kernel cannot do this; the text says why."""
+
+
+def symbols(modules: list[str]) -> dict[str, list[tuple[int, str]]]:
+    """Address and name of the symbols of each module."""
+    found: dict[str, list[tuple[int, str]]] = {module: [] for module in modules}
+    for address, _, name, *rest in map(str.split, lines(Path("/proc/kallsyms"))):
+        if rest and rest[0][1:-1] in found:
+            found[rest[0][1:-1]].append((int(address, 16), name))
+    return found
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a file."""
+    with path.open() as file:
+        yield from file
+
+
+def check_unloaded(modules: list[str]) -> None:
+    """Raises CoverageError when one of the modules is loaded already."""
+    already = [name for name in modules if Path("/sys/module", name, "sections").exists()]
+    if already:
+        raise CoverageError(f"{already[0]} is loaded already")
+
+
+def in_order(modules: list[str]) -> list[str]:
+    """The modules in an order in which they load: what one needs comes before it."""
+    order: list[str] = []
+    for module in modules:
+        done = run("modprobe", "--show-depends", module)
+        if done.returncode:
+            raise CoverageError(done.stderr.strip().partition("\n")[0])
+        for kind, path, *_ in map(str.split, done.stdout.splitlines()):
+            if kind == "insmod":
+                order.append(path.rpartition("/")[2].partition(".")[0].replace("-", "_"))
+    built_in = [module for module in modules if module not in order]
+    if built_in:
+        raise CoverageError(f"{built_in[0]} is built into the kernel")
+    return sorted(modules, key=order.index)
+
+
+def run(
+    *words: str, before: Callable[[], object] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its output is the answer's. ``before`` is called in its process."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=before)
+
+
+def base(module: str) -> int:
+    """Where the module's code is."""
+    return int(Path("/sys/module", module, "sections/.text").read_text(), 16)
+
+
+def directory(module: str) -> str:
+    """Where the module lies below the kernel's modules, as does its source in the kernel's tree."""
+    done = run("modinfo", "-F", "filename", module)
+    return done.stdout.strip().rpartition("/")[0].partition("/kernel/")[2]
+
+
+def tell(**values: object) -> None:
+    """Send the host a line."""
+    sys.stdout.write(json.dumps(values, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def wait_for_end() -> None:
+    """Wait until the host ends our standard input."""
+    sys.stdin.read()

@@ -1,0 +1,188 @@
+"""Tasks that are traced by ptrace(2) from their beginning, and system calls in their name; x86-64.
+
+A process is seized; each task that it and its children begin stops before its first instruction,
+and is told of. Signals, job control and program starts go their usual way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import signal
+import struct
+from collections.abc import Callable, Iterator
+
+WALL = 0x40000000
+"""waitpid(2)'s __WALL: threads, too."""
+
+_CONT, _SINGLESTEP, _GETREGS, _SETREGS = 7, 9, 12, 13
+_SEIZE, _INTERRUPT, _LISTEN = 0x4206, 0x4207, 0x4208
+_FORK, _VFORK, _CLONE = 1, 2, 3
+_TRACE_BEGINNINGS = 1 << _FORK | 1 << _VFORK | 1 << _CLONE
+_EVENT_STOP = 128
+_GROUP_STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+_REGISTERS = struct.Struct("<27Q")
+"""arch/x86/include/asm/user_64.h: ``struct user_regs_struct``."""
+_RAX, _ARGUMENTS, _ORIG_RAX, _RIP, _CS, _RSP = 10, (14, 13, 12, 7, 9, 8), 15, 16, 17, 19
+_CS_64_BIT = 0x33
+_SYSCALL = b"\x0f\x05"
+_NONE = (1 << 64) - 1
+_RED_ZONE = 128
+"""What the ABI lets a function keep below its stack pointer, in bytes."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_libc.ptrace.restype = ctypes.c_long
+
+
+def can_trace() -> bool:
+    """Whether this processor's registers are known here."""
+    return platform.machine() == "x86_64"
+
+
+def is_asleep(task: int) -> bool:
+    """Whether the task waits in the kernel. Interrupted, some calls would fail with EINTR."""
+    try:
+        with open(f"/proc/{task}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("S", "D")
+    except OSError:
+        return False
+
+
+def _ptrace(request: int, task: int, data: int = 0) -> None:
+    if _libc.ptrace(request, task, None, data) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+class Stopped:
+    """A task that is stopped where it has just come from a system call."""
+
+    def __init__(self, task: int) -> None:
+        self.task = task
+        self.signal = 0
+        """A signal that came meanwhile, which the task is still to get."""
+        self._before = self._registers()
+        self._memory = os.open(f"/proc/{task}/mem", os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Leave the task's registers as they were."""
+        os.close(self._memory)
+        self._set(self._before)
+
+    @property
+    def can_call(self) -> bool:
+        """Whether it runs 64-bit code and stands behind a system call's instruction."""
+        at = self._before[_RIP] - len(_SYSCALL)
+        with contextlib.suppress(OSError):
+            code = os.pread(self._memory, len(_SYSCALL), at)
+            return self._before[_CS] == _CS_64_BIT and code == _SYSCALL
+        return False
+
+    def put(self, text: bytes) -> int:
+        """Write to where its stack is free; return the address."""
+        at = (self._before[_RSP] - 2 * _RED_ZONE - len(text)) & ~15
+        os.pwrite(self._memory, text, at)
+        return at
+
+    def call(self, number: int, *arguments: int) -> int:
+        """Let it make a system call; return what that returns. Raises OSError."""
+        registers = list(self._before)
+        registers[_RIP] -= len(_SYSCALL)
+        registers[_RAX], registers[_ORIG_RAX] = number, _NONE
+        for place, value in zip(_ARGUMENTS, arguments):
+            registers[place] = value
+        self._set(tuple(registers))
+        while True:
+            _ptrace(_SINGLESTEP, self.task)
+            _, status = os.waitpid(self.task, WALL)
+            if not os.WIFSTOPPED(status):
+                raise ProcessLookupError(errno.ESRCH, "the task has ended")
+            if os.WSTOPSIG(status) == signal.SIGTRAP and status >> 16 == 0:
+                break
+            if status >> 16 == 0:
+                self.signal = os.WSTOPSIG(status)
+        result = ctypes.c_int64(self._registers()[_RAX]).value
+        if -4096 < result < 0:
+            raise OSError(-result, os.strerror(-result))
+        return result
+
+    def _registers(self) -> tuple[int, ...]:
+        buffer = ctypes.create_string_buffer(_REGISTERS.size)
+        _ptrace(_GETREGS, self.task, ctypes.addressof(buffer))
+        return _REGISTERS.unpack(buffer.raw)
+
+    def _set(self, registers: tuple[int, ...]) -> None:
+        buffer = ctypes.create_string_buffer(_REGISTERS.pack(*registers), _REGISTERS.size)
+        _ptrace(_SETREGS, self.task, ctypes.addressof(buffer))
+
+
+class Tracer:
+    """Traces what a process begins. Nothing else may wait for any child of ours meanwhile."""
+
+    def __init__(
+        self,
+        began: Callable[[Stopped], None],
+        ended: Callable[[int], None],
+        interrupted: Callable[[int], None],
+    ) -> None:
+        """Called for a task before it runs, once it has ended, and when it stops on request."""
+        self._began, self._ended, self._interrupted = began, ended, interrupted
+        self._known: set[int] = set()
+
+    def seize(self, process: int) -> None:
+        """Trace the process from now on. Raises OSError."""
+        for name in os.listdir(f"/proc/{process}/task"):
+            task = int(name)
+            _ptrace(_SEIZE, task, _TRACE_BEGINNINGS)
+            self._known.add(task)
+
+    def interrupt(self, task: int) -> None:
+        """Stop a task when it next leaves the kernel, for a call of ``interrupted``."""
+        with contextlib.suppress(OSError):
+            _ptrace(_INTERRUPT, task)
+
+    def serve(self) -> None:
+        """Let every task go on that has stopped by now."""
+        for task, status in self._stops():
+            if not os.WIFSTOPPED(status):
+                self._known.discard(task)
+                self._ended(task)
+                continue
+            try:
+                self._go_on(task, os.WSTOPSIG(status), status >> 16)
+            except OSError:  # it was killed while it was stopped
+                self._known.discard(task)
+
+    def _stops(self) -> Iterator[tuple[int, int]]:
+        while True:
+            try:
+                task, status = os.waitpid(-1, WALL | os.WNOHANG)
+            except ChildProcessError:
+                return
+            if task == 0:
+                return
+            yield task, status
+
+    def _go_on(self, task: int, number: int, event: int) -> None:
+        if event == 0:
+            _ptrace(_CONT, task, number)
+        elif event != _EVENT_STOP:
+            _ptrace(_CONT, task)
+        elif number in _GROUP_STOPS:
+            _ptrace(_LISTEN, task)
+        elif task in self._known:
+            self._interrupted(task)
+            _ptrace(_CONT, task)
+        else:
+            self._known.add(task)
+            stopped = Stopped(task)
+            try:
+                self._began(stopped)
+            finally:
+                stopped.close()
+            _ptrace(_CONT, task, stopped.signal)
