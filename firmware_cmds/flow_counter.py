@@ -39,19 +39,26 @@ def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.QUERY_FLOW_COUNTER, layout.query_flow_counter_in, layout.query_flow_counter_out)
 def query_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Return packets and bytes; ``clear`` starts them again from zero."""
+    """Return packets and bytes; ``clear`` starts them again from zero.
+
+    A range may have numbers that are no counter of the caller's, for which it gives zeros: the
+    driver's ranges begin and end at multiples of four.
+    """
     if cmd.num_of_counters > 1 << hca.caps.general.log_max_flow_counter_bulk:
         raise CmdError(
             Status.BAD_PARAM_ERR, "num_of_counters above log_max_flow_counter_bulk",
             f"{cmd.num_of_counters}",
         )  # fmt: skip
     first = cmd.flow_counter_id
-    counters = [hca.flow_counters.need(first + n) for n in range(cmd.num_of_counters or 1)]
-    if len(out.flow_statistics) < len(counters):
-        raise CmdError(
-            Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{len(counters)}"
-        )
+    number = cmd.num_of_counters or 1
+    if number == 1:
+        hca.flow_counters.need(first)
+    if len(out.flow_statistics) < number:
+        raise CmdError(Status.BAD_OUTP_LEN_ERR, "output is too short for the counters", f"{number}")
+    counters = [hca.flow_counters.usable(first + n) for n in range(number)]
     for counter, place in zip(counters, out.flow_statistics, strict=False):
+        if counter is None:
+            continue
         place.packets, place.octets = counter.packets, counter.octets
         if cmd.clear:
             counter.packets = counter.octets = 0

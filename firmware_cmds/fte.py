@@ -13,6 +13,7 @@ from emu.engine.eth.steering import domain as steering
 from emu.errors import CmdError
 from emu.objects import FlowCounter, FlowEntry, FlowTable
 from emu.objects.flow import Action, Verdict
+from emu.objects.modify_header import ModifyHeader
 from emu.objects.table import Object
 from firmware_cmds.flow_group import group_of
 from firmware_cmds.flow_table import domain_of, table_of
@@ -34,7 +35,9 @@ _VERDICTS = {
 }
 _RDMA = (FlowTableType.RDMA_RX, FlowTableType.RDMA_TX)
 """Only RoCE packets can be allowed: the transport takes them, or the wire. TIRs do not."""
-_BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | FlowAction.COUNT
+_BESIDE = FlowAction.COUNT | FlowAction.MOD_HDR
+"""Actions that go with a verdict."""
+_BUILT = FlowAction.ALLOW | FlowAction.DROP | FlowAction.FWD_DEST | _BESIDE
 _NOT_BUILT = ("extended_destination", "uplink_hairpin_en", "encrypt_decrypt_type")
 """Fields of flow_context whose features have capability bits, none of which is set."""
 _CHANGEABLE = SetFte.ACTION | SetFte.FLOW_TAG | SetFte.DESTINATION_LIST | SetFte.FLOW_COUNTERS
@@ -70,7 +73,7 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
     """What a context says is done with the packets of an entry of this table."""
     _check_options(ctx)
     caps = hca.caps.flow_table.flow_table_properties_nic_receive
-    verdict = _VERDICTS.get(ctx.action & ~FlowAction.COUNT)
+    verdict = _VERDICTS.get(ctx.action & ~_BESIDE)
     if verdict is None or (verdict is Verdict.ALLOW and table.table_type not in _RDMA):
         raise CmdError(
             Status.BAD_PARAM_ERR,
@@ -95,9 +98,22 @@ def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_leve
         tuple(_destination(hca, table, item) for item in lists.destinations),
         ctx.flow_tag,
         tuple(_counter(hca, item) for item in lists.counters),
+        _modify_header(hca, table, ctx),
     )
     steering.check_action(table, action, ignores_level=ignores_level)
     return action
+
+
+def _modify_header(hca: Hca, table: FlowTable, ctx: Any) -> ModifyHeader | None:
+    if not ctx.action & FlowAction.MOD_HDR:
+        return None
+    context = hca.modify_headers.need(ctx.modify_header_id)
+    if context.table_type is not table.table_type:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "modify header context is for tables of another type",
+            f"{context!r}",
+        )  # fmt: skip
+    return context
 
 
 def _destination(hca: Hca, table: FlowTable, item: bytes) -> Object:
@@ -176,6 +192,7 @@ def _modify(hca: Hca, cmd: Any) -> None:
     lists, new = _Lists(ctx), _Lists(given)
     if mask & SetFte.ACTION:
         ctx.action = given.action
+        ctx.modify_header_id = given.modify_header_id
     if mask & SetFte.FLOW_TAG:
         ctx.flow_tag = given.flow_tag
     if mask & SetFte.DESTINATION_LIST:
@@ -187,10 +204,10 @@ def _modify(hca: Hca, cmd: Any) -> None:
     had = len(entry.action.destinations) + len(entry.action.counters)
 
     def apply() -> None:
-        entry.action, entry.ctx = action, _joined(ctx, lists)
+        entry.ctx = _joined(ctx, lists)
+        steering.change_action(domain, entry, action)
 
     hca.flow_entries.change(entry, apply, FlowEntry.DESTINATION_BYTES * (items - had))
-    domain.flush()
 
 
 @command(Op.QUERY_FLOW_TABLE_ENTRY, layout.query_fte_in, layout.query_fte_out)

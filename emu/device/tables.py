@@ -38,6 +38,7 @@ from emu.objects import (
     Xrcd,
 )
 from emu.objects.ledger import Ledger
+from emu.objects.modify_header import ModifyHeader
 from emu.objects.table import Caller, Numbers, Object, Remains, Table
 from layouts.eth_enums import FlowTableType
 
@@ -128,6 +129,8 @@ class ObjectTables:
         self.flow_tables = Table[FlowTable]("flow table", 1, 1 << props.log_max_ft_num, *on)
         self.flow_groups = Table[FlowGroup]("flow group", 1, 1 << props.log_max_flow, *on)
         self.flow_entries = Table[FlowEntry]("flow table entry", 1, 1 << props.log_max_flow, *on)
+        contexts = 1 << props.log_max_modify_header_context
+        self.modify_headers = Table[ModifyHeader]("modify header context", 1, contexts, *on)
         self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
         found = (
@@ -147,7 +150,8 @@ class ObjectTables:
             self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
             self.mkeys, self.qps, self.dcts, self.sqs, self.rqs, self.srqs, self.counters,
             self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
-            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.reserved_qpns,
+            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.modify_headers,
+            self.reserved_qpns,
         )  # type: ignore[return-value]  # fmt: skip
 
     def clear_tables(self, remains: Remains) -> None:

@@ -53,6 +53,9 @@ ETHERNET_GENERAL: Capabilities = MappingProxyType(
         "qcam_reg": 1,
         # Counters of dropped packets (core/en_stats.c: vnic_env).
         "nic_receive_steering_discard": 1,
+        # The driver asks for the counters of tc's rules by ranges of at least four
+        # (core/fs_counters.c: mlx5_fc_stats_query_counter_range).
+        "log_max_flow_counter_bulk": 10,
         # Raw packet queue pairs and work queues of verbs count what they drop (ib/qp.c:
         # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
         "modify_rq_counter_set_id": 1,
@@ -102,6 +105,8 @@ _FIELDS: Capabilities = MappingProxyType(
 )  # fmt: skip
 """What a flow group can match (``emu.engine.eth.steering.fields``)."""
 
+_METADATA: Capabilities = MappingProxyType({f"metadata_reg_c_{n}": 1 for n in range(8)})
+
 _TABLES: Capabilities = MappingProxyType(
     {
         "ft_support": 1,
@@ -124,13 +129,27 @@ _TABLES: Capabilities = MappingProxyType(
 )
 """What all types of tables can do."""
 
+_RECEIVE: Capabilities = MappingProxyType(
+    {
+        **_TABLES,
+        "ignore_flow_level": 1,
+        # What entries change in packets; tc flower needs it for its chains (core/lib/fs_chains.c:
+        # create_chain_restore). The registers C are what entries can write and match.
+        "log_max_modify_header_context": 13,
+        "max_modify_header_actions": 32,
+        "ft_field_support": {**_FIELDS, **_METADATA},
+        "ft_field_bitmask_support": {**_FIELDS, **_METADATA},
+    }
+)
+"""What the tables of received packets can do."""
+
 NIC_FLOW_TABLES: Capabilities = MappingProxyType(
     {
         # A packet may reach several TIRs, by way of several tables: flows that do not trap want it
         # (core/fs_core.c: fwd_next_prio_supported).
         "nic_rx_multi_path_tirs": 1,
         "nic_rx_multi_path_tirs_fts": 1,
-        "flow_table_properties_nic_receive": {**_TABLES, "ignore_flow_level": 1},
+        "flow_table_properties_nic_receive": _RECEIVE,
         # RoCE packets; the driver's optional counters (rdma statistic) count them there.
         "flow_table_properties_nic_receive_rdma": {**_TABLES, "table_miss_action_domain": 1},
         "flow_table_properties_nic_transmit_rdma": _TABLES,

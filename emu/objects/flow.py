@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from emu.objects.domains import FlowCounter
+from emu.objects.modify_header import ModifyHeader
 from emu.objects.table import Object
 from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
@@ -68,8 +69,16 @@ class Action:
     destinations: tuple[Object, ...] = ()
     """For FORWARD: flow tables, and whatever else packets are delivered to. All get the packet."""
     tag: int = 0
-    """What the completion tells of a packet that this entry delivered."""
+    """What the completion tells of a packet, if no entry after this one has a tag; 0 is none."""
     counters: tuple[FlowCounter, ...] = ()
+    modify: ModifyHeader | None = None
+    """What is changed in a packet before it goes to the destinations."""
+
+    @property
+    def held(self) -> tuple[Object, ...]:
+        """All objects that it refers to."""
+        context = () if self.modify is None else (self.modify,)
+        return (*self.destinations, *self.counters, *context)
 
     @property
     def tables(self) -> list[FlowTable]:
@@ -202,7 +211,7 @@ class FlowEntry(Object):
         return self.BASE_BYTES + self.DESTINATION_BYTES * lists
 
     def holds(self) -> tuple[Object, ...]:
-        return (self.group, *self.action.destinations, *self.action.counters)
+        return (self.group, *self.action.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +219,7 @@ class Decision:
     """What happens to a packet, and to all others with the same matched parts."""
 
     deliveries: tuple[tuple[Object, int], ...]
-    """Destinations that are no tables, each with the tag of the entry that named it."""
+    """Destinations that are no tables, each with the tag of the last entry that had one."""
     counters: tuple[FlowCounter, ...]
     allowed: bool
     """An entry let it pass; it goes on as in a domain without tables."""
@@ -218,6 +227,8 @@ class Decision:
     """A table's miss hands it to the next domain."""
     missed: bool
     """It came to an end without an entry: by a default miss, too many steps, or without a root."""
+    rewrites: tuple[tuple[ModifyHeader, ...], ...] = ()
+    """For each delivery the contexts that change the packet; empty when none of them does."""
 
 
 class FlowDomain:
@@ -226,10 +237,10 @@ class FlowDomain:
     def __init__(self) -> None:
         self.root: FlowTable | None = None
         self.users: dict[Any, int] = {}
-        """The parts of packets that groups match, and how many groups each."""
+        """The parts of packets that groups match or entries copy, and how many of them each."""
         self.decisions: dict[Hashable, Decision] = {}
         self.kept = 0
-        """What the decisions take: deliveries and counters in all of them."""
+        """What the decisions take: deliveries, counters and contexts in all of them."""
         self.steps = 0
         """What packets have cost so far, in steps of a round."""
 

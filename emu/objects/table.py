@@ -202,6 +202,11 @@ class Table(Generic[T]):
             raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
         return found
 
+    def usable(self, handle: int) -> T | None:
+        """The object; None if the caller has no object with this handle."""
+        found = self._objects.get(handle)
+        return found if found is not None and self._caller.may_use(found) else None
+
     def check_room(self) -> None:
         """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
         if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:

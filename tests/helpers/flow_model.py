@@ -86,26 +86,27 @@ def outcome(root, packet):
     if root is None:
         result["flags"].add("missed")
     else:
-        _visit(root, fields, result)
+        _visit(root, fields, result, 0)
     return sorted(result["deliver"]), sorted(result["count"]), result["flags"]
 
 
-def _visit(table, fields, result):
+def _visit(table, fields, result, tag):
     for index in sorted(table.entries):
         if table.entries[index].matches(fields):
-            return _act(table.entries[index].action, fields, result)
+            return _act(table.entries[index].action, fields, result, tag)
     if isinstance(table.miss, Table):
-        return _visit(table.miss, fields, result)
+        return _visit(table.miss, fields, result, tag)
     return result["flags"].add("switched" if table.miss is Miss.SWITCH_DOMAIN else "missed")
 
 
-def _act(action, fields, result):
+def _act(action, fields, result, before):
     verdict, destinations, tag, counters = action
+    tag = tag or before
     result["count"] += counters
     if verdict is Verdict.ALLOW:
         result["flags"].add("allowed")
     for target in destinations:
         if isinstance(target, Table):
-            _visit(target, fields, result)
+            _visit(target, fields, result, tag)
         else:
             result["deliver"].append((target, tag))

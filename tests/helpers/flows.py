@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from layouts.enums import Op
-from layouts.eth_enums import FlowAction, FlowDestination, SetFte, TableMissAction
+from layouts.eth_enums import FlowAction, FlowDestination, ModifyAction, SetFte, TableMissAction
 from layouts.flow_match import fte_match_param
 from layouts.fte import dest_format_struct, flow_context, flow_counter_list
+from layouts.modify_header import add_action_in, copy_action_in, set_action_in
 from layouts.vport import traffic_counter
 
 OUTER = 1
@@ -60,20 +61,54 @@ def group_fields(table, first, last, enable=None, match_criteria=None, **masks):
     }  # fmt: skip
 
 
-def entry_fields(table, index, group, *destinations, action=None, tag=0, counters=(), **values):
+def entry_fields(
+    table, index, group, *destinations, action=None, tag=0, counters=(), modify=0, **values
+):
     """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards."""
     if action is None:
         action = FlowAction.FWD_DEST
     if counters:
         action |= FlowAction.COUNT
+    if modify:
+        action |= FlowAction.MOD_HDR
     context = {
         "group_id": group, "flow_tag": tag, "action": action,
         "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
-        "match_value": match(**values),
+        "match_value": match(**values), "modify_header_id": modify,
     }  # fmt: skip
     listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
     extra = b"".join((*destinations, *listed))
     return {"table_id": table, "flow_index": index, "flow_context": context, "extra": extra}
+
+
+def set_field(field, data, length, offset=0):
+    """An action that sets some bits of a field."""
+    return bytes(
+        set_action_in.new(
+            action_type=ModifyAction.SET, field=field, offset=offset, length=length % 32, data=data
+        )
+    )
+
+
+def add_to_field(field, data):
+    """An action that adds to a field."""
+    return bytes(add_action_in.new(action_type=ModifyAction.ADD, field=field, data=data))
+
+
+def copy_field(source, target, length, source_offset=0, offset=0):
+    """An action that copies some bits of a field to another one."""
+    return bytes(
+        copy_action_in.new(
+            action_type=ModifyAction.COPY, src_field=source, src_offset=source_offset,
+            dst_field=target, dst_offset=offset, length=length % 32,
+        )
+    )  # fmt: skip
+
+
+def context_fields(*actions, number=None):
+    """What ALLOC_MODIFY_HEADER_CONTEXT takes."""
+    number = len(actions) if number is None else number
+    return {"num_of_actions": number, "extra": b"".join(actions)}
 
 
 class Flows:
@@ -121,6 +156,11 @@ class Flows:
         assert context.prm is flow_context
         listed = context.destination_list_size + context.flow_counter_list_size
         return context, [context.destination[n] for n in range(min(listed, room))]
+
+    def context(self, *actions):
+        return self.driver.must(
+            Op.ALLOC_MODIFY_HEADER_CONTEXT, **context_fields(*actions)
+        ).modify_header_id
 
     def counter(self):
         return self.driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id

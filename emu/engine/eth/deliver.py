@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.eth import queues
+from emu.engine.eth.steering.rewrite import rewrite
 from emu.engine.eth.steering.route import Delivery
 from emu.engine.events import completions
 from emu.engine.mr.access import access
@@ -30,7 +31,7 @@ from emu.port.eth.vlan import strip_tag
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode
 from layouts.eth_cqe import ETH_CQE
-from layouts.eth_enums import CqeChecked, CqeHeader, RqState
+from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
 from layouts.eth_wqe import START_PADDING
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ _STEPS_IN_VAIN = 64
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
+_LOG_CHANGES = 3
+"""Changes to a packet that count as one step."""
+
 _RDY = RqState.RDY
+_REG_B = ModifyField.METADATA_REG_B
 _OP_OWN = CqeOpcode.RESP_SEND << 4
 _LENGTH = START_PADDING - 1
 _WORD = 0xFFFFFFFF
@@ -71,7 +76,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     too many pieces for the rest of it.
     """
     hca.steps += STEPS_PER_DELIVERY
-    rq, rss_hash_result, rss_hash_type, flow_tag = to
+    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
     if rq.state is not _RDY:
         return
     if hca.steps > MOST_STEPS_RECEIVED:
@@ -85,7 +90,11 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     if wqe is None:
         rq.count("out_of_buffer")
         return
-    header_type = tci = 0
+    header_type = tci = metadata = 0
+    if rewrites:
+        changed = rewrite(headers, rewrites)
+        headers, metadata = changed, changed.registers.get(_REG_B, 0)
+        hca.steps += sum(len(context.changes) for context in rewrites) >> _LOG_CHANGES
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:
@@ -127,7 +136,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     now = hca.clock.now_ns()
     entry = _pack(
         rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
-        header_type | _L3_TYPE[version], tci, rq.uidx or 0, length, now >> 32 & _WORD,
+        header_type | _L3_TYPE[version], tci, rq.uidx or 0, metadata, length, now >> 32 & _WORD,
         now & _WORD, flow_tag, wqe.index,
     )  # fmt: skip
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)

@@ -94,6 +94,39 @@ def insert(headers: Headers, l3: bool, l4: bool) -> bytes:
     return bytes(frame)
 
 
+def adjust(headers: Headers, frame: bytearray) -> None:
+    """Update the checksums of a changed frame by what has changed (RFC 1624).
+
+    ``headers`` are those of the frame before; they are where they were. So a right checksum stays
+    right and a wrong one wrong. Fragments have no transport header, and keep what they carry.
+    """
+    old, start = headers.frame, headers.l3
+    if headers.version == 4:
+        place = slice(start, start + _header_bytes(headers))
+        _add_to(
+            frame, start + 10, _from_bytes(old[place], "big") - _from_bytes(frame[place], "big")
+        )
+    if not _transport_end(headers) or (headers.version == 4 and _zero(headers)):
+        return
+    addresses = (
+        slice(start + 12, start + 20) if headers.version == 4 else slice(start + 8, start + 40)
+    )
+    at = CHECKSUM_AT[headers.protocol]
+    ports = slice(headers.l4, headers.l4 + at)
+    change = sum(
+        _from_bytes(old[place], "big") - _from_bytes(frame[place], "big")
+        for place in (addresses, ports)
+    )
+    _add_to(frame, headers.l4 + at, change)
+    if headers.protocol == UDP and change % MODULUS and not _u16(frame, headers.l4 + at)[0]:
+        _put_u16(frame, headers.l4 + at, 0xFFFF)  # 0 would mean that there is no checksum
+
+
+def _add_to(frame: bytearray, at: int, change: int) -> None:
+    if change % MODULUS:
+        _put_u16(frame, at, (_u16(frame, at)[0] + change) % MODULUS)
+
+
 class Received(NamedTuple):
     """What a receive completion says of a frame's checksums."""
 

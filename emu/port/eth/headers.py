@@ -111,6 +111,15 @@ class Headers:
         return b""
 
 
+class Marked(Headers):
+    """A packet that flow table entries have changed, with the metadata registers beside it."""
+
+    __slots__ = ("registers",)
+
+    registers: dict[int, int]
+    """By their numbers (ModifyField); those that are not there are 0."""
+
+
 def parse(frame: bytes, whole: bool = True) -> Headers:
     """Find the headers of ``frame``.
 

@@ -43,8 +43,25 @@ def test_no_bulks_are_offered(driver, refused, fields):
 
 
 def test_query_of_more_than_there_is_room_for(driver, number, refused):
-    refused(Status.BAD_PARAM_ERR, Op.QUERY_FLOW_COUNTER, flow_counter_id=number, num_of_counters=2)
+    most = 1 << driver.caps.log_max_flow_counter_bulk
+    for count, status in ((most + 1, Status.BAD_PARAM_ERR), (2, Status.BAD_OUTP_LEN_ERR)):
+        refused(status, Op.QUERY_FLOW_COUNTER, flow_counter_id=number, num_of_counters=count)
     refused(Status.BAD_OUTP_LEN_ERR, Op.QUERY_FLOW_COUNTER, flow_counter_id=number)
+
+
+def test_a_range_may_have_numbers_that_are_no_counter(driver, function, number):
+    """mlx5_fc_stats_query_counter_range asks for four at least, from a multiple of four on."""
+    other = driver.must(Op.ALLOC_FLOW_COUNTER).flow_counter_id
+    counters = [function.hca.flow_counters.get(one) for one in (number, other)]
+    counters[0].packets, counters[1].octets = 3, 5
+    driver.must(Op.DEALLOC_FLOW_COUNTER, flow_counter_id=number)
+    answer = driver.must(
+        Op.QUERY_FLOW_COUNTER, out_extra=4 * traffic_counter.size, flow_counter_id=0,
+        num_of_counters=4, clear=1,
+    )  # fmt: skip
+    found = {n: (one.packets, one.octets) for n, one in enumerate(answer.flow_statistics)}
+    assert found == {n: (0, 5) if n == other else (0, 0) for n in range(4)}
+    assert query(driver, other) == (0, 0)
 
 
 def test_there_are_as_many_as_advertised(driver, function, refused):

@@ -37,6 +37,7 @@ def test_completion():
         "l4_l3_hdr_type": 9,
         "vlan_info": 0x2064,
         "srqn": 0,
+        "immediate": 0x1234,
         "byte_cnt": 1514,
         "timestamp_h": 1,
         "timestamp_l": 2,

@@ -8,9 +8,11 @@ are cached by the parts of a packet that some group matches; any change drops th
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
-from emu.engine.eth.steering.fields import base
+from emu.engine.eth.steering.fields import Part, base
+from emu.engine.eth.steering.rewrite import head, rewrite
 from emu.errors import CmdError
 from emu.objects import FlowCounter
 from emu.objects.flow import (
@@ -23,8 +25,9 @@ from emu.objects.flow import (
     Miss,
     Verdict,
 )
+from emu.objects.modify_header import ModifyHeader
 from emu.objects.table import Object
-from emu.port.eth.headers import Headers
+from emu.port.eth.headers import Headers, Marked
 from layouts.enums import Status
 
 MAX_TABLES = 256
@@ -36,10 +39,12 @@ MAX_FIELDS = 1 << 15
 """Fields that are read of one packet, in all of these groups."""
 MAX_DELIVERIES = 256
 """Destinations that get one packet."""
+MAX_CHANGES = 1024
+"""Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
 CACHED = 4096
 """Decisions that are kept."""
 CACHED_ITEMS = 1 << 16
-"""Deliveries and counters in all decisions that are kept."""
+"""Deliveries, counters and contexts in all decisions that are kept."""
 _LOG_STEP = 3
 """Fields, groups, tables or counters that are one step of a round."""
 
@@ -68,46 +73,83 @@ def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) 
 
 def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
     items = len(decision.deliveries) + len(decision.counters)
+    items += sum(map(len, decision.rewrites))
     if len(domain.decisions) >= CACHED or domain.kept + items > CACHED_ITEMS:
         domain.flush()
     domain.decisions[key] = decision
     domain.kept += items
 
 
+class _Way(NamedTuple):
+    """Where a packet is going, and what entries have made of it so far."""
+
+    table: FlowTable
+    headers: Headers
+    tag: int = 0
+    """Of the last entry that had one: the mark of a tc rule goes with its packets through the
+    driver's own tables, whose entries have none (core/en_rx.c: mlx5e_build_rx_skb)."""
+    contexts: tuple[ModifyHeader, ...] = ()
+    changes: int = 0
+    """In all of the contexts."""
+
+
 def _walk(domain: FlowDomain, headers: Headers) -> Decision:
     deliveries: list[tuple[Object, int]] = []
+    rewrites: list[tuple[ModifyHeader, ...]] = []
     counters: list[FlowCounter] = []
     allowed = switched = False
     missed = domain.root is None
-    ways = [domain.root] if domain.root else []
-    tables = groups = fields = 0
+    ways = [_Way(domain.root, headers)] if domain.root else []
+    tables = groups = fields = changes = 0
     while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
-        table = ways.pop()
+        way = ways.pop()
+        table = way.table
         tables += 1
         entry = None
         for group in table.groups:
             groups += 1
             fields += len(group.criteria.masks)
-            entry = group.find(headers)
+            entry = group.find(way.headers)
             if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
                 break
         if entry is None:
             if isinstance(table.miss, FlowTable):
-                ways.append(table.miss)
+                ways.append(way._replace(table=table.miss))
             switched |= table.miss is Miss.SWITCH_DOMAIN
             missed |= table.miss is Miss.DEFAULT
             continue
         action = entry.action
         counters += action.counters
         allowed |= action.verdict is Verdict.ALLOW
+        if action.tag:
+            way = way._replace(tag=action.tag)
+        if action.modify is not None:
+            way = _changed(way, action.modify)
+            changes += len(action.modify.changes)
         for target in action.destinations:
             if isinstance(target, FlowTable):
-                ways.append(target)
+                ways.append(way._replace(table=target))
             else:
-                deliveries.append((target, action.tag))
+                deliveries.append((target, way.tag))
+                rewrites.append(way.contexts)
+                changes += way.changes
+        if changes > MAX_CHANGES:
+            deliveries, rewrites, missed = [], [], True
+            break
     missed |= bool(ways)
-    domain.steps += tables + groups + fields >> _LOG_STEP
-    return Decision(tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed)
+    domain.steps += tables + groups + fields + changes >> _LOG_STEP
+    return Decision(
+        tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
+        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (),
+    )  # fmt: skip
+
+
+def _changed(way: _Way, context: ModifyHeader) -> _Way:
+    before = way.headers if isinstance(way.headers, Marked) else head(way.headers)
+    changes = way.changes + len(context.changes)
+    return way._replace(
+        headers=rewrite(before, (context,)), contexts=(*way.contexts, context), changes=changes
+    )
 
 
 # -- checks before a change: each raises BAD_PARAM_ERR
@@ -181,28 +223,51 @@ def set_root(domain: FlowDomain, table: FlowTable | None) -> None:
 def add_group(domain: FlowDomain, group: FlowGroup) -> None:
     """Let packets of its table be compared with a group."""
     insort(group.table.groups, group)
-    for part in group.criteria.parts:
-        domain.users[part] = domain.users.get(part, 0) + 1
+    _use(domain, group.criteria.parts)
     domain.flush()
 
 
 def remove_group(domain: FlowDomain, group: FlowGroup) -> None:
     """Take out a group, which has no entries."""
     group.table.groups.remove(group)
-    for part in group.criteria.parts:
-        domain.users[part] -= 1
-        if not domain.users[part]:
-            del domain.users[part]
+    _disuse(domain, group.criteria.parts)
     domain.flush()
 
 
 def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     """Let packets find an entry."""
     entry.group.add(entry)
+    _use(domain, _copied(entry.action))
+    domain.flush()
+
+
+def change_action(domain: FlowDomain, entry: FlowEntry, action: Action) -> None:
+    """Let an entry do something else with its packets."""
+    _disuse(domain, _copied(entry.action))
+    entry.action = action
+    _use(domain, _copied(action))
     domain.flush()
 
 
 def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
     """Packets go to the next entry that they match."""
     entry.group.discard(entry)
+    _disuse(domain, _copied(entry.action))
     domain.flush()
+
+
+def _copied(action: Action) -> frozenset[Part]:
+    """The parts of a packet that decide what its fields or registers are after this."""
+    return action.modify.parts if action.modify is not None else frozenset()
+
+
+def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    for part in parts:
+        domain.users[part] = domain.users.get(part, 0) + 1
+
+
+def _disuse(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    for part in parts:
+        domain.users[part] -= 1
+        if not domain.users[part]:
+            del domain.users[part]

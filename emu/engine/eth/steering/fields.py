@@ -22,7 +22,9 @@ from emu.port.eth.headers import (
     UDP,
     VXLAN_PORT,
     Headers,
+    Marked,
 )
+from layouts.eth_enums import ModifyField
 
 Read = Callable[[Headers], int | None]
 Part = Callable[[Headers], Hashable]
@@ -215,6 +217,15 @@ def _sqn(headers: Headers) -> int | None:
     return headers.sqn or None
 
 
+def _register(number: int) -> Read:
+    """A metadata register, which entries of earlier tables have written; 0 if none has."""
+
+    def read(headers: Headers) -> int:
+        return headers.registers.get(number, 0) if isinstance(headers, Marked) else 0
+
+    return read
+
+
 def _esp_spi(headers: Headers) -> int | None:
     if headers.protocol != ESP or not headers.l4:
         return None
@@ -268,8 +279,14 @@ _MISC = {
     "outer_esp_spi": Field(_esp_spi, _tunnel),
 }
 
+_MISC_2 = {
+    f"metadata_reg_c_{n}": Field(_register(ModifyField.METADATA_REG_C_0 + n)) for n in range(8)
+}
+"""What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
+
 FIELDS: dict[str, Field] = {
     **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
     **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
+    **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
 }
 """All fields that can be matched, by their names in fte_match_param."""

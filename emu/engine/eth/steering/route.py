@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from emu.engine.eth.steering.domain import decide
+from emu.engine.eth.steering.rewrite import head, rewrite
 from emu.objects import Rq, Tir, TransportDomain
+from emu.objects.flow import Decision
+from emu.objects.modify_header import ModifyHeader
 from emu.port.eth.headers import ETH_IPV4, ETH_IPV6, Headers, parse
 from layouts.eth_enums import FlowTableType
 
@@ -33,7 +36,9 @@ class Delivery(NamedTuple):
     rss_hash_result: int
     rss_hash_type: int
     flow_tag: int
-    """Of the flow table entry that named the TIR; 0 without one."""
+    """Of the last flow table entry on the way that had one; 0 without."""
+    rewrites: tuple[ModifyHeader, ...] = ()
+    """What is changed in the frame before it is delivered."""
 
 
 def route(
@@ -62,6 +67,8 @@ def route(
     before = domain.steps
     decision = decide(domain, headers, octets, packets)
     hca.steps += domain.steps - before
+    if decision.rewrites:
+        return _route_changed(decision, headers, source)
     found: list[Delivery] = []
     for target, tag in decision.deliveries:
         assert isinstance(target, Tir)  # entries lead to tables and TIRs only
@@ -72,5 +79,28 @@ def route(
         ):
             continue
         rq, value, kind = target.queue_of(headers)
-        found.append(_new(Delivery, (rq, value, kind, tag)))
+        found.append(_new(Delivery, (rq, value, kind, tag, ())))
+    return found
+
+
+def _route_changed(
+    decision: Decision, headers: Headers, source: TransportDomain | None
+) -> list[Delivery]:
+    """As :func:`route`, for a decision that changes the packet for some that get it.
+
+    A TIR's hash is over the packet as it is delivered.
+    """
+    found: list[Delivery] = []
+    is_multicast = bool(headers.frame[0] & _GROUP_BIT)
+    for (target, tag), contexts in zip(decision.deliveries, decision.rewrites, strict=True):
+        assert isinstance(target, Tir)
+        if (
+            source is not None
+            and target.td is source
+            and not target.takes_own(is_multicast=is_multicast)
+        ):
+            continue
+        in_frame = any(context.in_frame for context in contexts)
+        after = rewrite(head(headers), contexts) if in_frame else headers
+        found.append(Delivery(*target.queue_of(after), tag, contexts))
     return found

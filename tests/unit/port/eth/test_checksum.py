@@ -7,7 +7,7 @@ from helpers.frames import TCP, UDP, Packet, ones_complement_sum, packets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.port.eth.checksum import insert, total, totals, trusted, verify
+from emu.port.eth.checksum import adjust, insert, total, totals, trusted, verify
 from emu.port.eth.headers import parse
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
@@ -86,6 +86,37 @@ class TestSending:
     def test_anything(self, frame):
         result = insert(parse(frame), True, True)
         assert len(result) == len(frame)
+
+
+class TestAdjusting:
+    @given(packets(), st.data())
+    def test_right_stays_right_and_wrong_stays_wrong(self, packet, data):
+        """Addresses, TTL and ports change; the packet is then as one that was built so."""
+        frame = bytearray(packet.frame())
+        wrong = data.draw(st.booleans())
+        if wrong:
+            frame[packet.l4 + (16 if packet.protocol == TCP else 6)] ^= 0x55
+        headers = parse(bytes(frame))
+        size = len(packet.source)
+        start = packet.l3 + (12 if packet.version == 4 else 8)
+        frame[start : start + 2 * size] = data.draw(st.binary(min_size=2 * size, max_size=2 * size))
+        frame[packet.l4 : packet.l4 + 4] = data.draw(st.binary(min_size=4, max_size=4))
+        frame[packet.l3 + (8 if packet.version == 4 else 7)] = data.draw(st.integers(0, 255))
+        adjust(headers, frame)
+        found = verify(parse(bytes(frame)))
+        assert found.l3_ok
+        if not wrong:
+            assert found.l4_ok
+        elif packet.protocol == TCP:
+            assert not found.l4_ok
+
+    def test_udp_without_a_checksum_keeps_none(self):
+        packet = Packet(protocol=UDP, checked=False)
+        frame = bytearray(packet.frame())
+        headers = parse(bytes(frame))
+        frame[packet.l4] ^= 1
+        adjust(headers, frame)
+        assert frame[packet.l4 + 6 : packet.l4 + 8] == bytes(2)
 
 
 class TestReceiving:
