@@ -41,8 +41,8 @@ def two_namespaces(first, second, here, there):
     return f"""
 ip netns add peer
 ip link set {second} netns peer
-ip address add {here}/24 dev {first}
-ip -n peer address add {there}/24 dev {second}
+ip address replace {here}/24 dev {first}
+ip -n peer address replace {there}/24 dev {second}
 ip link set {first} up
 ip -n peer link set lo up
 ip -n peer link set {second} up
