@@ -23,6 +23,7 @@ UP = (
 DOWN = "ip netns del peer"
 DEVICE = "pci/0000:01:00.0"
 FOLDER = "/sys/kernel/debug/mlx5/0000:01:00.0"
+COMMANDS = Path(__file__).parent / "inside" / "tools.txt"
 CLOCK = Path(__file__).parent / "inside" / "clock.py"
 COMMAND = f"""
 import os
@@ -89,12 +90,17 @@ def test_debugfs_can_be_read(guest):
     assert int(out.split()[-1]) > 9
 
 
-def test_command_by_debugfs(guest):
-    out = run(guest, f"python3 -c '{COMMAND}'; cat {FOLDER}/commands/QUERY_ISSI/n")
-    answer, number = out.split()
+def test_command_by_debugfs(guest, linux):
+    counted = f"{FOLDER}/commands/QUERY_ISSI"
+    out = run(
+        guest,
+        f"python3 -c '{COMMAND}'; cat {counted}/n; echo 1 > {counted}/reset; cat {counted}/n",
+    )
+    answer, number, after = out.split()
     assert answer[:16] == "0" * 16  # status, syndrome
     assert bytes.fromhex(answer)[-1] & 2  # ISSI 1 is supported
     assert int(number) >= 1
+    assert after == "0" or linux == "6.1"  # which resets with another file
 
 
 def test_traps_show_what_is_dropped(guest):
@@ -147,3 +153,53 @@ def test_clock(guest):
     assert abs(found["faster"] - found["rate"] - 0.03) < 0.01
     seconds = [device for _, device, _ in found["samples"]]
     assert seconds == sorted(seconds)
+
+
+def test_suspend_and_resume(guest):
+    """The driver takes its device down and brings it up again (core/main.c: mlx5_suspend)."""
+    run(
+        guest,
+        f"""
+        echo devices > /sys/power/pm_test
+        echo mem > /sys/power/state
+        echo none > /sys/power/pm_test
+        ping -c 1 -W 20 {THERE}""",
+    )
+
+
+def test_pages_are_counted(guest):
+    """The host's memory that the firmware has, and what mlx5_ib has registered of it."""
+    firmware, registered = run(
+        guest, "cd /sys/class/infiniband/mlx5_0; cat fw_pages reg_pages"
+    ).split()
+    assert firmware.isdecimal()
+    assert registered.isdecimal()
+
+
+def test_name_of_the_node(guest):
+    """Whoever manages the host may describe it (mlx5_ib main.c: mlx5_ib_modify_device)."""
+    out = run(
+        guest,
+        """
+        cd /sys/class/infiniband/mlx5_0
+        before=$(cat node_desc)
+        echo "by hand" > node_desc
+        cat node_desc
+        echo "$before" > node_desc""",
+    )
+    assert out.strip() == "by hand"
+
+
+@pytest.mark.suite("trixie")
+def test_commands_of_tools(lab, suite):
+    """ethtool, dcb, devlink, tc, lldpad: each ends, and those behind ! are refused."""
+    options = GuestOptions(suite=suite, devices=("connectx6dx",), packages=("lldpad",))
+    guest = lab.get(options)
+    run(guest, "ip link set eth0 up; lldpad -d; sleep 2")
+    lines = COMMANDS.read_text().splitlines()
+    found = []
+    for line in lines:
+        command = line.removeprefix("! ")
+        result = guest.run(f"timeout 30 {command}", timeout=60)
+        found.append(f"! {command}" if result.status else command)
+    assert "\n".join(found) == "\n".join(lines)
