@@ -418,11 +418,20 @@ class CqeChecked(IntFlag):
 
 
 class CqeHeader(IntFlag):
-    """cqe64.l4_l3_hdr_type: VLAN stripped, and the kind of network header in bits 3:2."""
+    """cqe64.l4_l3_hdr_type: which headers a received packet has (CQE_L3_HDR_TYPE_*, _L4_).
+
+    Bit 0: a VLAN tag was stripped. Bits 3:2: the network header. Bits 6:4: the transport header.
+    Bit 7: the packet is a fragment, whose transport header does not count (DPDK: ``ip_frag``).
+    """
 
     VLAN_STRIPPED = 1 << 0
     IPV6 = 1 << 2
     IPV4 = 2 << 2
+    TCP_NO_ACK = 1 << 4
+    UDP = 2 << 4
+    TCP_ACK_NO_DATA = 3 << 4
+    TCP_ACK_AND_DATA = 4 << 4
+    FRAGMENT = 1 << 7
 
 
 class CqeHashType(IntFlag):

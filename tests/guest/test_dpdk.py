@@ -153,9 +153,14 @@ def test_forwarding(guest, mode):
 
 @pytest.mark.slow
 def test_rules(guest):
-    """Rules of rte_flow: dropped and counted, to a queue, with a mark, to the queues of a set."""
+    """Rules of rte_flow: dropped and counted, to a queue, with a mark, to the queues of a set.
+
+    The packets' types come from the completions.
+    """
     said = guest.run(RULES, timeout=SECONDS).check().stdout
     assert re.search(r" hits: 20\b", said)
     came = re.findall(r"UDP port=(\d+) - Receive queue=0x(\d)", said)
     assert {(port, queue) for port, queue in came} == {("1001", "2"), ("1002", "3"), ("1003", "1")}
     assert re.search(r"FDIR matched ID=0x4d .* UDP port=1002 ", said)
+    types = {found.split()[-1] for found in re.findall(r"hw ptype: (.*?)  ?- sw ptype.* UDP", said)}
+    assert types == {"L4_UDP"}

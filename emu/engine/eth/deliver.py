@@ -26,7 +26,7 @@ from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
 from emu.objects.views import Views, copy
 from emu.port.eth.checksum import trusted, verify
-from emu.port.eth.headers import ETHERNET_BYTES, Headers, parse
+from emu.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
 from emu.port.eth.vlan import strip_tag
 from emu.ports import DmaError
 from layouts.enums import CqeOpcode
@@ -62,6 +62,11 @@ _L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
 _ALL_OK = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
 _STRIPPED = int(CqeHeader.VLAN_STRIPPED)
 _L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
+_FRAGMENT, _UDP = int(CqeHeader.FRAGMENT), int(CqeHeader.UDP)
+_TCP_NO_ACK = int(CqeHeader.TCP_NO_ACK)
+_TCP_ACK_NO_DATA = int(CqeHeader.TCP_ACK_NO_DATA)
+_TCP_ACK_AND_DATA = int(CqeHeader.TCP_ACK_AND_DATA)
+_TCP_OFFSET_AT, _TCP_FLAGS_AT, _ACK = 12, 13, 1 << 4
 _CONGESTED = 3
 """Both bits of explicit congestion notification (RFC 3168 5)."""
 _ECN_CE = 1 << 7
@@ -136,10 +141,30 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     now = hca.clock.now_ns()
     entry = _pack(
         rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
-        header_type | _L3_TYPE[version], tci, rq.uidx or 0, metadata, length, now >> 32 & _WORD,
+        header_type | _kind(headers), tci, rq.uidx or 0, metadata, length, now >> 32 & _WORD,
         now & _WORD, flow_tag, wqe.index,
     )  # fmt: skip
     completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+
+
+def _kind(headers: Headers) -> int:
+    """cqe64.l4_l3_hdr_type without the VLAN bit; of the outer headers, as tunnels are not parsed.
+
+    DPDK makes its packet types of it (mlx5_rxtx.c: mlx5_set_ptype_table).
+    """
+    kind = _L3_TYPE[headers.version]
+    at = headers.l4
+    if not at:
+        return kind | _FRAGMENT if headers.fragment else kind
+    if headers.protocol == UDP:
+        return kind | _UDP
+    if headers.protocol != TCP:
+        return kind
+    data = headers.frame
+    if not data[at + _TCP_FLAGS_AT] & _ACK:
+        return kind | _TCP_NO_ACK
+    payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
+    return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
 
 
 def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:

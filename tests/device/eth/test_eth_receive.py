@@ -268,26 +268,86 @@ def test_over_a_memory_pool(hca, node, driver, lead):
 @pytest.mark.parametrize(
     ("packet", "checked", "kind"),
     [
-        (Packet(), L2 | L3 | L4, CqeHeader.IPV4),
-        (Packet(**V6), L2 | L3 | L4, CqeHeader.IPV6),
-        (Packet(protocol=UDP, chain=UDP), L2 | L3 | L4, CqeHeader.IPV4),
-        (Packet(protocol=UDP, chain=UDP, checked=False), L2 | L3 | L4, CqeHeader.IPV4),
+        (Packet(), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.TCP_ACK_AND_DATA),
+        (Packet(**V6), L2 | L3 | L4, CqeHeader.IPV6 | CqeHeader.TCP_ACK_AND_DATA),
+        (Packet(protocol=UDP, chain=UDP), L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.UDP),
+        (
+            Packet(protocol=UDP, chain=UDP, checked=False),
+            L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.UDP,
+        ),
         (Packet(protocol=1, chain=1, payload=bytes(20)), L2 | L3, CqeHeader.IPV4),
-        (Packet(fragment=0x2000), L2 | L3, CqeHeader.IPV4),
-        (Packet(tags=((0x8100, 5),)), L2 | L3 | L4, CqeHeader.IPV4),
+        (Packet(fragment=0x2000), L2 | L3, CqeHeader.IPV4 | CqeHeader.FRAGMENT),
+        (
+            Packet(tags=((0x8100, 5),)),
+            L2 | L3 | L4, CqeHeader.IPV4 | CqeHeader.TCP_ACK_AND_DATA,
+        ),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("size", [0, 7, 200, 1301])
 def test_checksums(hca, rq, packet, checked, kind, size):
     """check_sum covers all that follows the Ethernet header, padding included."""
     if packet.protocol != 1:
         packet = replace(packet, payload=bytes(number & 0xFF for number in range(size)))
+    if not size and kind & CqeHeader.TCP_ACK_AND_DATA:
+        kind = kind & ~CqeHeader.TCP_ACK_AND_DATA | CqeHeader.TCP_ACK_NO_DATA
     frame = packet.frame().ljust(60, b"\x55")
     buffers = Buffers(rq)
     arrive(hca, Frame(frame))
     ((entry, data),) = buffers.drain()
     assert (data, entry.hds_ip_ext, entry.l4_l3_hdr_type) == (frame, checked, kind)
     assert right_sum(entry, data)
+
+
+# As DPDK reads the completion (mlx5_rxtx.c: mlx5_set_ptype_table): the value of bits 7:2 of
+# l4_l3_hdr_type says which of its packet types this is.
+PACKET_TYPES = {
+    0x00: "ETHER",
+    0x01: "IPV6 NONFRAG", 0x02: "IPV4 NONFRAG",
+    0x21: "IPV6 FRAG", 0x22: "IPV4 FRAG",
+    0x05: "IPV6 TCP", 0x06: "IPV4 TCP", 0x0D: "IPV6 TCP", 0x0E: "IPV4 TCP",
+    0x11: "IPV6 TCP", 0x12: "IPV4 TCP",
+    0x09: "IPV6 UDP", 0x0A: "IPV4 UDP",
+}  # fmt: skip
+
+VXLAN = Packet(
+    protocol=UDP, chain=UDP, ports=bytes.fromhex("123412b5"),
+    payload=bytes.fromhex("0800000000000100") + Packet(**V6).frame(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("packet", "name", "kind"),
+    [
+        (Packet(flags=0x02), "IPV4 TCP", CqeHeader.TCP_NO_ACK),
+        (Packet(flags=0x10, payload=b""), "IPV4 TCP", CqeHeader.TCP_ACK_NO_DATA),
+        (Packet(flags=0x10, payload=b"", options=bytes(12)), "IPV4 TCP", CqeHeader.TCP_ACK_NO_DATA),
+        (Packet(flags=0x18), "IPV4 TCP", CqeHeader.TCP_ACK_AND_DATA),
+        (Packet(flags=0x04, **V6), "IPV6 TCP", CqeHeader.TCP_NO_ACK),
+        (Packet(flags=0x11, payload=b"", **V6), "IPV6 TCP", CqeHeader.TCP_ACK_NO_DATA),
+        (Packet(**V6), "IPV6 TCP", CqeHeader.TCP_ACK_AND_DATA),
+        (Packet(protocol=UDP, chain=UDP), "IPV4 UDP", CqeHeader.UDP),
+        (Packet(protocol=UDP, chain=UDP, **V6), "IPV6 UDP", CqeHeader.UDP),
+        (Packet(protocol=1, chain=1, payload=bytes(20)), "IPV4 NONFRAG", 0),
+        (Packet(protocol=58, chain=58, payload=bytes(20), **V6), "IPV6 NONFRAG", 0),
+        (Packet(fragment=0x2000), "IPV4 FRAG", CqeHeader.FRAGMENT),
+        (Packet(protocol=UDP, chain=UDP, fragment=0x0010), "IPV4 FRAG", CqeHeader.FRAGMENT),
+        (
+            Packet(chain=44, extra=bytes.fromhex("0600000112345678"), **V6),
+            "IPV6 FRAG", CqeHeader.FRAGMENT,
+        ),
+        (VXLAN, "IPV4 UDP", CqeHeader.UDP),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tags", [(), ((0x8100, 5),)])
+def test_kinds_of_packet(hca, rq, packet, name, kind, tags):
+    """By the outer headers, as the function has no tunnel offloads."""
+    buffers = Buffers(rq)
+    arrive(hca, Frame(replace(packet, tags=tags).frame().ljust(60, b"\0")))
+    ((entry, _),) = buffers.drain()
+    version = CqeHeader.IPV4 if packet.version == 4 else CqeHeader.IPV6
+    assert entry.l4_l3_hdr_type & ~CqeHeader.VLAN_STRIPPED == version | kind
+    assert PACKET_TYPES[entry.l4_l3_hdr_type >> 2] == name
+    assert entry.tls_outer_l3_tunneled == 0
 
 
 def test_sum_of_a_packet_whose_parts_sum_up_to_zero(hca, rq):
