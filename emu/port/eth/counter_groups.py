@@ -18,8 +18,10 @@ from emu.port.eth.port import FCS_BYTES, Direction, EthPort
 from layouts import port_counters as layout
 from layouts.eth_enums import CountersGroup
 from layouts.prm import Prm
+from layouts.reg import ib_port_cntrs_grp_data_layout
 
 _NS_PER_US = 1000
+_COUNTER_BITS = 32
 
 _SIZES = (
     "64octets", "65to127octets", "128to255octets", "256to511octets", "512to1023octets",
@@ -127,6 +129,14 @@ def _physical_statistical(_port: EthPort) -> dict[str, int]:
     return {}
 
 
+def _infiniband(port: EthPort) -> dict[str, int]:
+    """What ``ports/1/counters`` of a RoCE port shows beside its traffic (hw/mad.c: pma_cnt_assign).
+
+    The port has no virtual lanes and no InfiniBand link whose errors could be counted.
+    """
+    return {"link_downed_counter": port.link_downed}
+
+
 class Group(NamedTuple):
     """A group: its layout, and the counters in it that can be other than 0."""
 
@@ -144,6 +154,7 @@ GROUPS: Mapping[int, Group] = {
     CountersGroup.PHYSICAL_LAYER_STATISTICAL: Group(
         layout.phys_layer_statistical_cntrs, _physical_statistical
     ),
+    CountersGroup.INFINIBAND_PORT: Group(ib_port_cntrs_grp_data_layout, _infiniband),
 }
 """The groups that a port has, by ppcnt_reg.grp."""
 
@@ -160,15 +171,17 @@ def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
         key, now = (group, 0), values(port)
     base = port.ppcnt_base.get(key, {})
     view = prm.new()
+    short = {one.name: (1 << one.width) - 1 for one in prm.fields if one.width < _COUNTER_BITS}
     for name, value in now.items():
-        _put(view, name, value - base.get(name, 0))
+        value -= base.get(name, 0)
+        _put(view, name, min(value, short[name]) if name in short else value)
     if clear:
         port.ppcnt_base[key] = now
     return bytes(view)
 
 
 def _put(view: object, name: str, value: int) -> None:
-    """A counter of 64 bits is two fields; one of 32 wraps."""
+    """A counter of 64 bits is two fields; one of 32 wraps. Shorter ones stop (IBTA 16.1.3.5)."""
     if hasattr(view, name):
         setattr(view, name, value & 0xFFFFFFFF)
     else:

@@ -442,7 +442,17 @@ class TestRegisters:
         assert found["ether_stats_pkts65to127octets_low"] == 1
         assert found["ether_stats_pkts_low"] == 4
 
-    @pytest.mark.parametrize("fields", [{"grp": 0x20}, {"grp": 0x3F}, {"grp": 0x10, "prio_tc": 8}])
+    def test_counters_of_infiniband(self, driver, port):
+        """Those of sysfs on a RoCE port; they are shorter than others, and stop."""
+        group = (CountersGroup.INFINIBAND_PORT, reg.ib_port_cntrs_grp_data_layout)
+        assert self.counters(driver, *group) == {}
+        for _ in range(300):
+            port.set_link(up=False)
+            port.set_link(up=True)
+        assert self.counters(driver, *group, clr=1) == {"link_downed_counter": 255}
+        assert self.counters(driver, *group) == {}
+
+    @pytest.mark.parametrize("fields", [{"grp": 0x21}, {"grp": 0x3F}, {"grp": 0x10, "prio_tc": 8}])
     def test_no_such_counters(self, driver, fields):
         read = bytes(reg.ppcnt_reg.new(local_port=1, **fields))
         assert driver.write_register(RegId.PPCNT, read, op_mod=READ).status == Status.BAD_PARAM_ERR
