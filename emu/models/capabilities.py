@@ -29,6 +29,7 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "num_ports": 1,
         "ib_virt": 1,
         "vport_counters": 1,
+        "vport_counter_local_loopback": 1,
         "vport_group_manager": 0,
         "gid_table_size": 0,
         "pkey_table_size": 0,

@@ -169,3 +169,11 @@ class Link(Protocol):
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Count received packets."""
+
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from the port itself.
+
+        They have not passed the physical port. Those to a group have passed it when they were sent.
+        """

@@ -55,7 +55,8 @@ def arrive(hca: Hca, frame: Frame) -> None:
 def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
     """Take a frame that a send queue of the function itself has sent, and that is for it, too.
 
-    It has not been on the wire, and counts nowhere but at its receive queue.
+    It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
+    receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
     """
     try:
         if frame.gso_size > 0:
@@ -104,10 +105,17 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
         if source is None:
             hca.eth.vport.steering_discards += 1
         return
+    if source is not None:
+        _count_looped(hca, data, 1, len(data))
     if frame.checked and not frame.filled:
         headers.frame = insert(headers, l3=True, l4=True)
     for to in queues:
         deliver(hca, headers, frame.checked, to)
+
+
+def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
+    hca.eth.received.add(data, packets, octets)
+    hca.eth.looped_in.add(data, packets, octets)
 
 
 class _Large:
@@ -139,6 +147,8 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
         if source is None:
             hca.eth.vport.steering_discards += large.packets
         return
+    if source is not None:
+        _count_looped(hca, data, large.packets, large.octets)
     if large.packets * len(queues) > MOST_COPIES:
         hca.eth.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]

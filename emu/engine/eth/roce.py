@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 _GROUP = 1
 
 
-def take(hca: Hca, frame: bytes) -> bool:
-    """Take a frame if it is RoCE's; False when it is not.
+def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
+    """Take a frame if it is RoCE's; False when it is not. ``is_looped``: the function has sent it.
 
     A damaged one is dropped and counted. Raises nothing, whatever the frame contains.
     """
@@ -48,9 +48,13 @@ def take(hca: Hca, frame: bytes) -> bool:
     if packet.op.service is Service.UD:
         # Who sends datagrams has no flow that could be slowed down: the mark is only counted.
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
-        arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)))
+        arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)), is_looped=is_looped)
     elif not frame[0] & _GROUP:
         hca.eth.received.sort_frame(frame, 1, len(frame))
+        if is_looped:
+            hca.link.count_looped(1, len(frame))
+            hca.eth.looped_in.sort_frame(frame, 1, len(frame))
+            hca.eth.looped_out.sort_frame(frame, 1, len(frame))
         intake.receive(hca, packet, len(frame))
     return True
 

@@ -207,7 +207,7 @@ class RoceWire:
     def _deliver(self, hca: Hca, frame: bytes) -> None:
         """Loop a frame to one of our own MAC addresses back, send any other one."""
         if frame[:MAC_BYTES] in hca.gids.macs:
-            contain(hca, partial(roce.take, hca, frame))
+            contain(hca, partial(roce.take, hca, frame, is_looped=True))
         else:
             self._send(hca, frame)
 
@@ -221,10 +221,10 @@ class RoceWire:
             source.roce.dropped["no GID"] += 1
             return
         if to.is_multicast:
-            arrive(source, packet, origin)
+            arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)
             if not self.reaches(address) and (node := self.node(address)) is not None:
-                arrive(node, packet, origin)
+                arrive(node, packet, origin, is_looped=node is source)
                 return
         self.transmit(source, frame_of(packet, origin), origin.qpn)

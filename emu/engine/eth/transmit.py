@@ -128,6 +128,7 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
             assert sq.tis is not None  # only queues with a TIS send frames
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:
+                port.looped_out.add(frame.data, packets, octets)
                 return
         if hca.faults is None:
             hca.eth_wire.transmit(hca, frame)

@@ -42,6 +42,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     found = EXPECTED if qp.st is _UC else check_psn(peer, qp.psn)
     if found is GAP:
         qp.count("packet_seq_err")
+        count_refused(hca.link, node.link, qp, message)
         raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
     if found is EXPECTED:  # a duplicate is only acknowledged again
         pass_on(hca, qp, wqe, node, peer, message)
@@ -55,12 +56,16 @@ def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -
     """Have the responder take all of a message, or one turn's share. Raises Unfinished."""
     if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
         message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
-    if not message.most:
-        _hand_over(hca, node, peer, message)
-    if message.most:
-        qp.moving, message.wqe = message, wqe
-        if not shares.move(hca, qp, node, peer, message):
-            raise Unfinished
+    try:
+        if not message.most:
+            _hand_over(hca, node, peer, message)
+        if message.most:
+            qp.moving, message.wqe = message, wqe
+            if not shares.move(hca, qp, node, peer, message):
+                raise Unfinished
+    except (Nak, RnrNak):
+        count_refused(hca.link, node.link, qp, message)
+        raise
 
 
 def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
@@ -93,13 +98,44 @@ _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
 
 
 def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
-    """Count the packets that a wire would have carried, without acknowledgements and padding."""
+    """Count the packets that a wire would have carried, without padding.
+
+    Each message that is not answered by data counts one ACK.
+    """
     each = qp.header_bytes + _BTH_AND_ICRC_BYTES
-    sent, octets = packets, packets * each + message.length
-    marks = qp.marks
+    octets = packets * each + message.length
     if message.op in WITH_RESPONSE_DATA:
-        theirs.count_sent(sent, octets, marks)
-        ours.count_received(sent, octets, marks)
-        sent, octets = 1, each + bth.reth.size
+        _count(ours, theirs, qp, (1, each + bth.reth.size), (packets, octets))
+    else:
+        _count(ours, theirs, qp, (packets, octets), (1, each + bth.aeth.size))
+
+
+def count_refused(ours: Link, theirs: Link, qp: Qp, message: Message) -> None:
+    """Count the packets of a request that is answered by a NAK, and that one."""
+    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
+    sent = (1, each + bth.reth.size)
+    if message.op not in WITH_RESPONSE_DATA:
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        sent = (packets, packets * each + message.length)
+    _count(ours, theirs, qp, sent, (1, each + bth.aeth.size))
+
+
+_PacketsAndOctets = tuple[int, int]
+
+
+def _count(
+    ours: Link, theirs: Link, qp: Qp, request: _PacketsAndOctets, response: _PacketsAndOctets
+) -> None:
+    """Count a request and its response, which UC does not have."""
+    sent, octets = request
+    back, back_octets = response
+    marks = qp.marks
     ours.count_sent(sent, octets, marks)
     theirs.count_received(sent, octets, marks)
+    if qp.st is not _UC:
+        theirs.count_sent(back, back_octets, marks)
+        ours.count_received(back, back_octets, marks)
+    if ours is theirs:
+        ours.count_looped(sent, octets, marks)
+        if qp.st is not _UC:
+            ours.count_looped(back, back_octets, marks)

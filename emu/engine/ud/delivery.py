@@ -30,31 +30,39 @@ QP0, QP1 = 0, 1
 _UD, _IB = QpType.UD, PortType.IB
 
 
-def arrive(hca: Hca, packet: Datagram, origin: Origin) -> None:
+def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = False) -> None:
     """Take a datagram for the function's LID, or for a multicast group that it listens to.
+
+    ``is_looped``: the function has sent it, so it has not come in by the physical port.
 
     It counts as received even if no queue pair takes it, except for a multicast group that no queue
     pair here is attached to. Nothing raises here.
     """
     if hca.link.is_up:
-        contain(hca, partial(_take, hca, packet, origin))
+        contain(hca, partial(_take, hca, packet, origin, is_looped))
 
 
-def _take(hca: Hca, packet: Datagram, origin: Origin) -> None:
+def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
     if packet.is_multicast:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:
-            hca.link.count_received(1, packet.octets, multicast=True)
+            _count(hca.link, packet, is_looped)
         for member in members:
             if not _is_own(hca.link, member, origin):
                 ud.receive(hca, member, packet, origin)
         return
-    hca.link.count_received(1, packet.octets)
+    _count(hca.link, packet, is_looped)
     if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
         return
     qp = _receiver(hca, packet.to.qpn)
     if qp is not None:
         ud.receive(hca, qp, packet, origin)
+
+
+def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
+    link.count_received(1, packet.octets, multicast=packet.is_multicast)
+    if is_looped:
+        link.count_looped(1, packet.octets, multicast=packet.is_multicast)
 
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:

@@ -144,6 +144,8 @@ class LocalFabric:
         except BadPacketError as error:
             log.warning("malformed packet dropped: %s", error)
             return
+        if frame[_SLID] == frame[_DLID]:
+            node.link.count_looped(1, len(frame))
         receive(node, packet, len(frame))
 
     def end_ports(self) -> Iterator[EndPort]:
@@ -159,7 +161,7 @@ class LocalFabric:
             # The other end of the cable is the switch, which the manager's LID leads to.
             packet = replace(packet, to=replace(packet.to, lid=SM_LID))
         if packet.to.lid == PERMISSIVE_LID:
-            arrive(source, packet, origin)
+            arrive(source, packet, origin, is_looped=True)
         elif link is None or packet.to.lid == source.link.lid:
             self._carry(packet, origin)
         else:
@@ -192,7 +194,7 @@ class LocalFabric:
             return
         if self.watcher is not None and hca.link.is_up:
             self.watcher.datagram(hca.link.lid, packet, origin, is_sent=False)
-        arrive(hca, packet, origin)
+        arrive(hca, packet, origin, is_looped=origin.lid == lid)
 
 
 _DLID, _SLID = slice(2, 4), slice(6, 8)

@@ -30,6 +30,11 @@ _SIZES = (
 )  # fmt: skip
 
 
+def _ways(port: EthPort) -> tuple[Direction, Direction]:
+    """What has passed the physical port, sent and received; not what the function sends itself."""
+    return port.sent.without(port.looped_out), port.received.without(port.looped_in)
+
+
 def _octets(way: Direction) -> int:
     return way.octets + FCS_BYTES * way.packets
 
@@ -39,7 +44,7 @@ def _multicast(way: Direction) -> int:
 
 
 def _ieee_802_3(port: EthPort) -> dict[str, int]:
-    sent, received = port.sent, port.received
+    sent, received = _ways(port)
     return {
         "a_frames_transmitted_ok": sent.packets,
         "a_frames_received_ok": received.packets,
@@ -60,7 +65,7 @@ def _ieee_802_3(port: EthPort) -> dict[str, int]:
 
 def _rfc_2863(port: EthPort) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in (("in", port.received), ("out", port.sent)):
+    for name, way in zip(("out", "in"), _ways(port)):
         values |= {
             f"if_{name}_octets": _octets(way),
             f"if_{name}_ucast_pkts": way.unicast.packets + way.rdma_unicast.packets,
@@ -73,7 +78,7 @@ def _rfc_2863(port: EthPort) -> dict[str, int]:
 
 
 def _rfc_2819(port: EthPort) -> dict[str, int]:
-    received = port.received
+    _, received = _ways(port)
     return {
         "ether_stats_drop_events": received.discards,
         "ether_stats_octets": _octets(received),
@@ -97,7 +102,7 @@ def _rfc_3635(port: EthPort) -> dict[str, int]:
 
 def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in (("rx", port.received), ("tx", port.sent)):
+    for name, way in zip(("tx", "rx"), _ways(port)):
         frames = _frames_of(way, priority)
         values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
         values[f"{name}_frames"] = frames.packets

@@ -46,6 +46,10 @@ _FIELDS = {
 """Fields of :class:`Direction`, by what query_vport_counter_out calls them."""
 
 
+def _without(all_: Traffic, some: Traffic) -> Traffic:
+    return Traffic(all_.packets - some.packets, all_.octets - some.octets)
+
+
 def _sizes() -> list[int]:
     return [0] * (len(SIZE_LIMITS) + 1)
 
@@ -73,7 +77,7 @@ def dscp_of(data: bytes) -> int:
 
 @dataclass(slots=True)
 class Direction:
-    """What has passed the port one way since power-on."""
+    """What has passed the virtual port one way since power-on."""
 
     unicast: Traffic = field(default_factory=Traffic)
     multicast: Traffic = field(default_factory=Traffic)
@@ -126,6 +130,17 @@ class Direction:
         kind.packets += packets
         kind.octets += octets
         self.sizes[bisect_left(SIZE_LIMITS, octets // packets + FCS_BYTES)] += packets
+
+    def without(self, looped: Direction) -> Direction:
+        """What has passed the physical port: all but ``looped``, which never came there."""
+        rest = replace(self, sizes=[a - b for a, b in zip(self.sizes, looped.sizes)])
+        for name in _FIELDS.values():
+            setattr(rest, name, _without(getattr(self, name), getattr(looped, name)))
+        rest.priorities = {
+            priority: _without(traffic, looped.priorities.get(priority, Traffic()))
+            for priority, traffic in self.priorities.items()
+        }
+        return rest
 
     @property
     def packets(self) -> int:
@@ -196,6 +211,10 @@ class EthPort:
     vport: Vport = field(default_factory=Vport)
     sent: Direction = field(default_factory=Direction)
     received: Direction = field(default_factory=Direction)
+    looped_out: Direction = field(default_factory=Direction)
+    """What of ``sent`` has come back to the function and left it nowhere else."""
+    looped_in: Direction = field(default_factory=Direction)
+    """What of ``received`` the function has sent itself."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic at the time when the driver last cleared the vPort's counters."""
     ppcnt_base: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
@@ -228,7 +247,8 @@ class EthPort:
     def trust(self, *, dscp: bool) -> None:
         """Take frames' priorities from their DSCP, or from their VLAN tags."""
         table = self.qos.dscp_to_priority if dscp else None
-        self.sent.dscp_to_priority = self.received.dscp_to_priority = table
+        for way in (self.sent, self.received, self.looped_out, self.looped_in):
+            way.dscp_to_priority = table
 
     def _count_down(self, was_up: bool) -> None:
         if was_up and not self.is_up:
@@ -257,7 +277,7 @@ class EthPort:
             f"{way}_{name}": replace(getattr(direction, field_name))
             for way, direction in ways.items()
             for name, field_name in _FIELDS.items()
-        }
+        } | {"local_loopback": Traffic(self.looped_in.packets, self.looped_in.octets)}
 
     @property
     def mtu(self) -> int:

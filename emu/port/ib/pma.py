@@ -37,11 +37,18 @@ _Direction = Callable[[IbPort], tuple[Traffic, Traffic]]
 
 
 def _sent(port: IbPort) -> tuple[Traffic, Traffic]:
-    return port.transmitted
+    """Without what the port sends to itself, unless that goes to a group as well."""
+    unicast, multicast = port.transmitted
+    return _without(unicast, port.looped[0]), multicast
 
 
 def _received(port: IbPort) -> tuple[Traffic, Traffic]:
-    return port.received
+    unicast, multicast = port.received
+    return _without(unicast, port.looped[0]), _without(multicast, port.looped[1])
+
+
+def _without(all_: Traffic, looped: Traffic) -> Traffic:
+    return Traffic(all_.packets - looped.packets, all_.octets - looped.octets)
 
 
 def _packets(direction: _Direction, casts: tuple[bool, ...]) -> _Value:

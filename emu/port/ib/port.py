@@ -92,6 +92,8 @@ class IbPort:
     """Unicast and multicast packets sent."""
     received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Unicast and multicast packets received."""
+    looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """What of the received packets has come from this port, and not passed the physical one."""
     cleared: dict[str, Traffic] = field(default_factory=dict)
     """The traffic at the time when the driver last cleared its counters, by their names."""
     pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -128,6 +130,14 @@ class IbPort:
         traffic.packets += packets
         traffic.octets += octets
 
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from this port."""
+        traffic = self.looped[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
     def counters(self) -> dict[str, Traffic]:
         """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
         ways = {"transmitted": self.transmitted, "received": self.received}
@@ -135,7 +145,7 @@ class IbPort:
             f"{way}_ib_{cast}": replace(traffic)
             for way, casts in ways.items()
             for cast, traffic in zip(_CASTS, casts)
-        }
+        } | {"local_loopback": _sum(self.looped)}
 
     @property
     def is_up(self) -> bool:

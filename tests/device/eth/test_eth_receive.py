@@ -579,6 +579,13 @@ def test_frame_to_the_functions_other_domain(hca, node, driver, eth_wire, lead):
     node.settle()
     assert [data for _, data in buffers.drain()] == [own, group]
     assert [frame.data for frame in eth_wire.sent()] == [group, ARP]
+    counted = driver.must(Op.QUERY_VPORT_COUNTER)
+    names = ("transmitted_eth_unicast", "transmitted_eth_multicast", "transmitted_eth_broadcast")
+    assert sum(getattr(counted, name).packets for name in names) == 3
+    assert (counted.received_eth_unicast.packets, counted.local_loopback.packets) == (1, 2)
+    port = hca.eth
+    assert port.sent.without(port.looped_out).packets == 2
+    assert port.received.without(port.looped_in).packets == 0
 
 
 def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
@@ -592,7 +599,8 @@ def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     sq.send(own)
     node.settle()
     assert buffers.drain() == []
-    assert hca.eth.vport.steering_discards == 0
+    assert (hca.eth.vport.steering_discards, hca.eth.received.packets) == (0, 0)
+    assert hca.eth.sent.without(hca.eth.looped_out).packets == 0
     hca.tirs.need(tirn).ctx.self_lb_block = SelfLbBlock.BLOCK_UNICAST
     sq.send(own)
     node.settle()

@@ -269,3 +269,19 @@ class RoceLink:
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
         if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
             way.sort(marks.received, marks.dscp, packets, octets)
+
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from this port."""
+        port = self._port
+        way = port.looped_in
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.received, marks.dscp, packets, octets)
+        if multicast:
+            return
+        way = port.looped_out
+        way.add_to(way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.sent, marks.dscp, packets, octets)
