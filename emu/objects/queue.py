@@ -13,12 +13,14 @@ class Queue(Object):
     The subclass determines what a turn does (``emu.device.turns``).
     """
 
-    __slots__ = ("counter", "is_ready", "uidx")
+    __slots__ = ("counter", "has_failed", "is_ready", "uidx")
 
     def __init__(self) -> None:
         super().__init__()
         self.is_ready = False
         """Whether it is in the device's ready list."""
+        self.has_failed = False
+        """Whether the device has stopped it because of an error, not a command."""
         self.counter: QCounter | None = None
         """The counter set that it adds to."""
         self.uidx: int | None = None

@@ -238,8 +238,19 @@ def test_completion_becomes_an_error(qps, plan, node):
     node.settle()
     (entry,) = one.cq.drain()
     assert (entry.opcode, entry.syndrome) == (CqeOpcode.REQ_ERR, CqeSyndrome.REMOTE_OP_ERR)
+    assert entry.vendor == 7
     assert one.state is QpState.ERR
     assert [entry.opcode for entry in two.cq.drain()] == [CqeOpcode.RESP_SEND]
+
+
+def test_error_has_the_vendor_syndrome_that_belongs_to_it(qps, plan, node):
+    one, two = qps
+    plan('point="cqe"\naction="fail"\nsyndrome="REMOTE_OP_ERR"\nmatch.opcode="REQ"')
+    region = node.region(4096)
+    two.post_recv(region.sge())
+    one.send(region.sge(0, 8))
+    node.settle()
+    assert [entry.vendor for entry in one.cq.drain()] == [0x89]
 
 
 def test_completion_late_and_lost(qps, plan, node, clock):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from helpers.driver import pack64, unpack64
 from layouts.cqe import cqe64, err_cqe, sig_err_cqe
@@ -33,6 +33,8 @@ class Completion:
     solicited: bool = False
     timestamp: int = 0
     vlan: int | None = None
+    vendor: int = field(default=0, compare=False)
+    """vendor_err_synd of an error."""
 
 
 @dataclass
@@ -159,7 +161,7 @@ def _completion(raw):
         word = entry.s_wqe_opcode_qpn
         return Completion(
             opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
-            syndrome=entry.syndrome, srqn=entry.srqn,
+            syndrome=entry.syndrome, srqn=entry.srqn, vendor=entry.vendor_err_synd,
         )  # fmt: skip
     if opcode == CqeOpcode.SIG_ERR:
         entry = sig_err_cqe.view(raw)

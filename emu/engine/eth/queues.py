@@ -21,6 +21,7 @@ from emu.device.looks import INTERVAL_NS
 from emu.device.turns import turn_of
 from emu.engine.events import completions
 from emu.engine.events import eq as eq_engine
+from emu.engine.events.vendor_syndromes import Cause
 from emu.engine.qp.events import break_srq
 from emu.objects import Cq, Rq, Sq
 from emu.objects.receive_queue import ListBrokenError
@@ -64,7 +65,7 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
     """A command has moved the queue to ``state``, which may be the one that it is in."""
     if state is sq.state:
         return
-    sq.state = state
+    sq.state, sq.has_failed = state, False
     if state is SqState.RST:
         sq.ring.restart()
         # mlx5e leaves the old counter in the doorbell record until it rings again (core/en/
@@ -74,10 +75,18 @@ def enter_sq(hca: Hca, sq: Sq, state: SqState) -> None:
         hca.schedule(sq)
 
 
-def fail(hca: Hca, sq: Sq, index: int, opcode: int, syndrome: CqeSyndrome, why: str) -> None:
+def fail(
+    hca: Hca,
+    sq: Sq,
+    index: int,
+    opcode: int,
+    syndrome: CqeSyndrome,
+    why: str,
+    cause: Cause = Cause.ANY,
+) -> None:
     """A request completes in error, and the queue stops (core/en_tx.c: mlx5e_poll_tx_cq)."""
     log.warning("%r: wqe %d: %s: %s", sq, index, syndrome.name, why)
-    completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode)
+    completions.fail_send(hca, sq.cq, sq, syndrome, index, opcode, cause)
     stop_sq(hca, sq)
 
 
@@ -92,7 +101,7 @@ def stop_sq(hca: Hca, sq: Sq) -> None:
     """The device itself moves the queue to ERR."""
     if sq.state is SqState.RDY:
         log.info("%r: to ERR", sq)
-        sq.state = SqState.ERR
+        sq.state, sq.has_failed = SqState.ERR, True
         hca.schedule(sq)
 
 
@@ -120,7 +129,7 @@ def enter_rq(hca: Hca, rq: Rq, state: RqState) -> None:
     """A command has moved the queue to ``state``, which may be the one that it is in."""
     if state is rq.state:
         return
-    rq.state = state
+    rq.state, rq.has_failed = state, False
     rq.stop_waiting()
     if state is RqState.RST and rq.rmp is None:
         rq.queue.restart()
@@ -132,7 +141,7 @@ def stop_rq(hca: Hca, rq: Rq) -> None:
     """The device itself moves the queue to ERR."""
     if rq.state is RqState.RDY:
         log.info("%r: to ERR", rq)
-        rq.state = RqState.ERR
+        rq.state, rq.has_failed = RqState.ERR, True
         _begin_flush(hca, rq)
 
 

@@ -63,7 +63,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
         try:
             _do(hca, sq, wqe)
         except LocalError as error:
-            queues.fail(hca, sq, wqe.index, wqe.opcode, error.syndrome, str(error))
+            queues.fail(hca, sq, wqe.index, wqe.opcode, error.syndrome, str(error), error.cause)
         if sq.state is not _RDY:  # this request has failed, or its completion
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
@@ -94,4 +94,4 @@ def _do(hca: Hca, sq: Sq, wqe: Wqe) -> None:
     except TooLongError as error:
         raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, str(error)) from None
     except AccessError as error:
-        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+        raise LocalError.of_access(error) from None

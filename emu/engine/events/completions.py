@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emu.device.points import FaultPoint
 from emu.engine.events.counters import count_error
 from emu.engine.events.cq import write
+from emu.engine.events.vendor_syndromes import Cause, vendor_syndrome
 from emu.objects import Cq, SrqForm
 from layouts.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
 from layouts.enums import CqeOpcode, CqeSyndrome
@@ -60,14 +61,21 @@ def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received
 
 
 def fail_send(
-    hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, wqe_opcode: int
+    hca: Hca,
+    cq: Cq,
+    queue: Queue,
+    syndrome: CqeSyndrome,
+    wqe_counter: int,
+    wqe_opcode: int,
+    cause: Cause = Cause.ANY,
 ) -> None:
     """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
     hca.error_completions += 1
     count_error(queue, CqeOpcode.REQ_ERR, syndrome)
     entry = error_entry(
-        queue, syndrome, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode, srqn=queue.uidx or 0
-    )
+        queue, CqeOpcode.REQ_ERR, syndrome, cause, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode,
+        srqn=queue.uidx or 0,
+    )  # fmt: skip
     report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
 
 
@@ -78,7 +86,7 @@ def fail_receive(
     hca.error_completions += 1
     count_error(queue, CqeOpcode.RESP_ERR, syndrome)
     srqn = _receiver(hca, queue, srqn)
-    entry = error_entry(queue, syndrome, wqe_counter=wqe_counter, srqn=srqn)
+    entry = error_entry(queue, CqeOpcode.RESP_ERR, syndrome, wqe_counter=wqe_counter, srqn=srqn)
     report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
 
 
@@ -126,14 +134,23 @@ def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited:
 
 def error_entry(
     queue: Queue,
+    opcode: CqeOpcode,
     syndrome: CqeSyndrome,
+    cause: Cause = Cause.ANY,
     *,
     wqe_counter: int,
     wqe_opcode: int = 0,
     srqn: int = 0,
-    vendor: int = 0,
+    vendor: int | None = None,
 ) -> bytes:
-    """The bytes of an error CQE before op_own."""
+    """The bytes of an error CQE before op_own; ``vendor`` None: what the error's cause gives.
+
+    Why a request is flushed is known by its queue, if ``cause`` does not say.
+    """
+    if vendor is None:
+        if syndrome is CqeSyndrome.WR_FLUSH_ERR and cause is Cause.ANY:
+            cause = Cause.FAILURE if queue.has_failed else Cause.COMMAND
+        vendor = vendor_syndrome(opcode, syndrome, cause)
     return ERR_CQE.pack(
         srqn, vendor, syndrome, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF
     )

@@ -45,6 +45,7 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
         qp.marks = hca.link.marks(qp.ctx.primary_address_path)
     if qp.state is source:
         return
+    qp.has_failed = False
     qp.stop_waiting()
     if qp.state is QpState.RST:
         stop_paging(hca, qp)
@@ -60,7 +61,7 @@ def to_error(hca: Hca, qp: Qp) -> None:
     """The device itself moves a queue pair to ERR."""
     if qp.state is not QpState.ERR:
         log.info("%r: to ERR from %s", qp, qp.state.name)
-        qp.state = QpState.ERR
+        qp.state, qp.has_failed = QpState.ERR, True
         qp.stop_waiting()
         page_faults.cancel(hca, qp)
         begin_flush(hca, qp)
@@ -69,7 +70,7 @@ def to_error(hca: Hca, qp: Qp) -> None:
 def to_send_queue_error(hca: Hca, qp: Qp) -> None:
     """An unreliable service stops sending but goes on receiving (IBTA 10.3.1.6)."""
     log.info("%r: to SQER from %s", qp, qp.state.name)
-    qp.state = QpState.SQER
+    qp.state, qp.has_failed = QpState.SQER, True
     qp.stop_waiting()
     page_faults.cancel(hca, qp, Side.REQUESTER)
     flush(hca, qp)
@@ -117,7 +118,7 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
         )
         if is_stopped:
             log.warning("%r: to ERR: its CQ takes no completions", qp)
-            qp.state = QpState.ERR
+            qp.state, qp.has_failed = QpState.ERR, True
             qp.stop_waiting()
             page_faults.cancel(hca, qp)
             raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)

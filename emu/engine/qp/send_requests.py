@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.events import completions
+from emu.engine.events.vendor_syndromes import Cause
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import LOCAL_READ, LOCAL_WRITE, AbsentPageError, AccessError, InPieces
+from emu.engine.mr.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    AbsentPageError,
+    AccessError,
+    InPieces,
+    Violation,
+)
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.events import raise_qp_event
 from emu.engine.wqe.registry import WQE_OPS, gather_piece
@@ -21,7 +29,7 @@ from emu.objects.message import Message, MsgOp
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.objects.views import Views
 from emu.port.datagram import Datagram
-from layouts.enums import CqeSyndrome, EventType, QpType
+from layouts.enums import CqeSyndrome, EventType, Opcode, QpType
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -34,15 +42,45 @@ CE_MASK = 0b11 << 2
 CE_ALWAYS = 0b10 << 2
 INFINITE_RETRIES = 7
 _READ = MsgOp.READ
+_FETCHING = frozenset(
+    {
+        Opcode.RDMA_READ, Opcode.ATOMIC_CS, Opcode.ATOMIC_FA, Opcode.ATOMIC_MASKED_CS,
+        Opcode.ATOMIC_MASKED_FA,
+    }
+)  # fmt: skip
+"""Requests whose memory takes what comes back."""
 _STOPPED_BY_ERRORS = frozenset({QpType.RC, QpType.XRC, QpType.DCI, QpType.REG_UMR})
 
 
-class LocalError(Exception):
-    """A request fails at the requester; ``syndrome`` goes to its completion."""
+_CAUSES = {
+    Violation.NO_KEY: Cause.KEY,
+    Violation.FREE: Cause.KEY,
+    Violation.DOMAIN: Cause.KEY,
+    Violation.RIGHTS: Cause.KEY,
+    Violation.BOUNDS: Cause.BOUNDS,
+    Violation.TRANSLATION: Cause.MEMORY,
+    Violation.DEPTH: Cause.MEMORY,
+}
 
-    def __init__(self, syndrome: CqeSyndrome, why: str) -> None:
+
+class LocalError(Exception):
+    """A request fails at the requester; ``syndrome`` and ``cause`` go to its completion."""
+
+    def __init__(self, syndrome: CqeSyndrome, why: str, cause: Cause = Cause.ANY) -> None:
         super().__init__(why)
         self.syndrome = syndrome
+        self.cause = cause
+
+    @classmethod
+    def of_access(cls, error: AccessError, opcode: int = 0, why: str = "") -> LocalError:
+        """The requester's own memory cannot be used, by a request with this opcode."""
+        if opcode in _FETCHING:
+            cause = Cause.SCATTER
+        elif isinstance(error, AbsentPageError):
+            cause = Cause.MEMORY
+        else:
+            cause = _CAUSES[error.violation]
+        return cls(CqeSyndrome.LOCAL_PROT_ERR, why or str(error), cause)
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
@@ -64,15 +102,15 @@ def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:
     if wqe.qpn != qp.handle:
         raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, f"WQE is for qpn {wqe.qpn:#x}")
     if qp.streams is not None and qp.streams.has_failed(wqe.buf):
-        raise LocalError(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed")
+        raise LocalError(CqeSyndrome.WR_FLUSH_ERR, "its stream has failed", Cause.FAILURE)
     try:
         work = operation(hca, qp, wqe)
     except AbsentPageError as page:
         if page_faults.request_may_wait(hca, qp, wqe.opcode):
             raise
-        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
+        raise LocalError.of_access(page, wqe.opcode) from None
     except AccessError as error:
-        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+        raise LocalError.of_access(error, wqe.opcode) from None
     except BindError as error:
         raise LocalError(CqeSyndrome.MW_BIND_ERR, str(error)) from None
     except BadWqeError as error:
@@ -96,9 +134,9 @@ def piece(hca: Hca, qp: Qp, wqe: Wqe, message: Message, length: int) -> Views:
     except AbsentPageError as page:
         if page_faults.request_may_wait(hca, qp, wqe.opcode):
             raise
-        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(page)) from None
+        raise LocalError.of_access(page, wqe.opcode) from None
     except AccessError as error:
-        raise LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)) from None
+        raise LocalError.of_access(error, wqe.opcode) from None
 
 
 def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
@@ -113,13 +151,15 @@ def complete(hca: Hca, qp: Qp, wqe: Wqe, length: int) -> None:
         qp_life.drained(hca, qp)
 
 
-def fail(hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str) -> None:
+def fail(
+    hca: Hca, qp: Qp, wqe: Wqe, syndrome: CqeSyndrome, why: str, cause: Cause = Cause.ANY
+) -> None:
     """The request completes in error and the queue pair stops."""
     log.warning("%r: wqe %d: %s: %s", qp, wqe.index, syndrome.name, why)
     assert qp.sq is not None
     assert qp.scq is not None
     qp.sq.consume(wqe.blocks)
-    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode)
+    completions.fail_send(hca, qp.scq, qp, syndrome, wqe.index, wqe.opcode, cause)
     if qp.streams is not None and qp.streams.fail(wqe.buf):
         qp.stop_waiting()
         hca.schedule(qp)

@@ -83,7 +83,7 @@ def _one(hca: Hca, qp: Qp, wqe: Wqe) -> int | None:
             length = work.length
             _post(hca, qp, work)
     except LocalError as error:
-        send_requests.fail(hca, qp, wqe, error.syndrome, str(error))
+        send_requests.fail(hca, qp, wqe, error.syndrome, str(error), error.cause)
     except Unfinished:
         hca.schedule(qp)
     except AbsentPageError as page:
@@ -113,10 +113,10 @@ def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:
     """Keep the request in the ring; it is tried again when the page is present."""
 
-    why = f"page fault refused: {page}"
+    why = LocalError.of_access(page, wqe.opcode, f"page fault refused: {page}")
 
     def refuse() -> None:
-        send_requests.fail(hca, qp, wqe, CqeSyndrome.LOCAL_PROT_ERR, why)
+        send_requests.fail(hca, qp, wqe, why.syndrome, str(why), why.cause)
 
     done = 0 if qp.moving is None else qp.moving.done
     access = page_faults.request_access(hca, qp, wqe, done)

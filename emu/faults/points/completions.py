@@ -189,11 +189,11 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
             return self.go_on()
         is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
         view = self._view
-        entry = error_entry(
-            self._queue, _syndrome(rule), wqe_counter=view.wqe_counter, vendor=rule["vendor"] or 0,
-            wqe_opcode=self._wqe_opcode, srqn=view.srqn,
-        )  # fmt: skip
         kind = CqeOpcode.REQ_ERR if is_send else CqeOpcode.RESP_ERR
+        entry = error_entry(
+            self._queue, kind, _syndrome(rule), wqe_counter=view.wqe_counter,
+            vendor=rule["vendor"], wqe_opcode=self._wqe_opcode, srqn=view.srqn,
+        )  # fmt: skip
         self._write(entry, kind << _OPCODE_SHIFT, solicited=True)
         _stop(self.faults.hca, self._queue)
         return True

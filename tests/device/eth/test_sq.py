@@ -247,11 +247,11 @@ def test_bad_request_stops_the_queue(node, driver, sq, wrong):
     bad = sq.post(**({"opcode": Opcode.NOP} | wrong))
     after = [sq.nop(), sq.nop()]
     node.settle()
-    found = [(done.opcode, done.wqe_counter, done.syndrome) for done in sq.cq.drain()]
+    found = [(done.opcode, done.wqe_counter, done.syndrome, done.vendor) for done in sq.cq.drain()]
     assert found == [
-        (CqeOpcode.REQ, good, 0),
-        (CqeOpcode.REQ_ERR, bad, CqeSyndrome.LOCAL_QP_OP_ERR),
-        *[(CqeOpcode.REQ_ERR, index, CqeSyndrome.WR_FLUSH_ERR) for index in after],
+        (CqeOpcode.REQ, good, 0, 0),
+        (CqeOpcode.REQ_ERR, bad, CqeSyndrome.LOCAL_QP_OP_ERR, 0x68),
+        *[(CqeOpcode.REQ_ERR, index, CqeSyndrome.WR_FLUSH_ERR, 0xF9) for index in after],
     ]
     assert sq.query().state == ERR
     sq.state = ERR
@@ -268,7 +268,7 @@ def test_flush_when_the_driver_stops_the_queue(node, sq):
     node.settle()
     found = sq.cq.drain()
     assert [done.wqe_counter for done in found] == indices
-    assert {done.syndrome for done in found} == {CqeSyndrome.WR_FLUSH_ERR}
+    assert {(done.syndrome, done.vendor) for done in found} == {(CqeSyndrome.WR_FLUSH_ERR, 0xF5)}
 
 
 def test_flush_only_if_wanted(node):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS_RECEIVED, AbsentPageError, AccessError
 from emu.engine.qp import send_requests
+from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.nak import SYNDROMES, NakCode
 from emu.engine.rc.packets.ack_timer import AckTimer
 from emu.engine.rc.packets.selective import SelectiveRepeat
@@ -151,7 +152,7 @@ class PacketCompleter:
         except AbsentPageError as page:
             self._wait_for_page(request, page, offset)
         except AccessError as error:
-            self.fail(CqeSyndrome.LOCAL_PROT_ERR, str(error))
+            self._fail(request, LocalError.of_access(error, request.wqe.opcode))
         else:
             copy(target, (data,))
             self._progress((self.window.una + 1) & PSN_MASK)
@@ -203,7 +204,7 @@ class PacketCompleter:
         hca, qp = self._connection.hca, self._connection.qp
         while qp.state is _RTS and (request := self.window.pop()) is not None:
             if request.failure is not None:
-                self._fail(request, request.failure.syndrome, str(request.failure))
+                self._fail(request, request.failure)
             else:
                 send_requests.complete(hca, qp, request.wqe, request.length)
 
@@ -214,10 +215,11 @@ class PacketCompleter:
 
     def fail(self, syndrome: CqeSyndrome, why: str) -> None:
         """Fail the oldest request."""
-        self._fail(self.window.requests[0], syndrome, why)
+        self._fail(self.window.requests[0], LocalError(syndrome, why))
 
-    def _fail(self, request: Request, syndrome: CqeSyndrome, why: str) -> None:
-        send_requests.fail(self._connection.hca, self._connection.qp, request.wqe, syndrome, why)
+    def _fail(self, request: Request, why: LocalError) -> None:
+        hca, qp = self._connection.hca, self._connection.qp
+        send_requests.fail(hca, qp, request.wqe, why.syndrome, str(why), why.cause)
 
     # -- trying again
 

@@ -173,7 +173,7 @@ class PacketRequester:
         ``done`` bytes of the request are transferred; it continues after them.
         """
         hca, qp = self._connection.hca, self._connection.qp
-        why = LocalError(CqeSyndrome.LOCAL_PROT_ERR, f"page fault refused: {page}")
+        why = LocalError.of_access(page, request.wqe.opcode, f"page fault refused: {page}")
         if _REQUESTER in qp.page_faults:
             return
         if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
@@ -227,7 +227,7 @@ class PacketRequester:
             return 0
         except AccessError as error:
             # The key was valid when the request was parsed, and is gone now.
-            self.fail(request, LocalError(CqeSyndrome.LOCAL_PROT_ERR, str(error)))
+            self.fail(request, LocalError.of_access(error))
             return 0
         return sent
 
