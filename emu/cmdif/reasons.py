@@ -1,8 +1,9 @@
 """The reasons in our own sources that a syndrome can stand for, to map a syndrome back to text.
 
-Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, so the
-calls in the sources are the complete list. A reason is a string, a constant of its module, or an
-f-string over ``self.kind``, which stands for every kind of object that the device has.
+Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, or what a
+class of such errors hands to ``super().__init__``, so the calls in the sources are the complete
+list. A reason is a string, a constant of its module, or an f-string over ``self.kind``, which means
+every kind of object that the device has: a table takes its kind from the class of its objects.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from emu import objects
+from emu.device import tables
 from emu.errors import CmdError, syndrome_of
 from emu.objects.table import Object
 
@@ -33,7 +34,7 @@ class Reason:
 
     text: str
     status: str
-    """The status name, as in the source."""
+    """The status's name; empty where a fault rule chooses it."""
     module: str
     line: int
     function: str
@@ -50,11 +51,14 @@ def kinds() -> tuple[str, ...]:
     return tuple(kind.kind for kind in _classes())
 
 
-def _classes() -> list[type[Object]]:
+def _classes(above: type[Object] = Object) -> list[type[Object]]:
+    """The classes of the device's objects: all that :mod:`emu.device.tables` has tables of."""
+    package = tables.__name__.partition(".")[0]
     return [
         kind
-        for kind in vars(objects).values()
-        if isinstance(kind, type) and issubclass(kind, Object) and kind is not Object
+        for below in above.__subclasses__()
+        for kind in (below, *_classes(below))
+        if kind.__module__.partition(".")[0] == package
     ]
 
 
@@ -76,7 +80,7 @@ def collect(*packages: ModuleType) -> Sequence[Reason]:
 
 def reasons_in(source: str, module: str) -> Iterator[Reason]:
     """The reasons in one module. Raises :class:`ReasonError` for one that is no fixed text."""
-    if f"{CmdError.__name__}(" not in source:
+    if CmdError.__name__ not in source:
         return
     tree = ast.parse(source)
     constants = {
@@ -91,29 +95,43 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
         if len(call.args) < 2:
             raise ReasonError(f"{where}: status and reason are to be given by position")
         status, reason = call.args[:2]
-        name = ast.unparse(status).removeprefix("Status.")
         for text, kind in _texts(reason, constants, where):
-            of_kind = kind.BUSY.name if kind is not None and name == _BUSY else name
-            yield Reason(text, of_kind, module, call.lineno, function)
+            name = _status_name(ast.unparse(status), kind)
+            yield Reason(text, name, module, call.lineno, function)
+
+
+def _status_name(source: str, kind: type[Object] | None) -> str:
+    if kind is not None and source == _BUSY:
+        return kind.BUSY.name
+    name = source.removeprefix("Status.")
+    return "" if name == source else name
 
 
 def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """Each call of CmdError below a node, with the name of the function that contains it."""
+    """Each call that makes a CmdError below a node, with the name of the function around it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            if isinstance(child, ast.ClassDef) and CmdError.__name__ in map(_name, child.bases):
+                yield from _inherited(child, around)
             yield from _refusals(child, (*around, child.name))
             continue
-        if isinstance(child, ast.Call) and _called(child) == CmdError.__name__:
+        if isinstance(child, ast.Call) and _name(child.func) == CmdError.__name__:
             yield child, ".".join(around)
         yield from _refusals(child, around)
 
 
-def _called(call: ast.Call) -> str:
-    """The called name, without the module in front of it."""
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+def _inherited(derived: ast.ClassDef, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
+    """What a class of such errors hands to CmdError's own ``__init__``."""
+    for node in ast.walk(derived):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":
+            yield node, ".".join((*around, derived.name))
+
+
+def _name(called: ast.expr) -> str:
+    """The name of what is called or derived from, without the module in front of it."""
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _texts(

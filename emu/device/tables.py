@@ -81,42 +81,38 @@ class ObjectTables:
     def make_tables(self) -> None:
         """Create empty tables: the limits are what the capabilities say now."""
         caps, on = self.caps.general, (self.ledger, self.caller)
-        self.pds = Table[Pd]("pd", 1, 1 << caps.log_max_pd, *on)
-        self.xrcds = Table[Xrcd]("xrcd", 1, 1 << caps.log_max_xrcd, *on)
-        self.tds = Table[TransportDomain](
-            "transport domain", 1, 1 << caps.log_max_transport_domain, *on
-        )
-        self.memics = Table[Memic]("device memory", 1, 1 << 16, *on)
+        self.pds = Table(Pd, 1, 1 << caps.log_max_pd, *on)
+        self.xrcds = Table(Xrcd, 1, 1 << caps.log_max_xrcd, *on)
+        self.tds = Table(TransportDomain, 1, 1 << caps.log_max_transport_domain, *on)
+        self.memics = Table(Memic, 1, 1 << 16, *on)
         self.memic = MemicArea(self.model.bar0_size) if caps.device_memory else None
         """Memory at the end of BAR 0, on adapters that have it."""
         bar_end = self.memic.first if self.memic is not None else self.model.bar0_size
-        self.uars = Table[Uar]("uar", FIRST_UAR, bar_end >> 12, *on)
-        self.eqs = Table[Eq]("eq", 1, caps.max_num_eqs + 1, *on)
-        self.cqs = Table[Cq]("cq", 1, 1 << caps.log_max_cq, *on)
-        self.mkeys = Table[Mkey]("mkey", FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
+        self.uars = Table(Uar, FIRST_UAR, bar_end >> 12, *on)
+        self.eqs = Table(Eq, 1, caps.max_num_eqs + 1, *on)
+        self.cqs = Table(Cq, 1, 1 << caps.log_max_cq, *on)
+        self.mkeys = Table(Mkey, FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
         qpns = 1 << max(caps.log_max_qp, LEAST_LOG_MAX_QP)
         self.queues = Numbers(FIRST_QPN, qpns)
         """Queue pairs share their numbers with everything that a send doorbell can name, and with
         receive queues: a dump of a queue has nothing else to tell them apart."""
-        self.qps = Table[Qp]("qp", FIRST_QPN, qpns, *on, numbers=self.queues)
-        self.dcts = Table[Dct]("dct", FIRST_QPN, qpns, *on, numbers=self.queues)
-        self.sqs = Table[Sq]("sq", FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
-        self.reserved_qpns = Table[ReservedQpn](
-            "reserved qpn", FIRST_QPN, qpns, *on, numbers=self.queues
-        )
+        self.qps = Table(Qp, FIRST_QPN, qpns, *on, numbers=self.queues)
+        self.dcts = Table(Dct, FIRST_QPN, qpns, *on, numbers=self.queues)
+        self.sqs = Table(Sq, FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
+        self.reserved_qpns = Table(ReservedQpn, FIRST_QPN, qpns, *on, numbers=self.queues)
         last_rq = FIRST_QPN - 1 + (1 << caps.log_max_rq)
-        self.rqs = Table[Rq]("rq", FIRST_QPN, last_rq, *on, numbers=self.queues)
-        self.srqs = Table[Srq]("srq", 1, 1 << caps.log_max_srq, *on)
-        self.counters = Table[QCounter]("counter set", 1, caps.max_qp_cnt + 1, *on)
+        self.rqs = Table(Rq, FIRST_QPN, last_rq, *on, numbers=self.queues)
+        self.srqs = Table(Srq, 1, 1 << caps.log_max_srq, *on)
+        self.counters = Table(QCounter, 1, caps.max_qp_cnt + 1, *on)
         flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
-        self.flow_counters = Table[FlowCounter]("flow counter", 1, flow_counters + 1, *on)
-        self.tises = Table[Tis]("tis", 1, 1 << caps.log_max_tis, *on)
-        self.rqts = Table[Rqt]("rqt", 1, 1 << caps.log_max_rqt, *on)
-        self.tirs = Table[Tir]("tir", 1, 1 << caps.log_max_tir, *on)
+        self.flow_counters = Table(FlowCounter, 1, flow_counters + 1, *on)
+        self.tises = Table(Tis, 1, 1 << caps.log_max_tis, *on)
+        self.rqts = Table(Rqt, 1, 1 << caps.log_max_rqt, *on)
+        self.tirs = Table(Tir, 1, 1 << caps.log_max_tir, *on)
         self._make_flow_tables()
-        self.psvs = Table[Psv]("psv", 1, 1 << caps.log_max_mkey, *on)
-        self.uctxs = Table[Uctx]("user context", 1, 1 << caps.log_max_uctx, *on)
-        self.umems = Table[Umem]("umem", 1, 1 << caps.log_max_umem, *on)
+        self.psvs = Table(Psv, 1, 1 << caps.log_max_mkey, *on)
+        self.uctxs = Table(Uctx, 1, 1 << caps.log_max_uctx, *on)
+        self.umems = Table(Umem, 1, 1 << caps.log_max_umem, *on)
         self.special_qps: dict[int, Qp] = {}
         """The queue pairs that receive as QP0 and QP1."""
         self.mcgs: dict[bytes, list[Qp]] = {}
@@ -126,11 +122,11 @@ class ObjectTables:
         """Nothing steers packets yet. Received packets can be steered, and RoCE's both ways."""
         caps, on = self.caps.flow_table, (self.ledger, self.caller)
         props = caps.flow_table_properties_nic_receive
-        self.flow_tables = Table[FlowTable]("flow table", 1, 1 << props.log_max_ft_num, *on)
-        self.flow_groups = Table[FlowGroup]("flow group", 1, 1 << props.log_max_flow, *on)
-        self.flow_entries = Table[FlowEntry]("flow table entry", 1, 1 << props.log_max_flow, *on)
+        self.flow_tables = Table(FlowTable, 1, 1 << props.log_max_ft_num, *on)
+        self.flow_groups = Table(FlowGroup, 1, 1 << props.log_max_flow, *on)
+        self.flow_entries = Table(FlowEntry, 1, 1 << props.log_max_flow, *on)
         contexts = 1 << props.log_max_modify_header_context
-        self.modify_headers = Table[ModifyHeader]("modify header context", 1, contexts, *on)
+        self.modify_headers = Table(ModifyHeader, 1, contexts, *on)
         self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
         found = (

@@ -162,15 +162,18 @@ class Table(Generic[T]):
 
     def __init__(
         self,
-        kind: str,
+        of: type[T],
         first: int,
         limit: int,
         ledger: Ledger,
         caller: Caller | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        """``numbers`` are the handles, if the table shares them with tables of other kinds."""
-        self.kind = kind
+        """``of`` is the objects' class, whose ``kind`` is in the table's refusals.
+
+        ``numbers`` are the handles, if the table shares them with tables of other kinds.
+        """
+        self.kind = of.kind
         self._ledger = ledger
         self._caller = caller or Caller()
         self.first = first

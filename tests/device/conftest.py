@@ -3,6 +3,7 @@
 import gc
 import itertools
 import logging
+import sys
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,11 @@ from helpers.two_nodes import GUID, two_nodes
 from helpers.verbs import Node, connect
 from helpers.world import HandClock, IrqList, Memory
 
+import emu
+import firmware_cmds
+from emu.cmdif.reasons import collect
 from emu.device.hca import HcaOptions
+from emu.errors import CmdError
 from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.ib.local import LocalFabric
@@ -39,6 +44,30 @@ def pytest_runtest_logfinish():
     """
     if next(_tests) % COLLECT_EVERY == 0:
         gc.collect()
+
+
+@pytest.fixture(scope="session")
+def said():
+    """The reasons of all refusals of the device's, as they come."""
+    reasons, make = set(), CmdError.__init__
+
+    def made(self, status, reason, detail=""):
+        make(self, status, reason, detail)
+        if not sys._getframe(1).f_globals["__name__"].startswith(("test", "helpers")):
+            reasons.add(reason)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CmdError, "__init__", made)
+        yield reasons
+
+
+@pytest.fixture(autouse=True)
+def every_refusal_is_explained(said):
+    """`mlx5emu explain` knows every reason that the device gives, however it was put together."""
+    yield
+    if said:
+        assert said <= {reason.text for reason in collect(emu, firmware_cmds)}
+        said.clear()
 
 
 @pytest.fixture

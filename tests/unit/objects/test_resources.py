@@ -42,7 +42,7 @@ def refused(status, call, *arguments):
 
 @pytest.fixture
 def table():
-    return Table("thing", 3, 6, Ledger(PLENTY))
+    return Table(Thing, 3, 6, Ledger(PLENTY))
 
 
 class TestLedger:
@@ -66,7 +66,7 @@ class TestLedger:
 
     def test_an_object_costs_from_add_to_remove(self):
         ledger = Ledger(250)
-        table = Table("thing", 1, 10, ledger)
+        table = Table(Thing, 1, 10, ledger)
         handles = [table.add(Thing()) for _ in range(2)]
         left_out = Thing(table.get(handles[0]))
         refused(Status.LIM_ERR, table.add, left_out)
@@ -77,7 +77,7 @@ class TestLedger:
 
     def test_an_object_that_changes(self):
         ledger = Ledger(250)
-        table = Table("thing", 1, 10, ledger)
+        table = Table(Thing, 1, 10, ledger)
         thing = Thing()
         handle = table.add(thing)
         thing.size = 30
@@ -120,7 +120,7 @@ def test_full_table(table):
 
 @pytest.mark.parametrize(("first", "limit"), [(3, 3), (3, 0)])
 def test_table_without_room(first, limit):
-    refused(Status.NO_RES_ERR, Table("thing", first, limit, Ledger(PLENTY)).add, Thing())
+    refused(Status.NO_RES_ERR, Table(Thing, first, limit, Ledger(PLENTY)).add, Thing())
 
 
 def test_lookup(table):
@@ -152,7 +152,7 @@ def test_freed_handle_comes_back_last(table):
 def test_object_that_is_referred_to_stays(table):
     thing = Thing()
     handle = table.add(thing)
-    others = Table("other", 1, 10, Ledger(PLENTY))
+    others = Table(Thing, 1, 10, Ledger(PLENTY))
     first, second = Thing(thing), Thing(thing)
     others.add(first)
     others.add(second)
@@ -167,7 +167,7 @@ def test_object_that_is_referred_to_stays(table):
 
 
 def test_refused_add_counts_no_reference():
-    held, full = Thing(), Table("other", 1, 1, Ledger(PLENTY))
+    held, full = Thing(), Table(Thing, 1, 1, Ledger(PLENTY))
     refused(Status.NO_RES_ERR, full.add, Thing(held))
     assert held.refs == 0
 
@@ -183,7 +183,7 @@ def test_object_holds_nothing_and_says_what_it_is():
 @settings(deadline=None)
 def test_any_sequence(steps):
     """None adds, a number removes; a plain dictionary says what has to come out."""
-    table, model = Table("thing", 2, 8, Ledger(PLENTY)), {}
+    table, model = Table(Thing, 2, 8, Ledger(PLENTY)), {}
     for step in steps:
         if step is None and len(model) < 6:
             thing = Thing()
@@ -209,7 +209,7 @@ class TestOwners:
 
     @pytest.fixture
     def table(self, caller):
-        return Table("object", 1, 10, Ledger(PLENTY), caller)
+        return Table(Object, 1, 10, Ledger(PLENTY), caller)
 
     @pytest.mark.parametrize(
         ("owner", "user", "may_use", "owns"),
