@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 from emu.lab.channel import frames
 from emu.lab.channel.job import Job
+from emu.lab.errors import GuestError
 
 
 def pass_on(kind: int, data: bytes) -> None:
@@ -22,7 +24,22 @@ def pass_on(kind: int, data: bytes) -> None:
 
 
 def feed(job: Job) -> None:
-    """Give a command our standard input, to its end."""
-    while data := os.read(sys.stdin.fileno(), frames.CHUNK):
-        job.write(data)
-    job.close_input()
+    """Give a command our standard input, to its end; for a thread of its own.
+
+    Ends quietly when the command, its guest or the connection has gone, of which whoever waits for
+    the command is told. Input that is closed or cannot be read has ended.
+    """
+    with contextlib.suppress(GuestError):
+        while data := _read():
+            job.write(data)
+        job.close_input()
+
+
+def _read() -> bytes:
+    """What is there of standard input; nothing at its end."""
+    if sys.stdin is None:  # closed by whoever started us
+        return b""
+    try:
+        return os.read(sys.stdin.fileno(), frames.CHUNK)
+    except (OSError, ValueError):  # a directory, a terminal that is gone; closed
+        return b""

@@ -1,0 +1,107 @@
+"""A command's standard input, given by a thread that nobody waits for."""
+
+import os
+import socket
+import sys
+
+import pytest
+
+from emu.cli.commands._output import feed
+from emu.lab.channel import frames
+from emu.lab.channel.channel import Channel
+from emu.lab.errors import ChannelClosedError
+
+
+class Stdin:
+    """Standard input with a descriptor, which pytest's own has not."""
+
+    def __init__(self, fd):
+        self._fd = fd
+
+    def fileno(self):
+        return self._fd
+
+
+class Job:
+    """Takes input until ``most`` calls; then its channel has been closed by whoever waited."""
+
+    def __init__(self, most=99):
+        self.took = []
+        self._left = most
+
+    def write(self, data):
+        self._take(data)
+
+    def close_input(self):
+        self._take(b"")
+
+    def _take(self, data):
+        if not self._left:
+            raise ChannelClosedError("the guest has ended")
+        self._left -= 1
+        self.took.append(data)
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Make standard input a pipe with this in it."""
+    ends = []
+
+    def given(data):
+        reader, writer = os.pipe()
+        os.write(writer, data)
+        os.close(writer)
+        ends.append(reader)
+        monkeypatch.setattr(sys, "stdin", Stdin(reader))
+
+    yield given
+    for fd in ends:
+        os.close(fd)
+
+
+def test_all_of_it_then_its_end(stdin):
+    stdin(b"data")
+    job = Job()
+    feed(job)
+    assert job.took == [b"data", b""]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_command_that_has_ended_meanwhile(stdin, most):
+    """Whoever waited for it has closed the channel, between any two of our steps."""
+    stdin(b"data")
+    job = Job(most)
+    feed(job)
+    assert len(job.took) == most
+
+
+@pytest.mark.parametrize("at", ["before", "meanwhile"])
+def test_a_channel_that_is_closed(stdin, at):
+    """The same with a channel: the exit arrives, `exec` closes, the thread sends the end."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours, 30)
+        job = channel.start("true", ["true"], {}, has_input=True)
+        theirs.sendall(frames.encode(frames.HELLO, 0, frames.MARK + b"6.12"))
+        theirs.sendall(frames.encode(frames.EXIT, job.number, b"\0"))
+        assert job.wait(30) == 0
+        stdin(b"data" if at == "meanwhile" else b"")
+        channel.close()
+        feed(job)
+
+
+@pytest.mark.parametrize("fd", [-1, None])
+def test_input_that_cannot_be_read_has_ended(monkeypatch, fd):
+    monkeypatch.setattr(sys, "stdin", None if fd is None else Stdin(fd))
+    job = Job()
+    feed(job)
+    assert job.took == [b""]
+
+
+def test_a_directory_has_no_input(monkeypatch, tmp_path):
+    fd = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(sys, "stdin", Stdin(fd))
+    job = Job()
+    feed(job)
+    os.close(fd)
+    assert job.took == [b""]
