@@ -5,11 +5,14 @@ mmdebstrap itself chooses its mode: root mode for root, user namespaces for othe
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
+import tarfile
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +43,9 @@ def bootstrap(
 
     Raises :class:`LabError` with its error, or when it is not installed. When we are
     interrupted, it ends and removes its files.
+
+    It has a session of its own: when it fails, it sends its process group SIGHUP, to end the
+    processes that it has started, and whoever started us is not to be among them.
     """
     program = shutil.which("mmdebstrap")
     if program is None:
@@ -58,6 +64,7 @@ def bootstrap(
             errors="replace",
             env=environ,
             pass_fds=pass_fds,
+            start_new_session=True,
         ) as process,
     ):
         assert process.stderr is not None
@@ -67,11 +74,41 @@ def bootstrap(
                 out.write(line)
                 meter.feed(line.rstrip("\n"))
         except BaseException:
-            process.terminate()
+            # It waits for what it has started, which a terminal would interrupt as well.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
             out.writelines(process.stderr)  # until it has cleaned up
             raise
     if process.returncode != 0:
         raise LabError(f"building {what} failed: {first_error(log.read_text())}; all of it: {log}")
+
+
+def bootstrap_files(
+    arguments: Sequence[str],
+    suite: str,
+    sources: Sequence[str],
+    target: Path,
+    kept: re.Pattern[str],
+    *,
+    what: str,
+    log: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``kept``.
+
+    The names begin with ``./``. The tree gets to us as an archive, as in a user namespace
+    mmdebstrap can reach no directory of ours. Raises :class:`LabError`.
+    """
+    packed = target / "packages.tar"
+    words = ["--format=tar", *arguments, suite, str(packed), *sources]
+    bootstrap(words, what=what, log=log, progress=progress)
+    with tarfile.open(packed) as tar:
+        members = [member for member in tar if kept.fullmatch(member.name)]
+        if hasattr(tarfile, "tar_filter"):
+            tar.extractall(target, members, filter="tar")
+        else:  # Python before 3.11.4, for example Debian 12's
+            tar.extractall(target, members)
+    packed.unlink()
 
 
 class Meter:

@@ -15,15 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.lab import cache
-from emu.lab.archive.bootstrap import Progress, bootstrap
-from emu.lab.archive.mirror import source_line
+from emu.lab.archive.bootstrap import Progress
 from emu.lab.errors import LabError
-from emu.lab.kernel import module_tree
+from emu.lab.kernel import archive, module_tree
 
-ARCHIVE = "debian:"
-_FLAVOURS = ("rt", "cloud")
-_VERSION = re.compile(r"\d+(\.\d+){1,2}")
-_SUITES = ("bookworm", "trixie", "sid", "experimental")
+ARCHIVE = archive.PREFIX
 _IMAGE = Path("arch/x86/boot/bzImage")
 _DEB = b"!<arch>\n"
 
@@ -102,39 +98,10 @@ def _of_archive(
     name: str, suite: str, progress: Progress | None, on_wait: Callable[[], None] | None
 ) -> Chosen:
     """``rt`` and ``cloud`` are the suite's; a version may come from every suite."""
-    include = package_pattern(name)
-    suites = _SUITES if _VERSION.fullmatch(name) else (suite,)
-    key = f"debian-{name}" if len(suites) > 1 else f"debian-{name}-{suite}"
-
-    def fill(work: Path) -> None:
-        # The expired Release file of an archive's old snapshot is no obstacle, as for images.
-        bootstrap(
-            [
-                *("--variant=extract", "--format=directory", f"--include={include}"),
-                '--aptopt=Acquire::Languages "none"',
-                '--aptopt=APT::Install-Recommends "false"',
-                '--aptopt=Acquire::Check-Valid-Until "false"',
-                *(suites[-1], str(work), *map(source_line, suites)),
-            ],
-            what=f"kernel {ARCHIVE}{name}",
-            log=cache.cache_dir() / "build-kernel.log",
-            progress=progress,
-        )
-        if not _images(work):
-            raise LabError(f"no kernel {ARCHIVE}{name} in {', '.join(suites)}")
-
-    return _cached(key, fill, on_wait)
-
-
-def package_pattern(name: str) -> str:
-    """What apt is asked for: the package of a flavour, a pattern for a version's."""
-    if name in _FLAVOURS:
-        return f"linux-image-{name}-amd64"
-    if not _VERSION.fullmatch(name):
-        choices = ", ".join(f"{ARCHIVE}{flavour}" for flavour in _FLAVOURS)
-        raise LabError(f"no kernel {ARCHIVE}{name}: {choices}, or a version such as {ARCHIVE}6.12")
-    version = name.replace(".", "[.]")
-    return f'?name("^linux-image-{version}([.+~][0-9a-z.+~]*)?(-rc[0-9]+)?-amd64$")'
+    archive.package_pattern(name)
+    has_version = archive.suites_of(name, suite) != (suite,)
+    key = f"debian-{name}" if has_version else f"debian-{name}-{suite}"
+    return _cached(key, lambda work: archive.fetch(name, suite, work, progress), on_wait)
 
 
 def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None] | None) -> Chosen:

@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from emu.lab import cache
-from emu.lab.archive.bootstrap import Progress, bootstrap
+from emu.lab.archive.bootstrap import Progress, bootstrap_files
 from emu.lab.archive.mirror import source_line
 from emu.lab.errors import LabError
 
@@ -139,27 +138,18 @@ def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
 
 def _fetch(work: Path, progress: Progress | None) -> None:
     """Unpack Debian's packages into ``work``, but only the files that our guests need."""
-    archive = work / "packages.tar"
-    bootstrap(
+    bootstrap_files(
         [
             "--variant=extract",
-            "--format=tar",
             f'--aptopt=APT::Default-Release "{_SUITE}-backports"',
             '--aptopt=Acquire::Languages "none"',
             "--include=qemu-system-x86,seabios",
-            _SUITE,
-            str(archive),
-            source_line(_SUITE),
-            source_line(f"{_SUITE}-backports"),
         ],
+        _SUITE,
+        [source_line(_SUITE), source_line(f"{_SUITE}-backports")],
+        work,
+        _KEPT,
         what="QEMU",
         log=cache.cache_dir() / "build-qemu.log",
         progress=progress,
     )
-    with tarfile.open(archive) as tar:
-        members = [member for member in tar if _KEPT.fullmatch(member.name)]
-        if hasattr(tarfile, "tar_filter"):
-            tar.extractall(work, members, filter="tar")
-        else:  # Python before 3.11.4, for example Debian 12's
-            tar.extractall(work, members)
-    archive.unlink()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tarfile
+
 import pytest
 
 from emu.lab.archive import bootstrap
@@ -75,6 +79,50 @@ def test_an_interrupt_lets_it_clean_up(program, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         bootstrap.bootstrap([], what="X", log=tmp_path / "log", progress=interrupted)
     assert (tmp_path / "log").read_text() == "I: one\ncleaned\n"
+
+
+def test_an_interrupt_ends_what_it_has_started(program, tmp_path):
+    """It waits for its own processes, so the signal has to reach them as well."""
+    program(
+        "trap 'wait; echo cleaned >&2; exit 1' TERM\n"
+        "(echo 'I: one' >&2; exec sleep 60 2> /dev/null) & wait"
+    )
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap.bootstrap([], what="X", log=tmp_path / "log", progress=interrupted)
+    assert (tmp_path / "log").read_text() == "I: one\ncleaned\n"
+
+
+def test_it_is_in_no_process_group_of_ours(program, tmp_path):
+    """When it fails it sends its group SIGHUP, which would end the shell that started us."""
+    program('echo "E: group $(ps -o pgid= -o sid= -p $$)" >&2; exit 1')
+    with pytest.raises(LabError, match="group") as caught:
+        bootstrap.bootstrap([], what="X", log=tmp_path / "log")
+    group, session = re.findall(r"\d+", str(caught.value))[:2]
+    assert int(group) != os.getpgrp()
+    assert int(session) != os.getsid(0)
+
+
+@pytest.mark.hostile
+def test_files_are_taken_by_name_and_stay_below(program, tmp_path):
+    """What is not wanted is left out; an archive cannot write elsewhere."""
+    packed = tmp_path / "made.tar"
+    with tarfile.open(packed, "w") as tar:
+        for name in ("./boot/vmlinuz", "./etc/passwd", "./boot/../../out"):
+            tar.addfile(tarfile.TarInfo(name))
+    program(f'for word; do case $word in */packages.tar) cp {packed} "$word";; esac; done')
+    target = tmp_path / "target"
+    target.mkdir()
+    words = ([], "trixie", ["deb x"], target, re.compile(r"\./boot/[a-z]*|\./etc"))
+    bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log")
+    assert [str(path.relative_to(target)) for path in target.rglob("*")] == ["boot", "boot/vmlinuz"]
+    words = (*words[:-1], re.compile(".*"))
+    with pytest.raises((LabError, tarfile.TarError)):
+        bootstrap.bootstrap_files(*words, what="X", log=tmp_path / "log")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_success_is_silent(program, tmp_path):

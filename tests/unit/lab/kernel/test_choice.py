@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from helpers.kernel_files import elf, module
 
 from emu.lab import GuestOptions, LabError
-from emu.lab.kernel import choice, custom, kconfig, module_tree
+from emu.lab.kernel import archive, choice, custom, kconfig, module_tree
 
 RELEASE = "6.12.1-test"
 needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="no dpkg-deb")
@@ -188,7 +189,9 @@ def test_the_newest_of_several_kernels(tmp_path):
     [
         (["/no/where"], "no kernel /no/where: a bzImage, a build tree, packages, or debian:NAME"),
         (["debian:nosuch"], "no kernel debian:nosuch: debian:rt, debian:cloud, or a version"),
-        (["debian:7.3; rm"], "no kernel debian:7.3; rm"),
+        (["debian:7.3; rm"], "no kernel debian:7.3; rm.*did you mean debian:7.3?"),
+        (["debian:colud"], "no kernel debian:colud: .*; did you mean debian:cloud?"),
+        (["debian:6.12.107+deb13-amd64"], "did you mean debian:6.12.107?"),
         ([__file__, __file__], "only packages"),
     ],
 )
@@ -203,7 +206,7 @@ def fake_bootstrap(tmp_path, monkeypatch):
     program = tmp_path / "bin" / "mmdebstrap"
     program.parent.mkdir()
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(choice, "source_line", lambda suite: f"deb x {suite} main")
+    monkeypatch.setattr(archive, "source_line", lambda suite: f"deb x {suite} main")
 
     def install(script):
         program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{script}\n')
@@ -213,37 +216,117 @@ def fake_bootstrap(tmp_path, monkeypatch):
     return install
 
 
-FETCH = """
-for word; do case $word in */unpacked) root=$word;; esac; done
-mkdir -p $root/boot $root/usr/lib/modules/7.3.0
-echo kernel > $root/boot/vmlinuz-7.3.0
-touch $root/usr/lib/modules/7.3.0/modules.dep
+PACK = """
+for word; do case $word in */packages.tar) tar=$word;; esac; done
+root=$(mktemp -d)
+{files}
+tar --create --file "$tar" --directory "$root" .
+rm -r "$root"
 """
+FETCH = PACK.format(
+    files="""
+mkdir -p $root/boot $root/usr/lib/modules/7.3.0 $root/usr/bin
+echo kernel > $root/boot/vmlinuz-7.3.0
+touch $root/usr/lib/modules/7.3.0/modules.dep $root/usr/bin/other
+ln -s usr/lib $root/lib
+"""
+)
+NOTHING = PACK.format(files="mkdir $root/etc")
 
 
 def test_a_name_of_the_archive_is_fetched_once(fake_bootstrap):
     calls = fake_bootstrap(FETCH)
     chosen = [choice.choose(["debian:7.3"], "trixie") for _ in range(2)]
     assert chosen[0] == chosen[1]
-    (call,) = calls.read_text().splitlines()
-    assert '--include=?name("^linux-image-7[.]3' in call
+    call = calls.read_text()
+    assert call.count("--variant=extract") == 1
+    assert "linux-image-7[.]3" in call
     assert "deb x experimental main" in call
 
 
-def test_a_version_that_no_suite_has(fake_bootstrap):
-    fake_bootstrap("true")  # apt has nothing to do for a pattern that nothing matches
-    with pytest.raises(LabError, match=r"no kernel debian:9\.9 in bookworm, trixie, sid, exper"):
-        choice.choose(["debian:9.9"], "trixie")
+def test_mmdebstrap_is_given_no_directory_of_ours(fake_bootstrap, tmp_path):
+    """Without root it works in a user namespace, as another user, who can write to none."""
+    calls = fake_bootstrap(FETCH)
+    choice.choose(["debian:7.3"], "trixie")
+    ours = [word for word in calls.read_text().split() if word.startswith(f"{tmp_path}/cache")]
+    assert [Path(word).name for word in ours] == ["packages.tar"]
+    assert "--format=tar" in calls.read_text()
+    assert not list((tmp_path / "cache/mlx5emu/kernels/debian-7.3").rglob("other"))
+
+
+NAMES = ("5.10.3", "6.1.0-56", "6.12.107+deb13", "6.12.117+deb13-cloud", "6.18~rc1", "7.2.13+deb14")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("9.9", "debian:6.12, debian:6.12.107, debian:7.2, debian:7.2.13"),
+        ("6.13", "debian:6.12, debian:6.12.107, debian:6.12.117, debian:6.18"),
+        ("6.1.9", "debian:6.1, debian:6.1.0, debian:6.12, debian:6.12.107"),
+    ],
+)
+def test_a_version_that_no_suite_has(fake_bootstrap, tmp_path, name, near):
+    """What is near is told, by the names that the script has put into the log."""
+    names = "".join(f"echo 'kernel: linux-image-{one}-amd64' >&2\n" for one in NAMES)
+    fake_bootstrap(f"echo 'kernel: linux-image-cloud-amd64' >&2\n{names}{NOTHING}")
+    with pytest.raises(LabError) as caught:
+        choice.choose([f"debian:{name}"], "trixie")
+    said = f"no kernel debian:{name} in bookworm, trixie, sid, experimental; near it: "
+    assert str(caught.value) == f"{said}{near}"
+    assert not list((tmp_path / "cache/mlx5emu/kernels").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "matching"),
+    [
+        ("6.1", ["6.1.0-47", "6.1.0-56"]),
+        ("6.12", ["6.12.107+deb13", "6.12.117+deb12"]),
+        ("6.12.107", ["6.12.107+deb13"]),
+        ("6.18", ["6.18~rc1", "6.18-rc2"]),
+    ],
+)
+def test_what_a_version_matches(name, matching):
+    names = ["6.1.0-47", "6.1.0-56", "6.12.107+deb13", "6.12.117+deb12", "6.18~rc1", "6.18-rc2"]
+    others = ["6.12.117+deb12-cloud", "6.1.0-47-rt", "6.12.107+deb13-amd64-dbg", "16.12"]
+    pattern = re.compile(archive.package_pattern(name))
+    found = [one for one in names + others if pattern.fullmatch(f"linux-image-{one}-amd64")]
+    assert found == matching
+
+
+def test_the_script_takes_the_newest_that_matches(tmp_path):
+    """Its tools are played; apt has an older one and another flavour as well."""
+    tools, root = tmp_path / "tools", tmp_path / "root"
+    (root / "var/cache/apt/archives").mkdir(parents=True)
+    tools.mkdir()
+    names = ("6.12.9+deb13", "6.12.117+deb13", "6.12.118+deb13-cloud", "6.13.1")
+    for name, script in {
+        "apt-cache": "\n".join(f"echo linux-image-{one}-amd64" for one in names),
+        "apt-get": f'echo "$@" > {tmp_path}/got; touch {root}/var/cache/apt/archives/linux-x.deb',
+        "dpkg-deb": f'echo "$@" > {tmp_path}/unpacked',
+    }.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+    script = Path(archive.__file__).with_name("newest.sh").read_text()
+    for name, taken in (("6.12", True), ("6.14", False)):
+        words = script.replace("@PATTERN@", archive.package_pattern(name))
+        environ = {"PATH": f"{tools}:{os.environ['PATH']}", "MMDEBSTRAP_APT_CONFIG": "x"}
+        command = ["sh", "-c", words, "sh", str(root)]
+        subprocess.run(command, check=True, env=environ, capture_output=True)
+        assert (tmp_path / "got").exists() == taken
+        if taken:
+            assert (tmp_path / "got").read_text().endswith(" linux-image-6.12.117+deb13-amd64\n")
+            assert (tmp_path / "unpacked").read_text().split()[-1] == str(root)
+            (tmp_path / "got").unlink()
 
 
 def test_a_flavour_is_that_of_the_suite(fake_bootstrap):
     calls = fake_bootstrap(FETCH)
     choice.choose(["debian:rt"], "bookworm")
     choice.choose(["debian:rt"], "sid")
-    first, second = calls.read_text().splitlines()
-    assert first.endswith("deb x bookworm main")
-    assert second.endswith("deb x sid main")
-    assert "linux-image-rt-amd64" in first
+    said = calls.read_text()
+    assert said.index("deb x bookworm main") < said.index("deb x sid main")
+    assert "trixie" not in said
+    assert said.count("linux-image-rt-amd64") == 2
 
 
 @pytest.mark.parametrize(
