@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
+from emu.faults.plan import LOADING
 from emu.lab.options import DEFAULT_BOOT_TIMEOUT, MOST_ICOUNT
 from emu.outcome import Finding, Kind
 
@@ -20,7 +21,6 @@ MOST_RECORD = 4 << 20
 
 Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
-LOADING, LOADED = "loading", "loaded"
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.campaign.description import (
-    LOADED,
-    LOADING,
     LONGEST_OUTPUT,
     MOST_RECORD,
     Description,
@@ -15,6 +13,7 @@ from emu.campaign.description import (
     Told,
 )
 from emu.control import Client
+from emu.faults.plan import LOADED, LOADING
 from emu.faults.record import RecordError, read
 from emu.host.printable import one_line, printable
 from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions

@@ -15,7 +15,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-from emu.campaign.description import LOADING, Description, GuestPart, Seconds, When, Words
+from emu.campaign.description import Description, GuestPart, Seconds, When, Words
+from emu.faults.plan import LOADING
 from emu.faults.text import dump
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
@@ -206,7 +207,7 @@ def _runs(
 ) -> Iterator[Description]:
     loaded = {name: read_plan(path) if path else None for name, (path, _) in plans.items()}
     begins = {
-        name: when or (LOADING if plan is None or plan.expect is None else plan.expect.when)
+        name: when or (LOADING if plan is None else plan.when)
         for (name, plan), (_, when) in zip(loaded.items(), plans.values())
     }
     share = matrix.guest.share and str(base / matrix.guest.share)

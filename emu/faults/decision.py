@@ -24,7 +24,7 @@ def percent(seed: int, name: str, number: int) -> float:
 class RuleState:
     """A rule that is loaded at one function, with its counts."""
 
-    __slots__ = ("_index", "fired", "is_armed", "met", "rule", "seed")
+    __slots__ = ("_index", "fired", "is_armed", "met", "rule", "seed", "why", "without_effect")
 
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule = rule
@@ -32,6 +32,10 @@ class RuleState:
         self.met = 0
         """Matching events so far."""
         self.fired = 0
+        self.without_effect = 0
+        """How often it would have fired, but its action has changed nothing."""
+        self.why = ""
+        """Why the last time had none."""
         self.is_armed = False
         """Whether it is armed, by ``after``."""
         self._index = frozenset(rule.index) if rule.index is not None else None
@@ -39,7 +43,7 @@ class RuleState:
     @property
     def is_spent(self) -> bool:
         """Whether it has fired as often as it may."""
-        return 0 <= self.rule.times <= self.fired
+        return 0 <= self.rule.times <= self.fired + self.without_effect
 
     def fires(self, event: Event[Any], *, is_settled: bool = False) -> bool:
         """Count the event if it matches, and decide; another rule's event is only counted."""
@@ -59,3 +63,9 @@ class RuleState:
             return False
         self.fired += 1
         return True
+
+    def take_back(self, why: str) -> None:
+        """What has fired has had no effect."""
+        self.why = why
+        self.fired -= 1
+        self.without_effect += 1

@@ -7,7 +7,7 @@ rule can take there is a method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -25,6 +25,11 @@ Result = TypeVar("Result")
 
 FieldKind = type[int] | type[str] | type[Enum] | tuple[str, ...]
 """The values that a field has: numbers, any names, an enumeration's members, or these names."""
+
+
+class NoEffectError(Exception):
+    """What a rule wants changes nothing; the text says why. Nothing has been changed."""
+
 
 MISSING = object()
 """The value of a field that an event does not have; no rule matches it."""
@@ -157,6 +162,12 @@ def field_of(view: Any, path: str) -> Any:
             return MISSING
         view = getattr(view, name)
     return view
+
+
+def change_fields(views: Iterable[Any], values: Mapping[str, Any]) -> None:
+    """Set fields of views. Raises :class:`NoEffectError` when none of them has any."""
+    if all(set(set_fields(view, values)) == values.keys() for view in views):
+        raise NoEffectError(f"it has no field {', '.join(values)} that takes the value")
 
 
 def set_fields(view: Any, values: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from emu.device.points import FaultPoint, Shown, Told
 from emu.faults.decision import RuleState
 from emu.faults.declare import EFFECTS, MOUNTS
 from emu.faults.effects import Effects
-from emu.faults.event import Event
+from emu.faults.event import Event, NoEffectError
 from emu.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.faults.plan import Plan
 from emu.faults.record import Fired
@@ -191,6 +191,7 @@ class Injector:
         name = state.rule.name
         return {
             "function": self.index, "met": state.met, "fired": state.fired,
+            "without_effect": state.without_effect, "why": state.why,
             "waits": not state.is_armed, "armed": state.is_armed and not state.is_spent,
             "held": self._held[name], "in_force": self.effects.in_force(name),
         }  # fmt: skip
@@ -219,47 +220,71 @@ class Injector:
             raise LookupError(f"{point.name} is not declared as a fault point in emu/faults/points")
         event = declared.event(self, *shown, **named)
         behind = self._behind.pop(point.name, ())
-        rule = self._verdict(event)
-        result = (
-            event.go_on() if rule is None else declared.actions[rule.action].carry_out(event, rule)
-        )
+        state = self._verdict(event)
+        result = event.go_on() if state is None else self._act(state, event)
         for other in behind:
             other.go_on_late()
         return cast(Told, result)
+
+    def _act(self, state: RuleState, event: Event[Any]) -> Any:
+        """What a rule makes of an event; the event itself where that changes nothing."""
+        actions = POINTS[event.point].actions
+        try:
+            return actions[state.rule.action].carry_out(event, state.rule)
+        except NoEffectError as error:
+            self._take_back(state, event, str(error))
+        return event.go_on()
 
     def behind_next(self, event: Event[Any]) -> None:
         """Let an event go on after the next event of its point."""
         self._behind.setdefault(event.point, []).append(event)
 
-    def _verdict(self, event: Event[Any]) -> Rule | None:
+    def _verdict(self, event: Event[Any]) -> RuleState | None:
         """The rule that decides about an event, if any.
 
         Effects on the device begin here; events that they cause are not shown to rules.
         """
         if self._is_inside:
             return None
-        verdict: Rule | None = None
+        verdict: RuleState | None = None
         for state in self._by_point.get(event.point, ()):
             is_effect = state.rule.action in EFFECTS
             if state.fires(event, is_settled=verdict is not None and not is_effect):
                 self._strike(state, event)
                 if not is_effect:
-                    verdict = state.rule
+                    verdict = state
         return verdict
 
     def _strike(self, state: RuleState, event: Event[Any]) -> None:
-        rule = state.rule
-        told = event.summary()
-        log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, told)
+        """A rule has fired: begin its effect, if it has one, and tell."""
+        effect = EFFECTS.get(state.rule.action)
+        if effect is None:
+            self._tell(state, event)
+            return
+        # Events that it causes are not shown to rules.
+        was_inside, self._is_inside = self._is_inside, True
+        try:
+            self.effects.begin(state.rule, effect.begin)
+        except NoEffectError as error:
+            self._take_back(state, event, str(error))
+        else:
+            self._tell(state, event)
+        finally:
+            self._is_inside = was_inside
+
+    def _tell(self, state: RuleState, event: Event[Any], why: str = "") -> None:
+        """Note what has fired or, with ``why``, that it has had no effect."""
+        rule, told = state.rule, event.summary()
+        if why:
+            log.warning("fault %s: %s has no effect: %s", rule.name, rule.action, why)
+        else:
+            log.info("fault %s: %s at %s %s", rule.name, rule.action, rule.point, told)
         if self._sink is not None:
-            self._sink(Fired(self.index, rule.name, state.met, rule.point, rule.action, told))
-        effect = EFFECTS.get(rule.action)
-        if effect is not None:
-            self._is_inside = True
-            try:
-                self.effects.begin(rule, effect.begin)
-            finally:
-                self._is_inside = False
+            self._sink(Fired(self.index, rule.name, state.met, rule.point, rule.action, told, why))
+
+    def _take_back(self, state: RuleState, event: Event[Any], why: str) -> None:
+        state.take_back(why)
+        self._tell(state, event, why)
 
     def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
         """Call back after ``ms``, or after the rule's time if that is None, by the device's clock.

@@ -15,6 +15,8 @@ from emu.faults.link import Link
 from emu.faults.rule import Rule
 from emu.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
 
+LOADING, LOADED = "loading", "loaded"
+"""When a plan begins: before the driver loads, so with the guest's boot; or once it is up."""
 MOST_RULES = 1000
 MOST_LINKS = 1000
 _MOST_TEXT = 2000
@@ -42,7 +44,7 @@ class Expectation(BaseModel):
     """What the plan injects, in a phrase."""
     does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)]
     """How the driver reacts, in a sentence."""
-    when: Annotated[StrictStr, Field(pattern="^(loaded|loading)$")] = "loaded"
+    when: Annotated[StrictStr, Field(pattern="^(loaded|loading)$")] = LOADED
     """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
     run: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
     """The shell command that triggers the fault; empty if waiting for the log is enough."""
@@ -76,6 +78,11 @@ class Plan(BaseModel):
     rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
     link: list[Link] = Field(default_factory=list, max_length=MOST_LINKS)
     expect: Expectation | None = None
+
+    @property
+    def when(self) -> str:
+        """When it begins: ``loaded`` or ``loading``; a plan without an expectation is for both."""
+        return LOADING if self.expect is None else self.expect.when
 
     def to_table(self) -> dict[str, Any]:
         """The plan as in TOML or JSON."""

@@ -3,10 +3,12 @@
 The first line is the header: ``record`` (the format's version, 1), ``versions``, ``seed``,
 ``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
 ``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
-rule matched), ``point``, ``action`` and ``event`` (its identity). Lines with ``added`` (a rule) or
-``removed`` (its name) are about rules that came or went during the run, those with ``link`` about
-links that were set; ``commands`` is how many commands each function had run by then, the only clock
-that two runs have in common. What becomes of a link's packets is not told: seed and link decide it.
+rule matched), ``point``, ``action`` and ``event`` (its identity). One with ``without_effect`` (why)
+has changed nothing; it has not fired, whatever a line before it says of the same event. Lines with
+``added`` (a rule) or ``removed`` (its name) are about rules that came or went during the run, those
+with ``link`` about links that were set, and one with ``seed`` about a plan that was loaded;
+``commands`` is how many commands each function had run by then, the only clock that two runs have
+in common. What becomes of a link's packets is not told: seed and link decide it.
 
 A record holds no times and no addresses: the same plan and the same actions of the driver give the
 same record, byte for byte.
@@ -49,13 +51,16 @@ class Fired:
     point: str
     action: str
     event: Mapping[str, Any] = field(default_factory=dict)
+    without_effect: str = ""
+    """Why it has changed nothing; it has not fired then."""
 
     def to_line(self) -> str:
         """Its line in the record, including the line end."""
+        why = {"without_effect": self.without_effect} if self.without_effect else {}
         return line(
             {
                 "function": self.function, "rule": self.rule, "n": self.n, "point": self.point,
-                "action": self.action, "event": dict(self.event),
+                "action": self.action, "event": dict(self.event), **why,
             }
         )  # fmt: skip
 
@@ -83,6 +88,8 @@ class Record:
     """The run's plan; its rules and links are followed by those that came during the run."""
     fired: tuple[Fired, ...]
     head: Mapping[str, Any]
+    without_effect: tuple[Fired, ...] = ()
+    """What would have fired, but changed nothing."""
     spans: Mapping[str, Span] = field(default_factory=dict)
     """By name, when the rules came and went that were not there for the whole run."""
 
@@ -150,8 +157,10 @@ def read(text: str, source: str = "record") -> Record:
         if not text_line.endswith("\n"):
             break
         told.take(_object(text_line, source, number), f"{source}:{number}")
-    whole: Plan = plan.model_copy(update={"rule": told.rules, "link": told.links})
-    return Record(whole, tuple(told.fired), first, told.spans)
+    whole: Plan = plan.model_copy(
+        update={"rule": told.rules, "link": told.links, "seed": told.seed}
+    )
+    return Record(whole, told.with_effect(), first, tuple(told.without), told.spans)
 
 
 class _Reader:
@@ -160,7 +169,9 @@ class _Reader:
     def __init__(self, plan: Plan) -> None:
         self.rules: list[Rule] = list(plan.rule)
         self.links: list[Link] = list(plan.link)
+        self.seed = plan.seed
         self.fired: list[Fired] = []
+        self.without: list[Fired] = []
         self.spans: dict[str, Span] = {}
         self._used = {rule.name for rule in plan.rule}
         self._names = {rule.name: rule.name for rule in plan.rule}
@@ -169,15 +180,23 @@ class _Reader:
         """One line's values. Raises RecordError."""
         if "rule" in values:
             fired = _fired(values, place)
-            self.fired.append(replace(fired, rule=self._names.get(fired.rule, fired.rule)))
+            fired = replace(fired, rule=self._names.get(fired.rule, fired.rule))
+            (self.without if fired.without_effect else self.fired).append(fired)
         elif "added" in values:
             self._added(values, place)
+        elif "seed" in values:
+            self._seeded(values, place)
         elif "link" in values:
             self._linked(values, place)
         elif "removed" in values:
             name = self._names.pop(str(values["removed"]), None)
             if name is not None:
                 self.spans.setdefault(name, Span()).went = _commands(values, place)
+
+    def with_effect(self) -> tuple[Fired, ...]:
+        """What has fired; not what was taken back later."""
+        taken_back = {(one.function, one.rule, one.n) for one in self.without}
+        return tuple(one for one in self.fired if (one.function, one.rule, one.n) not in taken_back)
 
     def _added(self, values: dict[str, Any], place: str) -> None:
         try:
@@ -194,6 +213,12 @@ class _Reader:
         self._names[rule.name] = name
         self.rules.append(rule.model_copy(update={"name": name}))
         self.spans[name] = Span(_commands(values, place))
+
+    def _seeded(self, values: dict[str, Any], place: str) -> None:
+        """Another plan was loaded: its seed decides what becomes of links' packets."""
+        if not _is_number(values["seed"], 0, _U64):
+            raise RecordError(f"{place}: no seed of a record")
+        self.seed = values["seed"]
 
     def _linked(self, values: dict[str, Any], place: str) -> None:
         """A link was set at one function or all: an entry for each, with its commands."""
@@ -254,12 +279,15 @@ def _object(text: str, source: str, number: int) -> dict[str, Any]:
 def _fired(values: dict[str, Any], place: str) -> Fired:
     fired = Fired(
         values.get("function", -1), values["rule"], values.get("n", 0), values.get("point", ""),
-        values.get("action", ""), values.get("event") or {},
+        values.get("action", ""), values.get("event") or {}, values.get("without_effect", ""),
     )  # fmt: skip
     if not (
         _is_number(fired.function, 0, _MOST_FUNCTIONS - 1)
         and _is_number(fired.n, 1, _U64)
-        and all(isinstance(word, str) for word in (fired.rule, fired.point, fired.action))
+        and all(
+            isinstance(word, str)
+            for word in (fired.rule, fired.point, fired.action, fired.without_effect)
+        )
         and isinstance(fired.event, dict)
     ):
         raise RecordError(f"{place}: no fault of a record")

@@ -24,8 +24,10 @@ _MAX_CPUS = 64
 class GuestOptions:
     """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
 
-    ``faults`` is a fault plan for the functions; ``record`` is the file that records which faults
-    fired. If there is a plan, it is by default a file in the guest's logs.
+    ``faults`` is a fault plan for the functions. It begins when its expectation says: with the boot
+    (``loading``, and without an expectation), or as soon as the guest accepts commands
+    (``loaded``). ``record`` is the file that records which faults fired. If there is a plan, it is
+    by default a file in the guest's logs.
 
     ``packages`` are Debian packages to install in addition to the standard ones.
 

@@ -50,6 +50,10 @@ class Port(Counting, Protocol):
     def is_up(self) -> bool:
         """Whether anything can pass."""
 
+    @property
+    def has_cable(self) -> bool:
+        """Whether the cable is plugged in."""
+
     def set_link(self, *, up: bool) -> None:
         """Plug the cable in, or pull it."""
 

@@ -138,7 +138,8 @@ class FaultSession:
                 self._tell({"removed": name})
             for rule in plan.rule:
                 self._tell({"added": rule.to_table()})
-        self._seed = plan.seed
+        self._seed = self._links.seed = plan.seed
+        self._tell({"seed": plan.seed})
         for injector in self._injectors:
             injector.load(plan)
         for link in plan.link:
@@ -190,7 +191,7 @@ class FaultSession:
     def _note(self, fired: Fired) -> None:
         if self._record is not None:
             self._record.write(fired.to_line())
-        if self._on_fired is not None:
+        if self._on_fired is not None and not fired.without_effect:
             self._on_fired(fired)
 
     def _tell(self, change: Mapping[str, Any]) -> None:

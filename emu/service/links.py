@@ -36,7 +36,7 @@ class Links:
         self._functions = functions
         self._cabling = cabling
         self._found: dict[tuple[int, str], Direction] = {}
-        self._seed = seed
+        self.seed = seed
 
     def check(self, link: Link) -> None:
         """Raise ValueError if there is no such function."""
@@ -60,7 +60,7 @@ class Links:
                 return
             function, clock = self._functions[index], self._cabling.clock
             direction = self._found[index, way] = Direction(
-                f"function {index} {way}", clock, lambda: function.hca.ledger, link, self._seed
+                f"function {index} {way}", clock, lambda: function.hca.ledger, link, self.seed
             )
         direction.change(link)
         self._plug(index, way, None if link.is_clear else direction)

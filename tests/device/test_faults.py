@@ -44,6 +44,47 @@ def run(node, clock, rounds=200):
         node.settle()
 
 
+# -- what changes nothing has not fired
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ('action="event"\nevent="PPS_EVENT"', "no event queue for PPS_EVENT"),
+        ('action="pages"\ncount=3', "no event queue for PAGE_REQUEST"),
+        ('action="link"\nup=true', "the link is up already"),
+        ('action="health"', "the health buffer stays as it is"),
+        ('action="capabilities"\nset.num_ports=200', "num_ports is above its value"),
+    ],
+)
+def test_an_action_that_changes_nothing_has_not_fired(function, plan, faults, fired, rule, why):
+    """Before the driver is up there is no event queue; the power-on state is what it was."""
+    plan(f'point="load"\n{rule}')
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (0, 1)
+    assert why in count["why"]
+    assert [why in one.without_effect for one in fired] == [True]
+
+
+def test_an_event_finds_its_queue_when_the_driver_is_up(driver, plan, faults, fired):
+    driver.use_events()
+    plan('point="load"\naction="event"\nevent="PPS_EVENT"')
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (1, 0)
+    assert [one.without_effect for one in fired] == [""]
+
+
+def test_an_event_that_a_rule_would_not_change_goes_on(driver, plan, faults, fired):
+    driver.use_events()
+    plan('point="cmd.done"\naction="corrupt"\nmatch.op="ALLOC_PD"\nset.pd=0x77\ntimes=1')
+    assert driver.command(Op.ALLOC_PD).pd == 0x77
+    plan('point="eqe"\naction="corrupt"\nmatch.type="CMD"\nset.no_such_field=1\ntimes=1')
+    assert not driver.command(Op.ALLOC_PD).status
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (0, 1)
+    assert fired[-1].without_effect
+
+
 # -- commands
 
 

@@ -124,8 +124,8 @@ def test_rules_come_and_go(serving):
             assert [rule["name"] for rule in control.rules()] == ["added-1", "mine"]
             assert control.rules()[1]["counts"] == [
                 {
-                    "function": 0, "met": 0, "fired": 0, "waits": False, "armed": True, "held": 0,
-                    "in_force": 0,
+                    "function": 0, "met": 0, "fired": 0, "without_effect": 0, "why": "",
+                    "waits": False, "armed": True, "held": 0, "in_force": 0,
                 }
             ]  # fmt: skip
             control.remove("mine")

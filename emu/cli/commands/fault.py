@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._fired import tell_idle
 from emu.cli.commands._words import table_of
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -74,27 +75,31 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
     """Add a rule: mlx5emu fault add point=cmd action=fail match.op=CREATE_CQ times=1"""
     table = table_of(words, "rule")
     with connect(control) as client:
-        click.echo(client.add(table))
+        name = client.add(table)
+        told = [rule for rule in client.rules() if rule["name"] == name]
+    click.echo(name)
+    tell_idle(told)
 
 
 @fault.command("list")
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
 def list_(control: Path | None, as_json: bool) -> None:
-    """Show the rules: events matched, times fired, events held back, and whether more can come.
+    """Show the rules: events matched, times fired, times without effect, events held back.
 
-    A rule waits for its time (after), is armed while it can fire, and in force while what it has
-    begun goes on.
+    Also whether more can come. An action that changes nothing, such as an event that no queue
+    takes, has not fired. A rule waits for its time (after), is armed while it can fire, and in
+    force while what it has begun goes on.
     """
     with connect(control) as client:
         rules = client.rules()
     if as_json:
         click.echo(json.dumps(rules, indent=1))
         return
-    table = _table("rule", "point", "action", "matched", "fired", "held back", "now")
+    table = _table("rule", "point", "action", "matched", "fired", "no effect", "held back", "now")
     for rule in rules:
         about = rule["rule"]
-        sums = (str(_sum(rule, name)) for name in ("met", "fired", "held"))
+        sums = (str(_sum(rule, name)) for name in ("met", "fired", "without_effect", "held"))
         words = (one_line(rule["name"]), about["point"], about["action"])
         table.add_row(*words, *sums, _now(rule))
     console().print(table)
@@ -133,12 +138,23 @@ def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> Non
 @control_option
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def load(plan: Path, control: Path | None) -> None:
-    """Replace all rules by those of PLAN."""
+    """Replace all rules by those of PLAN, which begins now.
+
+    One that is for a driver that loads has its effect when the driver is loaded the next time.
+    """
+    from emu.faults.plan import LOADING
     from emu.faults.text import MOST_BYTES
     from emu.service.fault_session import read_plan
 
-    read_plan(plan)  # its mistakes, with the file's name
+    expect = read_plan(plan).expect  # its mistakes, with the file's name
     text = read_infile(plan, MOST_BYTES).decode()
     with connect(control) as client:
         count = client.load_plan(text)
+        told = client.rules()
     click.echo(f"{count} rules")
+    tell_idle(told)
+    if expect is not None and expect.when == LOADING:
+        click.echo(
+            "mlx5emu: this plan is for a driver that loads: reload it"
+            " (modprobe -r mlx5_ib mlx5_core; modprobe mlx5_ib)", err=True,
+        )  # fmt: skip

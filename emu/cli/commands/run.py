@@ -25,6 +25,7 @@ from emu.cli.commands._debug_options import (
     debug_options,
     with_debugging,
 )
+from emu.cli.commands._fired import tell_fired
 from emu.cli.commands._guest_options import (
     described,
     dump_option,
@@ -91,5 +92,5 @@ def run(
             case = of_status(shlex.join(words), status, time.monotonic() - started)
         write_results([case], junit_file, tap_file)
         if options.faults is not None:
-            click.echo(f"mlx5emu: the faults that fired: {guest.record}", err=True)
+            tell_fired(guest.record)
     sys.exit(status)

@@ -159,6 +159,8 @@ def serve(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     if len(devices) > len(sockets):
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
+    if faults is not None:
+        _check_begin(faults)
     with contextlib.ExitStack() as stack:
         try:
             given = [*devices, *[""] * (len(sockets) - len(devices))]
@@ -178,6 +180,18 @@ def serve(
         for socket in sockets:
             click.echo(f"-device '{_qemu_option(socket)}'")
         server.run()
+
+
+def _check_begin(path: Path) -> None:
+    """Refuse a plan that begins once the driver is up: a server does not see when that is."""
+    from emu.faults.plan import LOADED
+    from emu.service.fault_session import read_plan
+
+    if read_plan(path).when == LOADED:
+        raise click.UsageError(
+            f"{path} begins once the driver is up, which a server does not see: serve without it,"
+            " then `mlx5emu fault load` it"
+        )
 
 
 def _qemu_option(socket: Path) -> str:

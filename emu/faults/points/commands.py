@@ -12,7 +12,7 @@ from emu.cmdif.request import Request
 from emu.device.points import FaultPoint
 from emu.errors import CmdError
 from emu.faults.declare import Parameter, Problem, action, point
-from emu.faults.event import Event, Faults, Field, Opened, Result, set_fields
+from emu.faults.event import Event, Faults, Field, NoEffectError, Opened, Result, set_fields
 from emu.faults.injected import STATUS, SYNDROME, InjectedError
 from emu.faults.moves import Delayable, Losable
 from emu.faults.names import number_of
@@ -126,13 +126,16 @@ class _OfCommand(Event[Result]):
         return {"": layout.view(data)} if len(data) >= layout.size else {}
 
     def _set(self, rule: Rule, *, is_out: bool) -> None:
+        refused = []
         for view in self._view(is_out=is_out).values():
             prefix, opened = self._opened(view)
             for path, value in rule["set"].items():
                 if opened is not None and path.startswith(prefix):
-                    set_fields(opened, {path.removeprefix(prefix): value})
+                    refused += set_fields(opened, {path.removeprefix(prefix): value})
                 else:
-                    set_fields(view, {path: value})
+                    refused += set_fields(view, {path: value})
+        if len(refused) == len(rule["set"]) or not self._view(is_out=is_out):
+            raise NoEffectError(f"it has no field {', '.join(rule['set'])} that takes the value")
 
     def _opened(self, view: View) -> tuple[str, View | None]:
         """The prefix of the fields in the open field of a view, and a view of that field.

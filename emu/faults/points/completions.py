@@ -14,7 +14,7 @@ from emu.engine.events.completions import CQE_POINT, error_entry
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.faults.declare import Parameter, action, point
-from emu.faults.event import MISSING, Event, Faults, Field, Opened, set_fields
+from emu.faults.event import MISSING, Event, Faults, Field, Opened, change_fields
 from emu.faults.moves import Delayable, Losable, Repeatable
 from emu.faults.names import number_of
 from emu.faults.parameters import DATA, one_of, set_in
@@ -201,7 +201,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
     @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
     def corrupt(self, rule: Rule) -> bool:
         """Write other fields."""
-        set_fields(self._view, rule["set"])
+        change_fields([self._view], rule["set"])
         return self._write_whole()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])

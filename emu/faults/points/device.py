@@ -17,7 +17,7 @@ from emu.engine import lifecycle
 from emu.engine.events import eq as eq_engine
 from emu.faults.declare import Parameter, Problem, effect, point
 from emu.faults.effects import Effects, Ending
-from emu.faults.event import Event, Faults, Field, field_of, set_fields
+from emu.faults.event import Event, Faults, Field, NoEffectError, field_of, set_fields
 from emu.faults.moments import LOAD_POINT, POWER_ON_POINT
 from emu.faults.names import number_of
 from emu.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
@@ -95,8 +95,10 @@ def health(effects: Effects, rule: Rule) -> Ending:
     if rule["severity"] is not None:
         values["health.rfr_severity.severity"] = rule["severity"]
         values["health.rfr_severity.valid"] = _SEVERITY_VALID
-    restore = _assign(bar0.segment, values)
     was_stalled = bar0.is_stalled
+    if not values and (was_stalled or not rule["stalled"]):
+        raise NoEffectError("the health buffer stays as it is")
+    restore = _assign(bar0.segment, values) if values else lambda: None
     bar0.is_stalled = bool(rule["stalled"]) or was_stalled
 
     def end() -> None:
@@ -117,7 +119,10 @@ def registers(effects: Effects, rule: Rule) -> Ending:
 
 def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
     before = {name: field_of(segment, name) for name in values}
-    for name in set_fields(segment, values):
+    refused = set_fields(segment, values)
+    if len(refused) == len(values):
+        raise NoEffectError(f"no register {', '.join(values)} that takes the value")
+    for name in refused:
         log.warning("register %s cannot hold %r", name, values[name])
 
     def restore() -> None:
@@ -131,6 +136,8 @@ def link(effects: Effects, rule: Rule) -> Ending:
     """Pull the cable, or plug it in."""
     faults, up = effects.faults, bool(rule["up"])
     hca = faults.hca
+    if hca.port.has_cable == up:
+        raise NoEffectError(f"the link is {'up' if up else 'down'} already")
     lifecycle.set_link(hca, up=up)
 
     def end() -> None:
@@ -145,6 +152,8 @@ def link(effects: Effects, rule: Rule) -> Ending:
 )
 def gone(effects: Effects, _rule: Rule) -> Ending:
     """Take the function off the bus."""
+    if effects.is_gone:
+        raise NoEffectError("the function is off the bus already")
     effects.is_gone = True
 
     def back() -> None:
@@ -190,9 +199,13 @@ def event(effects: Effects, rule: Rule) -> None:
         set_fields(layout.view(data), names)
     hca = effects.faults.hca
     eq = hca.event_eq(kind) or hca.event_eq(EventType.CMD)
-    for _ in range(max(rule["count"] or 1, 0)):
-        if eq is None or not eq_engine.post(hca, eq, kind, sub_type, data):
-            log.warning("fault %s: no EQ for %s: the event is lost", rule.name, kind.name)
+    if eq is None:
+        raise NoEffectError(f"no event queue for {kind.name}: its driver is not up")
+    for posted in range(max(rule["count"] or 1, 0)):
+        if not eq_engine.post(hca, eq, kind, sub_type, data):
+            if not posted:
+                raise NoEffectError(f"the event queue takes no {kind.name}")
+            log.warning("fault %s: only %d of %d events", rule.name, posted, rule["count"])
             return
 
 
@@ -200,7 +213,10 @@ def event(effects: Effects, rule: Rule) -> None:
 def interrupt(effects: Effects, rule: Rule) -> None:
     """Raise an interrupt without a cause."""
     for _ in range(max(rule["count"] or 1, 0)):
-        effects.faults.function.interrupts.trigger(rule["vector"])
+        try:
+            effects.faults.function.interrupts.trigger(rule["vector"])
+        except IndexError:
+            raise NoEffectError(f"the function has no vector {rule['vector']}") from None
 
 
 @effect(
@@ -211,10 +227,12 @@ def interrupt(effects: Effects, rule: Rule) -> None:
 def pages(effects: Effects, rule: Rule) -> Ending:
     """Ask the driver for pages, or give some back."""
     hca, count = effects.faults.hca, rule["count"]
+    data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
+    is_asked = eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
     if rule["starve"]:
         effects.wanted_pages = len(hca.fwpages) + max(count, 0)
-    data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
-    eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
+    elif not is_asked:
+        raise NoEffectError("no event queue for PAGE_REQUEST: its driver is not up")
 
     def end() -> None:
         effects.wanted_pages = None
@@ -230,6 +248,8 @@ def capabilities(effects: Effects, rule: Rule) -> Ending:
     """Lower capabilities."""
     caps = effects.faults.hca.caps
     before = caps.lower(rule["set"])
+    if not before:
+        raise NoEffectError(f"no capability of {', '.join(rule['set'])} is above its value")
     return lambda: caps.restore(before)
 
 

@@ -8,7 +8,7 @@ from emu.device.points import FaultPoint
 from emu.engine.events import eq as eq_engine
 from emu.engine.events.eq import EQE_POINT
 from emu.faults.declare import action, mount, point
-from emu.faults.event import Faults, Field, Opened, set_fields
+from emu.faults.event import Faults, Field, Opened, change_fields
 from emu.faults.moves import Delayable, Losable, Reorderable, Repeatable
 from emu.faults.parameters import DATA, SET
 from emu.faults.rule import Rule
@@ -65,8 +65,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
     def corrupt(self, rule: Rule) -> bool:
         """Change its data and write it."""
         names = {name.removeprefix(_DATA): value for name, value in rule["set"].items()}
-        for view in self.views().values():
-            set_fields(view, names)
+        change_fields(self.views().values(), names)
         return self.go_on()
 
     @action("its bytes are replaced by data, from the front", needs=[DATA])

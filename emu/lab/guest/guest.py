@@ -108,6 +108,8 @@ class Guest:
                 if self._server_failure is not None:
                     raise self._server_failure
                 self._wait_ready()
+                if not self.options.hold_probe:
+                    self._machine.arm_faults()
         except BaseException:
             self.stop()
             raise
@@ -196,6 +198,8 @@ class Guest:
         Without a time limit: a debugger may stop it for as long as it likes.
         """
         self.run(["sh", "/run/mlx5emu/probe.sh"]).check()
+        with self._diagnosed():
+            self._machine.arm_faults()
 
     def dump(self, path: Path) -> None:
         """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from emu.lab import cache
 from emu.lab.archive.bootstrap import Progress
-from emu.lab.errors import GuestError, GuestPanicError, ServerError
+from emu.lab.errors import GuestError, GuestPanicError, LabError, ServerError
 from emu.lab.guest import console
 from emu.lab.guest.console_log import ConsoleLog
 from emu.lab.guest.process import tied
@@ -87,6 +87,12 @@ class Boot:
             return ()
         log = self._logs / "server.log"
         server = Server.of_guest(self._options, work, log, self._failures.append)
+        if server.has_late_plan:
+            raise LabError(
+                f"{self._options.faults} begins once the driver is up, which nobody tells while a"
+                " terminal is the guest's: boot without it, then, in another terminal, mlx5emu"
+                " fault load"
+            )
         self._open.callback(server.stop)
         server.start()
         return server.sockets

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from emu.control.client import SOCKET_NAME
+from emu.control.client import SOCKET_NAME, Client, ControlError
 from emu.lab.errors import ServerError
 from emu.lab.guest import console
+from emu.lab.guest.late_plan import late_plan
 from emu.lab.guest.process import stop, tied
 from emu.lab.options import GuestOptions
 
@@ -53,7 +54,9 @@ class Server:
             self._command += ["--socket", str(socket), "--device", device]
         if trace is not None:
             self._command += ["--trace", str(trace)]
-        for name, path in (("--faults", faults), ("--record", record)):
+        self._late_plan = late_plan(faults) if faults is not None else None
+        early = faults if self._late_plan is None else None
+        for name, path in (("--faults", early), ("--record", record)):
             if path is not None:
                 self._command += [name, str(path)]
         if record is not None:
@@ -106,6 +109,22 @@ class Server:
             raise ServerError(f"the device server is not ready after {READY_TIMEOUT:g} s")
         if not self._is_ready:
             raise ServerError(self._obituary(self._process.wait()))
+
+    @property
+    def has_late_plan(self) -> bool:
+        """Whether the plan is for a driver that is up, and waits for :meth:`arm`."""
+        return self._late_plan is not None
+
+    def arm(self) -> None:
+        """The driver is up: load the plan that waits for it, once. Raises :class:`ServerError`."""
+        text, self._late_plan = self._late_plan, None
+        if text is None:
+            return
+        try:
+            with Client(self.control) as control:
+                control.load_plan(text)
+        except ControlError as error:
+            raise ServerError(f"the fault plan could not be loaded: {error}") from None
 
     def stop(self) -> None:
         """End the process."""

@@ -125,6 +125,11 @@ class Vm:
             raise GuestError("the guest has no functions")
         return self._server.control
 
+    def arm_faults(self) -> None:
+        """The driver is up: begin a fault plan that waits for that."""
+        if self._server is not None:
+            self._server.arm()
+
     def kill_server(self) -> None:
         """Kill the server without letting it clean up; ``on_server_end`` is not called."""
         if self._server is None:

@@ -42,6 +42,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
     hosts = _Hosts({})
     sockets: list[Path] = []
     control: Path | None = None
+    server: Server | None = None
     if topology.devices:
         work = stack.enter_context(work_directory())
         log = cache.new_run_dir() / "server.log"
@@ -74,6 +75,8 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
         _await(node, guest)
     if hosts.failure is not None:
         raise hosts.failure
+    if server is not None:
+        server.arm()
     return hosts.guests
 
 

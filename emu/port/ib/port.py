@@ -103,6 +103,11 @@ class IbPort:
     ppcnt_base: int = 0
     """The value of ``link_downed`` when the driver last cleared it."""
 
+    @property
+    def has_cable(self) -> bool:
+        """Whether the cable is plugged in."""
+        return self.phys_state == PhysState.LINK_UP
+
     def set_link(self, *, up: bool) -> None:
         """The cable is plugged in and the subnet manager has set up the port; or it is pulled."""
         if self.is_up and not up:

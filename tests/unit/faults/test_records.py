@@ -42,6 +42,31 @@ def test_rules_of_two_functions_stay_apart():
     assert one.name != two.name
 
 
+def test_what_had_no_effect_has_not_fired():
+    """An event is told before its action, and taken back when that changes nothing."""
+    why = "no event queue"
+    read = record.read(
+        text(
+            Fired(0, "a", 4, "irq", "drop"),
+            Fired(0, "a", 4, "irq", "drop", {}, why),
+            Fired(0, "a", 5, "irq", "drop"),
+            Fired(0, "b", 1, "eqe", "drop", {}, why),
+        )
+    )
+    assert [(one.rule, one.n) for one in read.fired] == [("a", 5)]
+    assert [(one.rule, one.n, one.without_effect) for one in read.without_effect] == [
+        ("a", 4, why), ("b", 1, why),
+    ]  # fmt: skip
+    assert [rule.index for rule in read.replayed().rule] == [[5]]
+
+
+def test_the_seed_of_a_plan_that_was_loaded_is_the_replays():
+    read = record.read(text() + record.line({"seed": 77, "commands": [1]}))
+    assert read.replayed().seed == 77
+    with pytest.raises(RecordError, match="no seed"):
+        record.read(text() + record.line({"seed": -1, "commands": [1]}))
+
+
 def test_a_cut_last_line_is_left_out():
     read = record.read(text(Fired(0, "a", 4, "irq", "drop")) + '{"function":0,"ru')
     assert len(read.fired) == 1

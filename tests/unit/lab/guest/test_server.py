@@ -90,3 +90,58 @@ def test_being_torn_out_is_not_told(start):
     server.kill()
     server.stop()
     assert not ended.is_set()
+
+
+LATE = """[[rule]]
+point = "load"
+action = "event"
+event = "PPS_EVENT"
+[expect]
+row = "a pulse"
+does = "It looks."
+"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_late"),
+    [
+        (LATE, True),
+        (LATE + 'when = "loading"\n', False),
+        (LATE.partition("[expect]")[0], False),
+    ],
+)
+def test_a_plan_begins_when_it_says(start, tmp_path, monkeypatch, plan, is_late):
+    """Before the boot, or by the control socket when the driver is up; then it is loaded once."""
+    path, loaded = tmp_path / "plan.toml", []
+    path.write_text(plan)
+
+    class Control:
+        def __init__(self, socket):
+            assert socket == tmp_path / "control"
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        load_plan = loaded.append
+
+    monkeypatch.setattr(module, "Client", Control)
+    script = f'echo "$@" > {tmp_path}/words; echo ready; exec sleep 1000'
+    server, _, _ = start(script, faults=path, record=tmp_path / "record")
+    words = (tmp_path / "words").read_text().split()
+    assert ("--faults" in words, "--record" in words) == (not is_late, True)
+    assert server.has_late_plan == is_late
+    assert loaded == []
+    server.arm()
+    server.arm()
+    assert loaded == [plan] * is_late
+
+
+def test_a_late_plan_that_cannot_be_loaded_is_the_servers_failure(start, tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(LATE)
+    server, _, _ = start("echo ready; exec sleep 1000", faults=path)
+    with pytest.raises(ServerError, match="the fault plan could not be loaded"):
+        server.arm()
