@@ -105,19 +105,26 @@ NAMES = [
 bad_key = pytest.mark.parametrize("name", NAMES)
 
 
+def readable(region, name):
+    """What can be read of a region whose key was made foreign: all of it, or all but one page."""
+    gone = 4096 - region.va % 4096 if name == "page is gone" else 0
+    return region.read(gone, SIZE - gone)
+
+
 @bad_key
 @pytest.mark.parametrize("service", [RC, UC, UD, XRC_QP])
 def test_what_is_sent(channel, source, target, bystander, name):
     sge = ForeignKey(channel.left, name, source).sge()
     channel.post_recv(target.sge())
     channel.sender.cq.drain()
+    waiting = channel.receiver.state
     channel.send(sge)
     assert channel.failure() == PROT
     assert channel.sender.state == (QpState.SQER if channel.service in (UC, UD) else QpState.ERR)
-    assert channel.receiver.state in (QpState.RTS, QpState.RTR)
+    assert channel.receiver.state == waiting
     assert channel.received() == []
     assert channel.left.events() == []
-    assert name == "page is gone" or not any(target.read())
+    assert target.read() == bytes(SIZE)
 
 
 @bad_key
@@ -126,7 +133,8 @@ def test_where_an_answer_should_go(channel, source, target, bystander, name):
     target.write(bytes([0xEE]) * SIZE)
     channel.read((target.key, target.va), sge)
     assert channel.failure() == PROT
-    assert name == "page is gone" or source.read() == TEXT[:SIZE].ljust(SIZE, b"\0")
+    kept = readable(source, name)
+    assert kept == TEXT.ljust(SIZE, b"\0")[-len(kept) :]
     assert channel.receiver.state == QpState.RTS
 
 
@@ -144,7 +152,7 @@ def test_where_a_message_should_go(channel, source, target, bystander, name):
         assert channel.sender.state == QpState.ERR
     assert channel.receive_failure() == PROT
     assert channel.receiver.state == QpState.ERR
-    assert name == "page is gone" or not any(target.read())
+    assert not any(readable(target, name))
 
 
 REMOTE = ["write", "read", "compare_swap", "fetch_add"]
@@ -185,7 +193,7 @@ def test_remote_access(channel, target, bystander, name, op):
     assert channel.sender.state == channel.receiver.state == QpState.ERR
     assert (EventType.WQ_ACCESS_ERROR, channel.receiver.qpn) in channel.right.events()
     assert source.read() == before
-    assert name == "page is gone" or not any(target.read())
+    assert not any(readable(target, name))
 
 
 @pytest.mark.parametrize(
@@ -290,13 +298,12 @@ def test_keys_of_an_xrc_request_are_those_of_the_shared_queue(ends):
     own, right.pdn = right.pdn, right.driver.alloc_pd()
     channel = Channel(XRC_QP, left, right)
     channel.right.driver.must(Op.QUERY_QP, qpn=channel.receiver.qpn)
-    inside = right.region(64)
+    inside, source = right.region(64), left.region(64)
     right.pdn = own
     outside = right.region(64)
-    source = left.region(64) if left is not right else outside
     channel.write((inside.key, inside.va), b"x" * 8)
     channel.settle()
     assert channel.sent()
     assert inside.read(0, 8) == b"x" * 8
     request(channel, "write", outside.key, outside.va, source)
-    assert channel.failure() in (ACCESS, PROT)
+    assert channel.failure() == ACCESS

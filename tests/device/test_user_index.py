@@ -50,10 +50,9 @@ def test_errors(node):
     one.to_error()
     one.send(b"late")
     node.settle()
-    for qp, index in ((one, 0x10), (two, 0x20)):
+    for qp, opcode, index in ((one, CqeOpcode.REQ_ERR, 0x10), (two, CqeOpcode.RESP_ERR, 0x20)):
         (failed,) = qp.cq.drain()
-        assert failed.opcode in (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR)
-        assert failed.srqn == index
+        assert (failed.opcode, failed.srqn) == (opcode, index)
 
 
 @pytest.mark.parametrize(("index", "told"), [(0x30, 0x30), (KERNEL, None)])

@@ -134,4 +134,4 @@ def test_a_bad_name_is_refused_before_anything_is_done(mmdebstrap, words):
     assert result.exit_code == 1
     assert "'-oDpkg::Options=x' is not the name of a Debian package" in result.output
     assert calls() == []
-    assert not Path(os.environ["XDG_CACHE_HOME"]).exists() or names() == set()
+    assert not Path(os.environ["XDG_CACHE_HOME"]).exists()
