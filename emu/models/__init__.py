@@ -7,10 +7,18 @@ are not.
 """
 
 from emu.models.adapters import DEFAULT_MODEL, LINKS, MODELS
-from emu.models.capabilities import BASE_GENERAL, MEMORY_ODP, TRANSPORT_ODP
+from emu.models.capabilities import (
+    ALL_MEMORY_ODP,
+    ALL_TRANSPORT_ODP,
+    BASE_GENERAL,
+    MEMORY_ODP,
+    TRANSPORT_ODP,
+)
 from emu.models.model import Capabilities, Model
 
 __all__ = [
+    "ALL_MEMORY_ODP",
+    "ALL_TRANSPORT_ODP",
     "BASE_GENERAL",
     "DEFAULT_MODEL",
     "LINKS",

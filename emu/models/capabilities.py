@@ -161,23 +161,35 @@ The endianness mode is 0 for big-endian operands in memory and 1 for the host's 
 the driver chooses (core/main.c: handle_hca_cap_atomic).
 """
 
-_ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "atomic": 1, "srq_receive": 1}
-_ODP_SERVICES: Capabilities = {
-    "page_prefetch": 1,
-    "rc_odp_caps": _ODP_CONNECTED,
-    "uc_odp_caps": {"send": 1, "receive": 1, "write": 1, "srq_receive": 1},
-    "ud_odp_caps": {"send": 1, "srq_receive": 1},
-    "xrc_odp_caps": {**_ODP_CONNECTED, "receive": 0},
-    "dc_odp_caps": {**_ODP_CONNECTED, "receive": 0},
-}
+_ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "srq_receive": 1}
 
-TRANSPORT_ODP: Capabilities = MappingProxyType({"transport_page_fault_scheme_cap": _ODP_SERVICES})
-"""On-demand paging with the faults of queue pairs, which every driver knows."""
 
-MEMORY_ODP: Capabilities = MappingProxyType(
-    {**TRANSPORT_ODP, "memory_page_fault_scheme_cap": _ODP_SERVICES, "mem_page_fault": 1}
-)
-"""With the faults of memory keys beside them: Linux 6.12 and later choose these."""
+def _odp_schemes(atomic: int, ud_srq_receive: int) -> tuple[Capabilities, Capabilities]:
+    connected = {**_ODP_CONNECTED, "atomic": atomic}
+    services = {
+        "page_prefetch": 1,
+        "rc_odp_caps": connected,
+        "uc_odp_caps": {"send": 1, "receive": 1, "write": 1, "srq_receive": 1},
+        "ud_odp_caps": {"send": 1, "srq_receive": ud_srq_receive},
+        "xrc_odp_caps": {**connected, "receive": 0},
+        "dc_odp_caps": {**connected, "receive": 0},
+    }
+    transport = {"transport_page_fault_scheme_cap": services}
+    memory = {**transport, "memory_page_fault_scheme_cap": services, "mem_page_fault": 1}
+    return MappingProxyType(transport), MappingProxyType(memory)
+
+
+TRANSPORT_ODP, MEMORY_ODP = _odp_schemes(atomic=0, ud_srq_receive=0)
+"""On-demand paging with the faults of queue pairs, which every driver knows; with the faults of
+memory keys beside them, which Linux 6.12 and later choose.
+
+The operations are those that ``ibv_devinfo -v`` shows of real adapters, in three outputs that were
+published (ConnectX-4 and 5): no atomics for RC, XRC and DC, and SEND alone for UD. What UC can do
+is not known, as the driver does not show it.
+"""
+
+ALL_TRANSPORT_ODP, ALL_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=1)
+"""The same with all operations that drivers know."""
 
 _ONE_BYTE = 1 << 0
 

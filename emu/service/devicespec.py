@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from emu.device.hca import HcaOptions
-from emu.models import DEFAULT_MODEL, LINKS, MEMORY_ODP, MODELS, TRANSPORT_ODP, Capabilities, Model
+from emu.models import (
+    ALL_MEMORY_ODP,
+    ALL_TRANSPORT_ODP,
+    DEFAULT_MODEL,
+    LINKS,
+    MEMORY_ODP,
+    MODELS,
+    TRANSPORT_ODP,
+    Capabilities,
+    Model,
+)
 from emu.net.eth.spec import MAX_SEGMENT
 from emu.port.ib.partitions import PKEY_NUMBER
 from emu.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
@@ -69,6 +79,7 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
         "ib_virt": 1,
         "mw_2a": 0,
         "odp": _ODP.index(model.odp),
+        "odp_all": 0,
         "pkeys": (),
         **chosen,
     }
@@ -83,9 +94,10 @@ def parse(text: str, index: int = 0) -> DeviceSpec:
     )
     if not values["ib_virt"]:
         model = replace(model, general={**model.general, "ib_virt": 0})
-    if "odp" in chosen:
+    if chosen.keys() & {"odp", "odp_all"}:
         odp = values["odp"]
-        model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=_ODP[odp])
+        scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
+        model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
     return DeviceSpec(model, options, frozenset(chosen), values["segment"])
 
 
@@ -124,6 +136,7 @@ def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
 
 
 _ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
+_ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
 
 _KEYS = {
     "guid": "guid=N",
@@ -132,6 +145,7 @@ _KEYS = {
     "ib_virt": "ib_virt=N",
     "mw_2a": "mw_2a=N",
     "odp": "odp=N",
+    "odp_all": "odp_all=N",
     "pkeys": "pkeys=N[:N]...",
     "link": "link=ib|eth",
     "mac": "mac=XX:XX:XX:XX:XX:XX",
@@ -153,6 +167,7 @@ _LIMITS = {
     "ib_virt": (0, 1),
     "mw_2a": (0, 1),
     "odp": (0, len(_ODP) - 1),
+    "odp_all": (0, 1),
     "segment": (0, MAX_SEGMENT),
 }
 

@@ -6,10 +6,11 @@ Runs in a guest on any device with on-demand paging (python3-pyverbs):
     mlx5emu run --share examples/paging -- python3 /mnt/share/stress.py --seconds 600
 
 Each process connects two queue pairs of its own and moves data both ways, by SEND, WRITE, READ and
-atomics, between regions whose pages it discards, unmaps and maps again, evicts to disk, and shares
-with children that write to them. One process more takes memory from all others and has the kernel
-move pages about. What arrives is compared byte by byte with what was sent. At the end it says what
-was done how often; a process that has lost data or waited in vain makes it fail.
+atomics (where these may page on demand: odp_all=1), between regions whose pages it discards, unmaps
+and maps again, evicts to disk, and shares with children that write to them. One process more takes
+memory from all others and has the kernel move pages about. What arrives is compared byte by byte
+with what was sent. At the end it says what was done how often; a process that has lost data or
+waited in vain makes it fail.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 RC, MTU_1024, SUCCESS, SIGNALED = 2, 3, 0, 2
 WRITE, SEND, READ, FETCH_ADD = 0, 2, 4, 6
 ACCESS, ON_DEMAND = 1 | 2 | 4 | 8, 1 << 6  # local write, remote write, read and atomic
-IMPLICIT_PAGING = 1 << 1
+IMPLICIT_PAGING, ATOMICS = 1 << 1, 1 << 4
 
 PAGE = 4096
 REGION = 64 * PAGE
@@ -125,8 +126,11 @@ class GaveUpError(Exception):
 class Traffic:
     """Messages between two ends, one at a time, each checked."""
 
-    def __init__(self, pd: PD, cq: CQ, ends: list[End], rng: random.Random) -> None:
+    def __init__(
+        self, pd: PD, cq: CQ, ends: list[End], rng: random.Random, *, has_atomics: bool
+    ) -> None:
         self.pd, self.cq, self.ends, self.rng = pd, cq, ends, rng
+        self.kinds = ("send", "write", "read", *(("atomic",) if has_atomics else ()))
         self.counts: Counter[str] = Counter()
 
     def step(self) -> None:
@@ -134,7 +138,7 @@ class Traffic:
         source, target = rng.sample(self.ends, 2)
         length = rng.randint(1, MOST)
         at, to = (rng.randrange(REGION - length) for _ in range(2))
-        kind = rng.choice(("send", "write", "read", "atomic"))
+        kind = rng.choice(self.kinds)
         if kind == "atomic":
             self._atomic(source, target, at & ~7, to & ~7)
         else:
@@ -230,11 +234,12 @@ def work(device: str, deadline: float, seed: int) -> Counter[str]:
         context = stack.enter_context(Context(name=device))
         lid = context.query_port(1).lid
         pd, cq = PD(context), CQ(context, CQ_SIZE)
-        has_implicit = context.query_device_ex().odp_caps.general_caps & IMPLICIT_PAGING
+        caps = context.query_device_ex().odp_caps
+        has_implicit = caps.general_caps & IMPLICIT_PAGING
         memories = Memory(file.fileno()), Memory(None)
         implicit = [bool(has_implicit) and rng.random() < 0.5 for _ in memories]
         ends = connected(pd, cq, lid, memories, implicit)
-        traffic = Traffic(pd, cq, ends, rng)
+        traffic = Traffic(pd, cq, ends, rng, has_atomics=bool(caps.rc_odp_caps & ATOMICS))
         while time.monotonic() < deadline:
             try:
                 traffic.step()

@@ -5,7 +5,7 @@ from helpers.channels import Channel
 from helpers.paging import BOTH, IN_BOTH_SCHEMES, READ, ImplicitKey, PagedRegion, Pager
 from helpers.verbs import connect
 
-from emu.models import MEMORY_ODP
+from emu.models import ALL_MEMORY_ODP
 from layouts.enums import (
     CqeOpcode,
     CqeSyndrome,
@@ -29,7 +29,7 @@ RDMA_READ, RDMA_WRITE = 4, 6
 
 @pytest.fixture
 def is_memory(scheme):
-    return scheme is MEMORY_ODP
+    return scheme is ALL_MEMORY_ODP
 
 
 @pytest.fixture

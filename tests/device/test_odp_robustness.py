@@ -10,7 +10,7 @@ from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, St
 
 pytestmark = pytest.mark.hostile
 
-RC = QpType.RC
+RC, UD, XRC = QpType.RC, QpType.UD, QpType.XRC
 PROT, REMOTE = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.REMOTE_ACCESS_ERR
 MILLISECOND = 1_000_000
 
@@ -250,6 +250,39 @@ class TestNobodyAnswers:
         else:
             channel.write((source.key, source.va), room.sge(0, 64))
         assert channel.failure() == syndrome
+        assert pager.faults() == []
+
+    @pytest.mark.parametrize("scheme", [TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
+    @pytest.mark.parametrize("service", [RC, XRC], ids=lambda service: service.name)
+    def test_atomics_as_real_adapters_offer_them(self, node, pager, source, room, service, scheme):
+        """Over on-demand memory they are right as long as the page is there."""
+        channel = Channel(service, node, node)
+        source.bring_in()
+        channel.fetch_add((source.key, source.va), room.sge(0, 8), 5)
+        node.settle()
+        assert len(channel.sent()) == 1
+        source.take_away()
+        channel.fetch_add((source.key, source.va), room.sge(0, 8), 5)
+        assert channel.failure() == REMOTE
+        channel = Channel(service, node, node)
+        channel.fetch_add((room.key, room.va), source.sge(0, 8), 5)
+        assert channel.failure() == PROT
+        assert pager.faults() == []
+
+    @pytest.mark.parametrize("scheme", [TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"])
+    @pytest.mark.parametrize("is_shared", [False, True])
+    def test_datagrams_as_real_adapters_offer_them(self, node, pager, source, room, is_shared,
+                                                   scheme):  # fmt: skip
+        """SEND alone: what receives them cannot wait."""
+        srq = node.shared_queue() if is_shared else None
+        sender, receiver = node.queue_pair(UD), node.queue_pair(UD, srq=srq)
+        for qp in (sender, receiver):
+            qp.init(q_key=7, mtu=5, log_msg_max=12).to_rtr(mtu=0, log_msg_max=0).to_rts()
+        receiver.post_recv(source.sge(0, 200)) if srq is None else srq.post(source.sge(0, 200))
+        to = {"dqp_dct": receiver.qpn, "rlid": node.lid, "key": 7 << 32}
+        sender.datagram(to, room.sge(0, 64))
+        node.settle()
+        assert [done.syndrome for done in receiver.cq.drain()] == [PROT]
         assert pager.faults() == []
 
     def test_translations_of_a_umr(self, node, channel, pager, source, room):

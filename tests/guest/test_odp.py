@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ from emu.lab.image import image
 pytestmark = pytest.mark.guest
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "paging"
-TRANSPORT, MEMORY = "connectx6-vf,odp=1", "connectx6-vf,odp=2"
+TRANSPORT, MEMORY = "connectx6-vf,odp=1,odp_all=1", "connectx6-vf,odp=2,odp_all=1"
+OFFERED = re.compile(
+    r"rc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_RECV\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_SRQ\s+"
+    r"uc_odp_caps:\s+NO SUPPORT\s+ud_odp_caps:\s+SUPPORT_SEND\s+"
+    r"xrc_odp_caps:\s+SUPPORT_SEND\s+SUPPORT_WRITE\s+SUPPORT_READ\s+SUPPORT_SRQ\s"
+)
+"""What ``ibv_devinfo -v`` shows of a ConnectX-5."""
 SECONDS = 120.0
 LATE_DOORBELL = "send doorbell ignored, no queue has this number"
 """A process whose queue pairs the driver has destroyed may ring once more."""
@@ -50,6 +57,13 @@ def guest(lab, suite, request):
     yield guest
     assert log.complaints() == []
     assert [line for line in server_complaints(guest) if LATE_DOORBELL not in line] == []
+
+
+@pytest.mark.parametrize("device", ["connectx6-vf,odp=1", "connectx6-vf,odp=2"])
+def test_what_is_offered_by_default(lab, suite, device):
+    guest = lab.get(GuestOptions(suite=suite, devices=(device,)))
+    said = guest.run("ibv_devinfo -v").check().stdout
+    assert OFFERED.search(said), said
 
 
 @pytest.mark.slow

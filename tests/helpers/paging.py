@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from emu.models import MEMORY_ODP, TRANSPORT_ODP
+from emu.models import ALL_MEMORY_ODP, ALL_TRANSPORT_ODP
 from helpers.driver import pack64
 from helpers.keys import MUST_NOT_BE_FREE, OFFSET, umr
 from helpers.verbs import Region
@@ -16,9 +16,12 @@ from layouts.odp import mem_page_fault_info, trans_page_fault_info
 from layouts.wqe import KLM
 
 IN_BOTH_SCHEMES = pytest.mark.parametrize(
-    "scheme", [TRANSPORT_ODP, MEMORY_ODP], ids=["transport", "memory"]
+    "scheme", [ALL_TRANSPORT_ODP, ALL_MEMORY_ODP], ids=["transport", "memory"]
 )
-"""For classes and modules that run in either scheme; they use the fixture ``scheme`` as well."""
+"""For classes and modules that run in either scheme; they use the fixture ``scheme`` as well.
+
+All operations may wait for pages, which is more than a model offers by default.
+"""
 
 READ, WRITE, BOTH = 1, 2, 3
 _BLOCK = 8

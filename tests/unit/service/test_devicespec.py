@@ -75,6 +75,23 @@ def test_on_demand_paging():
     assert parse("connectx6,odp=2").model.odp["mem_page_fault"] == 1
 
 
+@pytest.mark.parametrize("scheme", [1, 2])
+def test_operations_that_may_page_on_demand(scheme):
+    """By default those that real adapters report; all with odp_all=1."""
+    schemes = "transport_page_fault_scheme_cap", "memory_page_fault_scheme_cap"
+    for everything in (0, 1):
+        model = parse(f"connectx6,odp={scheme},odp_all={everything}").model
+        assert model.general["pg"] == 1
+        assert [name for name in schemes if name in model.odp] == list(schemes[:scheme])
+        for caps in map(model.odp.get, schemes[:scheme]):
+            for service in ("rc", "xrc", "dc"):
+                assert caps[f"{service}_odp_caps"]["atomic"] == everything
+                assert caps[f"{service}_odp_caps"]["srq_receive"] == 1
+            assert caps["ud_odp_caps"] == {"send": 1, "srq_receive": everything}
+    assert parse("connectx6,odp=0,odp_all=1").model.general["pg"] == 0
+    assert parse("connectx7,odp_all=1").model.odp["mem_page_fault"] == 1
+
+
 def test_link_of_a_vpi_adapter():
     assert parse("connectx7").model.port_type is PortType.IB
     assert parse("connectx7,link=ib").model is MODELS["connectx7"]
@@ -114,6 +131,7 @@ def test_limits_are_inside(text):
         (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
         (",ib_virt=2", "ib_virt=0x2 is not between 0x0 and 0x1"),
         (",odp=3", "odp=0x3 is not between 0x0 and 0x2"),
+        (",odp_all=2", "odp_all=0x2 is not between 0x0 and 0x1"),
     ],
 )
 def test_complaint_names_the_wrong_part(text, complaint):
