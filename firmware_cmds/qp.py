@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.cmdif.registry import Handler, OpenField, command
 from emu.device.tables import MULTICAST
+from emu.engine.qp import attributes
 from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import transitions as qp_state
 from emu.engine.ud import datagram
@@ -165,12 +166,10 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
                 f"{qp!r} {qp.state.name}",
             )
         source = qp.state
-        if modifies:
-            _check_modified(hca.counters, cmd)
-            _reset_stream(qp, cmd)
+        what = _checked(hca, op, qp, cmd) if modifies else None
         qp.encode()
-        if modifies:
-            qp_state.apply(row, qp.ctx, cmd.qpc, cmd.opt_param_mask, _high_mask(cmd))
+        if what is not None:
+            qp_state.apply(qp.ctx, cmd.qpc, what)
             _count_into(hca.counters, qp)
         qp.state = row.target
         qp_life.entered(hca, qp, source)
@@ -179,6 +178,18 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
     handler.__doc__ = f"From {row}."
     register: Handler = handler
     command(op, layout_in, layout_out, opened=opened)(register)
+
+
+def _checked(hca: Hca, op: Op, qp: Qp, cmd: Any) -> qp_state.Taken:
+    """The fields that the command takes from its qpc, once nothing can refuse it any more."""
+    high_mask = _high_mask(cmd)
+    what = qp_state.taken(op, cmd.opt_param_mask, high_mask)
+    attributes.check(hca, op, qp, cmd.qpc, what)
+    if "counter_set_id" in what.fields and cmd.qpc.counter_set_id:
+        hca.counters.need(cmd.qpc.counter_set_id)
+    if high_mask & qp_state.DCI_STREAM_CHANNEL_ID:
+        _reset_stream(qp, cmd)
+    return what
 
 
 def _count_into(counters: Table[QCounter], qp: Qp) -> None:
@@ -198,23 +209,11 @@ def _high_mask(cmd: Any) -> int:
 
 
 def _reset_stream(qp: Qp, cmd: Any) -> None:
-    """Let a failed stream of a DC initiator go on, if the command asks for that."""
-    if not _high_mask(cmd) & qp_state.DCI_STREAM_CHANNEL_ID:
-        return
+    """Let a failed stream of a DC initiator go on."""
     number = layout.qpc_ext.view(bytearray(cmd.qpc_data_ext)).dci_stream_channel_id
     if not cmd.qpc_ext or qp.streams is None or number not in qp.streams.failed:
         raise CmdError(Status.BAD_RES_STATE_ERR, "not a stream that has failed", f"{number}")
     qp.streams.failed.discard(number)
-
-
-def _check_modified(counters: Table[QCounter], cmd: Any) -> None:
-    unknown = cmd.opt_param_mask & ~qp_state.KNOWN_OPTIONS
-    if high := _high_mask(cmd) & ~qp_state.KNOWN_HIGH_OPTIONS:
-        raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{high:#x}")
-    if unknown:
-        raise CmdError(Status.BAD_PARAM_ERR, "opt_param_mask has unknown bits", f"{unknown:#x}")
-    if cmd.qpc.counter_set_id:
-        counters.need(cmd.qpc.counter_set_id)
 
 
 _transition(Op.RST2INIT_QP, layout.rst2init_qp_in, layout.rst2init_qp_out)

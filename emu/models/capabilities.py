@@ -104,6 +104,8 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "debug": 1,
         # DC: targets and initiators. The extension of a qpc names the stream to be reset.
         "dct": 1,
+        "log_max_ra_req_dc": 4,
+        "log_max_ra_res_dc": 4,
         "log_max_dci_stream_channels": 5,
         "log_max_dci_errored_streams": 5,
         "qpc_extension": 1,

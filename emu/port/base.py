@@ -106,6 +106,9 @@ class Link(Protocol):
     def lid(self) -> int:
         """The LID that receivers are told; 0 on a link layer that has none."""
 
+    def check_path(self, path: Any) -> None:
+        """Raise BAD_PARAM_ERR for a path that no packet can take, whatever the subnet is like."""
+
     def destination(self, path: Any) -> int:
         """The address that a path leads to."""
 

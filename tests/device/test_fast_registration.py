@@ -286,7 +286,7 @@ def test_umr_queue_pair_moves_keys_between_domains(node, driver, source, target)
     """The driver's own queue pair enables a key for a user's domain and takes it back."""
     umr_pd = driver.alloc_pd()
     qp = node.queue_pair(QpType.REG_UMR, pd=0, rq_type=3)
-    driver.must(Op.RST2INIT_QP, qpn=qp.qpn, qpc={})
+    driver.must(Op.RST2INIT_QP, qpn=qp.qpn, qpc={"primary_address_path": {"vhca_port_num": 1}})
     driver.must(Op.INIT2RTR_QP, qpn=qp.qpn, qpc={"mtu": 5, "log_msg_max": 12})
     driver.must(Op.RTR2RTS_QP, qpn=qp.qpn, qpc={})
     key = FastRegKey(node, pd=umr_pd)

@@ -269,7 +269,11 @@ def _create_mkey(draw):
 
 
 def _transition(draw):
-    path = {"rlid": 1, "pkey_index": draw(st.integers(0, 2)), "ack_timeout": 3}
+    path = {
+        "rlid": 1, "pkey_index": draw(st.sampled_from([0, 0, 1, 2, 128])), "ack_timeout": 3,
+        "vhca_port_num": draw(st.sampled_from([1, 1, 1, 0, 2])), "fl": draw(SELDOM),
+        "src_addr_index": draw(SELDOM), "rmac_31_0": 1, "rgid_rip": bytes(15) + b"\x01",
+    }  # fmt: skip
     qpc = {
         "remote_qpn": draw(QP), "mtu": draw(st.integers(0, 5)), "log_msg_max": 30, "rre": 1,
         "rwe": 1, "counter_set_id": draw(SELDOM), "primary_address_path": path,

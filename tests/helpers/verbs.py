@@ -110,7 +110,8 @@ class QueuePair:
     # -- states
 
     def init(self, **qpc):
-        qpc = {"rre": 1, "rwe": 1, "rae": 1, "atomic_mode": 1} | qpc
+        path = {"vhca_port_num": 1} | qpc.pop("primary_address_path", {})
+        qpc = {"rre": 1, "rwe": 1, "rae": 1, "atomic_mode": 1, "primary_address_path": path} | qpc
         self.node.driver.must(Op.RST2INIT_QP, qpn=self.qpn, qpc=qpc)
         return self
 

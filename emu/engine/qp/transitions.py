@@ -7,11 +7,12 @@ must not be copied (hw/qp.c:__mlx5_ib_modify_qp).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from layouts.enums import Op, QpState
+from emu.errors import CmdError
+from layouts.enums import Op, QpState, Status
 
 S = QpState
 
@@ -72,61 +73,109 @@ TRANSITIONS: Mapping[Op, Transition] = {
     Op._2RST_QP: Transition(_ANY, S.RST),
 }
 
+_RRE, _RAE, _RWE, _PKEY_INDEX, _Q_KEY, _RNR_TIMEOUT, _PM_STATE = 1, 2, 3, 4, 5, 6, 10
+_DRAIN_SIGERR, _LAG_TX_AFF, _PRI_PORT, _COUNTER_SET_ID = 11, 15, 16, 25
+_UDP_SPORT = 2
+"""Of opt_param_mask_95_32."""
+
 _OPTIONAL: Mapping[int, tuple[str, ...]] = {
-    1: ("rre",),
-    2: ("rae", "atomic_mode"),
-    3: ("rwe",),
-    5: ("q_key",),
-    6: ("min_rnr_nak",),
-    8: ("log_sra_max",),
-    9: ("log_rra_max",),
-    10: ("pm_state",),
-    11: ("drain_sigerr",),
-    12: ("retry_count",),
-    13: ("rnr_retry",),
-    25: ("counter_set_id",),
+    _RRE: ("rre",),
+    _RAE: ("rae", "atomic_mode"),
+    _RWE: ("rwe",),
+    _Q_KEY: ("q_key",),
+    _RNR_TIMEOUT: ("min_rnr_nak",),
+    _PM_STATE: ("pm_state",),
+    _DRAIN_SIGERR: ("drain_sigerr",),
+    _COUNTER_SET_ID: ("counter_set_id",),
+    _LAG_TX_AFF: (),  # LAG affinity means nothing with one port
 }
 """Bits of opt_param_mask (MLX5_QP_OPTPAR_*) that select fields of the qpc itself."""
 
 _OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
-    4: ("pkey_index",),
-    7: _PATH,
-    14: ("ack_timeout",),
-    16: ("vhca_port_num",),
+    _PKEY_INDEX: ("pkey_index",),
+    _PRI_PORT: ("vhca_port_num",),
 }
 """Bits that select fields of the primary address path."""
 
-_HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {2: ("udp_sport",)}
+_HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {_UDP_SPORT: ("udp_sport",)}
 """Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
 
 DCI_STREAM_CHANNEL_ID = 1 << 0
 """Of the same mask: reset the stream that the extension of the context names."""
 
-KNOWN_HIGH_OPTIONS = sum(1 << bit for bit in _HIGH_OPTIONAL_PATH) | DCI_STREAM_CHANNEL_ID
 
-_LAG_TX_AFFINITY = 15
-
-KNOWN_OPTIONS = sum(1 << bit for bit in (*_OPTIONAL, *_OPTIONAL_PATH)) | 1 << _LAG_TX_AFFINITY
-"""Every bit of opt_param_mask that is accepted; LAG affinity is ignored with one port."""
+def _mask(*bits: int) -> int:
+    return sum(1 << bit for bit in bits)
 
 
-def apply(
-    transition: Transition, ctx: Any, given: Any, opt_param_mask: int, high_mask: int = 0
-) -> None:
-    """Copy what the transition requires and what the masks select from ``given`` into ``ctx``.
+_ACCESS_OPTIONS = (_RRE, _RAE, _RWE)
 
-    ``high_mask`` is opt_param_mask_95_32.
+_OPTIONS: Mapping[Op, int] = {
+    Op.INIT2INIT_QP: _mask(
+        *_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _PRI_PORT, _LAG_TX_AFF, _DRAIN_SIGERR
+    ),
+    Op.INIT2RTR_QP: _mask(*_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _LAG_TX_AFF),
+    Op.RTR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE),
+    Op.RTS2RTS_QP: _mask(
+        *_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE, _LAG_TX_AFF, _COUNTER_SET_ID
+    ),
+    Op.SQERR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
+    Op.SQD_RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
+}
+"""The bits of opt_param_mask that each transition has.
+
+They are those of qp.c: opt_mask, where the driver looks up its own, and what programs add that send
+commands themselves (DEVX): DRAIN_SIGERR (libmlx5: mlx5_modify_qp_drain_sigerr), LAG_TX_AFF and
+COUNTER_SET_ID in RTS2RTS. The driver's table has a column for each service, which does not count
+here: iPXE's golan.c selects RRE and RWE for datagrams. Alternate paths (``apm``) and pacing
+(``packet_pacing_req_rc``) are features that the adapter has not; no kernel sends a UD queue pair's
+SRQN and CQN_RCV.
+"""
+
+_HIGH_OPTIONS = _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID
+"""The same of opt_param_mask_95_32, which only RTS2RTS_QP has."""
+
+
+class Taken(NamedTuple):
+    """The fields that a command takes from its qpc. Whatever else is in it does not count."""
+
+    fields: tuple[str, ...]
+    path: tuple[str, ...]
+    """Those of the primary address path."""
+
+
+def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
+    """What the transition requires, and what the masks select.
+
+    ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition has
+    not got.
     """
-    _copy(ctx, given, transition.required)
-    _copy(ctx.primary_address_path, given.primary_address_path, transition.path)
-    for bit, names in _OPTIONAL.items():
-        if opt_param_mask >> bit & 1:
-            _copy(ctx, given, names)
-    for table, mask in ((_OPTIONAL_PATH, opt_param_mask), (_HIGH_OPTIONAL_PATH, high_mask)):
-        for bit, names in table.items():
-            if mask >> bit & 1:
-                _copy(ctx.primary_address_path, given.primary_address_path, names)
-    ctx.state = transition.target
+    if wrong := opt_param_mask & ~_OPTIONS.get(op, 0):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition has not",
+            f"{wrong:#x}",
+        )  # fmt: skip
+    if wrong := high_mask & ~_HIGH_OPTIONS:
+        raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{wrong:#x}")
+    row = TRANSITIONS[op]
+    return Taken(
+        (*row.required, *_selected(_OPTIONAL, opt_param_mask)),
+        (
+            *row.path,
+            *_selected(_OPTIONAL_PATH, opt_param_mask),
+            *_selected(_HIGH_OPTIONAL_PATH, high_mask),
+        ),
+    )
+
+
+def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
+    return (name for bit, names in table.items() if mask >> bit & 1 for name in names)
+
+
+def apply(ctx: Any, given: Any, what: Taken) -> None:
+    """Copy the fields that the command takes from ``given`` into ``ctx``."""
+    _copy(ctx, given, what.fields)
+    _copy(ctx.primary_address_path, given.primary_address_path, what.path)
 
 
 def _copy(target: Any, source: Any, names: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from emu.errors import CmdError
 from emu.objects import Marks
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.counts import Traffic
@@ -14,7 +15,7 @@ from emu.port.ib.framing import Route, grh_of, parse
 from emu.port.packet import GlobalHeader, Packet
 from emu.port.recovery import Recovery
 from layouts.bth import lrh
-from layouts.enums import CapMask1, PhysState, PortState
+from layouts.enums import CapMask1, PhysState, PortState, Status
 from layouts.wqe import av
 
 LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
@@ -170,6 +171,13 @@ class IbPort:
     def totals(self) -> tuple[Traffic, Traffic]:
         """All packets sent and received."""
         return _sum(self.transmitted), _sum(self.received)
+
+    def check_path(self, path: Any) -> None:
+        """A source GID that exists, if the path has a global route."""
+        if path.grh and path.src_addr_index:  # see :meth:`gid`
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
+            )
 
     def destination(self, path: Any) -> int:
         """The LID that a path leads to."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from emu.errors import CmdError
 from emu.objects import Marks
 from emu.port.congestion import Congestion
 from emu.port.datagram import Datagram, Destination, Origin
@@ -32,6 +33,7 @@ from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTabl
 from emu.port.packet import OPS, BadPacketError, Packet
 from emu.port.recovery import Recovery
 from layouts.bth import BECN, Kind, Service
+from layouts.enums import Status
 from layouts.wqe import av
 
 PKEY = 0xFFFF
@@ -136,6 +138,21 @@ class RoceLink:
         return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections
+
+    def check_path(self, path: Any) -> None:
+        """A source GID that exists, and a peer's GID and MAC address.
+
+        A path with ``fl`` leads back to the function, and needs no address (mlx5_vnet.c:
+        alloc_inout).
+        """
+        if path.fl:
+            return
+        if self.gids[int(path.src_addr_index)].is_empty:
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
+            )
+        if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
+            raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 
     def destination(self, path: Any) -> int:
         """The address that a path leads to."""
