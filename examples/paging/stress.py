@@ -127,7 +127,7 @@ class Traffic:
     """Messages between two ends, one at a time, each checked."""
 
     def __init__(
-        self, pd: PD, cq: CQ, ends: list[End], rng: random.Random, *, has_atomics: bool
+        self, pd: PD, cq: CQ, ends: list[End], rng: random.Random, *, has_atomics: bool = False
     ) -> None:
         self.pd, self.cq, self.ends, self.rng = pd, cq, ends, rng
         self.kinds = ("send", "write", "read", *(("atomic",) if has_atomics else ()))

@@ -207,13 +207,21 @@ def test_remote_access(channel, target, bystander, name, op):
 )
 @pytest.mark.parametrize("missing", ["key", "queue pair"])
 def test_remote_right_that_is_missing(ends, op, flag, rights, missing):
-    """Both the key and the queue pair have to allow the operation."""
+    """Both the key and the queue pair have to allow the operation.
+
+    To IBTA (9.9.3) the first is an access error, the second an opcode for what the queue pair does
+    not support.
+    """
+    syndrome, event = {
+        "key": (ACCESS, EventType.WQ_ACCESS_ERROR),
+        "queue pair": (INVALID, EventType.WQ_INVAL_REQ_ERROR),
+    }[missing]
     channel = Channel(RC, *ends, **({flag: 0} if missing == "queue pair" else {}))
     source = channel.left.region(64)
     target = channel.right.region(64, **(rights if missing == "key" else {}))
     request(channel, op, target.key, target.va, source)
-    assert channel.failure() == ACCESS
-    assert channel.right.events() == [(EventType.WQ_ACCESS_ERROR, channel.receiver.qpn)]
+    assert channel.failure() == syndrome
+    assert channel.right.events() == [(event, channel.receiver.qpn)]
     assert not any(source.read() + target.read())
 
 

@@ -50,8 +50,14 @@ class Parts:
             self.driver.must(Op._2ERR_QP, qpn=qpn)
         for target, (op, qpc) in STEPS.items():
             if target <= state < QpState.SQER:
-                self.driver.must(op, qpn=qpn, qpc=qpc)
+                self.driver.must(op, qpn=qpn, qpc=self.on_this_link(qpc))
         return qpn
+
+    def on_this_link(self, qpc):
+        """The same without an address where there is no GID: an Ethernet port's path leads back."""
+        if not self.driver.caps.port_type or "remote_qpn" not in qpc:
+            return qpc
+        return {**qpc, "primary_address_path": {"fl": 1}}
 
     def query(self, qpn):
         """The context of now."""

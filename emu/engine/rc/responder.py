@@ -109,7 +109,7 @@ def refuse_packet(hca: Hca, qp: Qp, message: Message, why: InPieces) -> NoReturn
 def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
     """READ: the ``length`` bytes at ``offset`` of the response; checked again for each piece."""
     if not qp.rre:
-        raise access_violation(hca, qp, "queue pair does not allow it")
+        raise invalid_request(hca, qp, "queue pair does not allow it")
     return map_next_piece(hca, qp, message, offset, length)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from emu.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.engine.rc.fatal_nak import invalid_request
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.port.packet import Packet
@@ -81,11 +81,13 @@ def follows(packet: Packet, message: Message | None) -> bool:
 def check_op_valid(hca: Hca, qp: Qp, message: Message) -> None:
     """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
 
-    IBTA 9.7.4.1, 10.6.5.2; rxe_resp.c: check_op_valid. Raises Nak, or Dropped on UC.
+    To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
+    responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
+    nack_inv). A remote access error is about keys. Raises Nak, or Dropped on UC.
     """
     op = message.op
     if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
-        raise access_violation(hca, qp, "queue pair does not allow it")
+        raise invalid_request(hca, qp, "queue pair does not allow it")
 
 
 def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int) -> None:
