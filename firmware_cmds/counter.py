@@ -22,7 +22,7 @@ def alloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_Q_COUNTER, layout.dealloc_q_counter_in, layout.dealloc_q_counter_out)
 def dealloc_q_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the set; refused with RES_BUSY while a queue counts in it."""
+    """Destroy the set; refused while a queue counts in it."""
     hca.counters.remove(cmd.counter_set_id)
 
 

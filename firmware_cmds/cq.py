@@ -103,7 +103,7 @@ def _moderation(caps: Caps, ctx: Any) -> Moderation | None:
 @command(Op.MODIFY_CQ, layout.modify_cq_in, layout.modify_cq_out)
 def modify_cq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """Change moderation or the overrun bit, or give the CQ another ring for entries to come."""
-    cq = hca.cqs.need(cmd.cqn)
+    cq = hca.cqs.subject(cmd.cqn)
     if cmd.op_mod == _OP_MOD_RESIZE:
         yield from _resize(hca, cq, cmd)
     elif cmd.op_mod == _OP_MOD_MODIFY:
@@ -171,7 +171,7 @@ def _resize(hca: Hca, cq: Cq, cmd: Any) -> Turns[None]:
 
 @command(Op.DESTROY_CQ, layout.destroy_cq_in, layout.destroy_cq_out)
 def destroy_cq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the CQ; refused with RES_BUSY while a queue reports to it."""
+    """Destroy the CQ; refused while a queue reports to it."""
     hca.cqs.remove(cmd.cqn).stop_waiting()
 
 

@@ -52,7 +52,7 @@ def query_dct(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.DRAIN_DCT, layout.drain_dct_in, layout.drain_dct_out)
 def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
     """Take no more messages. The driver waits for the event that there are none any more."""
-    dct = hca.dcts.need(cmd.dctn)
+    dct = hca.dcts.subject(cmd.dctn)
     dct.is_drained = True
     eq_engine.raise_event(hca, EventType.DCT_DRAINED, _EVENT.pack(dct.handle))
 

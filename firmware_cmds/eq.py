@@ -46,7 +46,7 @@ def _event_mask(words: Any) -> int:
 
 @command(Op.DESTROY_EQ, layout.destroy_eq_in, layout.destroy_eq_out, privileged=True)
 def destroy_eq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the EQ; refused with RES_BUSY while a CQ reports to it."""
+    """Destroy the EQ; refused while a CQ reports to it."""
     lifecycle.unsubscribe(hca, hca.eqs.remove(cmd.eq_number))
 
 

@@ -33,7 +33,7 @@ def alloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_FLOW_COUNTER, layout.dealloc_flow_counter_in, layout.dealloc_flow_counter_out)
 def dealloc_flow_counter(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the counter; refused with BAD_RES_STATE_ERR while a flow table entry counts in it."""
+    """Destroy the counter; refused while a flow table entry counts in it."""
     hca.flow_counters.remove(cmd.flow_counter_id)
 
 

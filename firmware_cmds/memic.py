@@ -59,7 +59,7 @@ def alloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_MEMIC, layout.dealloc_memic_in, layout.dealloc_memic_out, privileged=True)
 def dealloc_memic(hca: Hca, cmd: Any, out: Any) -> None:
-    """Refused with RES_BUSY while a memory key is over the memory."""
+    """Refused while a memory key is over the memory."""
     memic = _memic(hca, cmd.memic_start_addr)
     hca.memics.remove(memic.handle)
     _area(hca).give_back(memic)

@@ -22,7 +22,7 @@ def alloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_PD, layout.dealloc_pd_in, layout.dealloc_pd_out)
 def dealloc_pd(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the domain; refused with RES_BUSY while a key or queue belongs to it."""
+    """Destroy the domain; refused while a key or queue belongs to it."""
     hca.pds.remove(cmd.pd)
 
 
@@ -34,7 +34,7 @@ def alloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DEALLOC_XRCD, layout.dealloc_xrcd_in, layout.dealloc_xrcd_out)
 def dealloc_xrcd(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the domain; refused with RES_BUSY while a queue belongs to it."""
+    """Destroy the domain; refused while a queue belongs to it."""
     hca.xrcds.remove(cmd.xrcd)
 
 

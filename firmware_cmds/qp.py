@@ -158,7 +158,7 @@ def _transition(op: Op, layout_in: Prm, layout_out: Prm, opened: OpenField | Non
     modifies = "opt_param_mask" in {field.name for field in layout_in.fields}
 
     def handler(hca: Hca, cmd: Any, out: Any) -> None:
-        qp = hca.qps.need(cmd.qpn)
+        qp = hca.qps.subject(cmd.qpn)
         if qp.state not in row.sources:
             raise CmdError(
                 Status.BAD_QP_STATE_ERR,

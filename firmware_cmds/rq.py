@@ -102,7 +102,7 @@ def modify_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
     ``rq_state`` is the state that the driver believes the queue to be in.
     """
-    rq = hca.rqs.need(cmd.rqn)
+    rq = hca.rqs.subject(cmd.rqn)
     state = check_transition(queues.RQ_TRANSITIONS, rq.state, cmd.rq_state, cmd.ctx.state)
     mask = cmd.modify_bitmask
     if unknown := mask & ~sum(ModifyRq):
@@ -137,7 +137,7 @@ def query_rq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RQ, layout.destroy_rq_in, layout.destroy_rq_out)
 def destroy_rq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the RQ; refused with BAD_RES_STATE_ERR while a TIR or an RQT leads to it."""
+    """Destroy the RQ; refused while a TIR or an RQT leads to it."""
     rq = hca.rqs.remove(cmd.rqn)
     rq.state = RqState.RST
     rq.stop_waiting()

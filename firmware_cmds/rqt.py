@@ -48,7 +48,7 @@ def create_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.MODIFY_RQT, layout.modify_rqt_in, layout.modify_rqt_out)
 def modify_rqt(hca: Hca, cmd: Any, out: Any) -> None:
     """List other RQs, for the next packet on; as many as rqt_max_size allows."""
-    rqt = hca.rqts.need(cmd.rqtn)
+    rqt = hca.rqts.subject(cmd.rqtn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
             Status.BAD_PARAM_ERR, "RQT field cannot be modified", bytes(cmd.bitmask).hex()
@@ -75,5 +75,5 @@ def query_rqt(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RQT, layout.destroy_rqt_in, layout.destroy_rqt_out)
 def destroy_rqt(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the RQT; refused with BAD_RES_STATE_ERR while a TIR names it."""
+    """Destroy the RQT; refused while a TIR names it."""
     hca.rqts.remove(cmd.rqtn)

@@ -75,7 +75,7 @@ def modify_sq(hca: Hca, cmd: Any, out: Any) -> None:
 
     There is no packet pacing: a rate limit is refused.
     """
-    sq = hca.sqs.need(cmd.sqn)
+    sq = hca.sqs.subject(cmd.sqn)
     state = check_transition(queues.SQ_TRANSITIONS, sq.state, cmd.sq_state, cmd.ctx.state)
     if cmd.modify_bitmask and cmd.ctx.packet_pacing_rate_limit_index:
         raise CmdError(

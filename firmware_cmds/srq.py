@@ -66,12 +66,22 @@ def _need(hca: Hca, form: SrqForm, number: int) -> Srq:
     return srq
 
 
+def _subject(hca: Hca, form: SrqForm, number: int) -> Srq:
+    """The queue that a command changes or destroys."""
+    srq = hca.srqs.subject(number)
+    if srq.form is not form:
+        raise CmdError(
+            Status.BAD_RES_STATE_ERR, "no SRQ of this type to change or destroy", f"{srq!r}"
+        )
+    return srq
+
+
 def _destroy(hca: Hca, form: SrqForm, number: int) -> None:
-    """Destroy the queue; refused with RES_BUSY while a queue pair refers to it.
+    """Destroy the queue; refused while a queue pair refers to it.
 
     XRC messages in progress do not count.
     """
-    hca.srqs.remove(_need(hca, form, number).handle).take_back()
+    hca.srqs.remove(_subject(hca, form, number).handle).take_back()
 
 
 def _rmp_geometry(wq: Any, dbr_addr: int) -> RqGeometry:
@@ -113,7 +123,7 @@ def create_rmp(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 @command(Op.MODIFY_RMP, layout.modify_rmp_in, layout.modify_rmp_out)
 def modify_rmp(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit; the driver sets nothing else."""
-    rmp = _need(hca, SrqForm.RMP, cmd.rmpn)
+    rmp = _subject(hca, SrqForm.RMP, cmd.rmpn)
     if cmd.bitmask.lwm:
         rmp.lwm = cmd.ctx.wq.lwm
 
@@ -128,7 +138,7 @@ def query_rmp(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_RMP, layout.destroy_rmp_in, layout.destroy_rmp_out)
 def destroy_rmp(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca, SrqForm.RMP, cmd.rmpn)
 
 
@@ -154,7 +164,7 @@ def create_xrc_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 @command(Op.ARM_XRC_SRQ, layout.arm_xrc_srq_in, layout.arm_xrc_srq_out)
 def arm_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit."""
-    _need(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
+    _subject(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn).lwm = cmd.lwm
 
 
 @command(Op.QUERY_XRC_SRQ, layout.query_xrc_srq_in, layout.query_xrc_srq_out)
@@ -167,7 +177,7 @@ def query_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_XRC_SRQ, layout.destroy_xrc_srq_in, layout.destroy_xrc_srq_out)
 def destroy_xrc_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca, SrqForm.XRC_SRQ, cmd.xrc_srqn)
 
 
@@ -188,7 +198,7 @@ def create_srq(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
 @command(Op.ARM_RQ, layout.arm_rq_in, layout.arm_rq_out)
 def arm_rq(hca: Hca, cmd: Any, out: Any) -> None:
     """Arm the limit."""
-    _need(hca, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
+    _subject(hca, SrqForm.SRQ, cmd.srq_number).lwm = cmd.lwm
 
 
 @command(Op.QUERY_SRQ, layout.query_srq_in, layout.query_srq_out)
@@ -201,5 +211,5 @@ def query_srq(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_SRQ, layout.destroy_srq_in, layout.destroy_srq_out)
 def destroy_srq(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the queue; refused with RES_BUSY while a QP receives from it."""
+    """Destroy the queue; refused while a QP receives from it."""
     _destroy(hca, SrqForm.SRQ, cmd.srqn)

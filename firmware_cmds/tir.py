@@ -79,7 +79,7 @@ def modify_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
     Packet merging can only be turned off, as it is.
     """
-    tir = hca.tirs.need(cmd.tirn)
+    tir = hca.tirs.subject(cmd.tirn)
     if any(given & ~known for given, known in zip(bytes(cmd.bitmask), bytes(_MODIFIABLE))):
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIR field cannot be modified", bytes(cmd.bitmask).hex()
@@ -111,5 +111,5 @@ def query_tir(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_TIR, layout.destroy_tir_in, layout.destroy_tir_out)
 def destroy_tir(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the TIR; refused with BAD_RES_STATE_ERR while a flow table entry leads to it."""
+    """Destroy the TIR; refused while a flow table entry leads to it."""
     hca.tirs.remove(cmd.tirn)

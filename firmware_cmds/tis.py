@@ -42,7 +42,7 @@ def create_tis(hca: Hca, cmd: Any, out: Any) -> None:
 @command(Op.MODIFY_TIS, layout.modify_tis_in, layout.modify_tis_out)
 def modify_tis(hca: Hca, cmd: Any, out: Any) -> None:
     """Change the priority (qp.c: modify_raw_packet_eth_prio)."""
-    tis = hca.tises.need(cmd.tisn)
+    tis = hca.tises.subject(cmd.tisn)
     if bytes(cmd.bitmask) not in (bytes(8), bytes(7) + b"\x01"):
         raise CmdError(
             Status.BAD_PARAM_ERR, "TIS field cannot be modified", bytes(cmd.bitmask).hex()
@@ -59,5 +59,5 @@ def query_tis(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_TIS, layout.destroy_tis_in, layout.destroy_tis_out)
 def destroy_tis(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the TIS; refused with BAD_RES_STATE_ERR while a send queue names it."""
+    """Destroy the TIS; refused while a send queue names it."""
     hca.tises.remove(cmd.tisn)

@@ -50,10 +50,10 @@ def create_uctx(hca: Hca, cmd: Any, out: Any) -> None:
 
 @command(Op.DESTROY_UCTX, layout.destroy_uctx_in, layout.destroy_uctx_out)
 def destroy_uctx(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the context; refused with RES_BUSY while it owns an object: uids are used again."""
-    hca.uctxs.need(cmd.uid)
+    """Destroy the context; refused while it owns an object: uids are used again."""
+    hca.uctxs.subject(cmd.uid)
     if count := hca.caller.owned[cmd.uid]:
-        raise CmdError(Status.RES_BUSY, "user context still owns objects", f"{count}")
+        raise CmdError(Status.BAD_RES_STATE_ERR, "user context still owns objects", f"{count}")
     hca.uctxs.remove(cmd.uid)
 
 
@@ -99,7 +99,7 @@ def _take_rights(pages: array[int]) -> Turns[bool]:
 
 @command(Op.DESTROY_UMEM, layout.destroy_umem_in, layout.destroy_umem_out)
 def destroy_umem(hca: Hca, cmd: Any, out: Any) -> None:
-    """Forget the memory; refused with RES_BUSY while a queue or a key lies in it."""
+    """Forget the memory; refused while a queue or a key lies in it."""
     hca.umems.remove(cmd.umem_id)
 
 

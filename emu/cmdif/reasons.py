@@ -20,8 +20,6 @@ from emu.errors import CmdError, syndrome_of
 from emu.objects.table import Object
 
 _KIND = "self.kind"
-_BUSY = "item.BUSY"
-"""The status of a reason that is about a kind may be the kind's own."""
 
 
 class ReasonError(Exception):
@@ -95,14 +93,12 @@ def reasons_in(source: str, module: str) -> Iterator[Reason]:
         if len(call.args) < 2:
             raise ReasonError(f"{where}: status and reason are to be given by position")
         status, reason = call.args[:2]
-        for text, kind in _texts(reason, constants, where):
-            name = _status_name(ast.unparse(status), kind)
+        name = _status_name(ast.unparse(status))
+        for text in _texts(reason, constants, where):
             yield Reason(text, name, module, call.lineno, function)
 
 
-def _status_name(source: str, kind: type[Object] | None) -> str:
-    if kind is not None and source == _BUSY:
-        return kind.BUSY.name
+def _status_name(source: str) -> str:
     name = source.removeprefix("Status.")
     return "" if name == source else name
 
@@ -134,16 +130,14 @@ def _name(called: ast.expr) -> str:
     return called.id if isinstance(called, ast.Name) else ""
 
 
-def _texts(
-    reason: ast.expr, constants: Mapping[str, str], where: str
-) -> list[tuple[str, type[Object] | None]]:
-    """What the reason can say, each time with the kind of object that it is about."""
+def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
+    """What the reason can say."""
     if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
-        return [(reason.value, None)]
+        return [reason.value]
     if isinstance(reason, ast.Name) and reason.id in constants:
-        return [(constants[reason.id], None)]
+        return [constants[reason.id]]
     if isinstance(reason, ast.JoinedStr):
-        return [(_filled(reason, kind.kind, where), kind) for kind in _classes()]
+        return [_filled(reason, kind, where) for kind in kinds()]
     raise ReasonError(f"{where}: the reason is no fixed text: {ast.unparse(reason)}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from emu.objects.table import Object
-from layouts.enums import Status
 
 
 class Pd(Object):
@@ -67,7 +66,6 @@ class FlowCounter(Object):
 
     __slots__ = ("octets", "packets")
     kind = "flow counter"
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(self) -> None:
         super().__init__()

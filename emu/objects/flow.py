@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from emu.objects.domains import FlowCounter
 from emu.objects.modify_header import ModifyHeader
 from emu.objects.table import Object
-from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 
 Key = tuple[int, ...]
@@ -92,7 +91,6 @@ class FlowTable(Object):
     __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type")
     kind = "flow table"
     BASE_BYTES = 1024
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(
         self,
@@ -135,7 +133,6 @@ class FlowGroup(Object):
     __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
     kind = "flow group"
     BASE_BYTES = 4096
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(
         self, table: FlowTable, first: int, last: int, criteria: Matcher, match: Any = None

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from emu.objects.table import Object
-from layouts.enums import Status
 from layouts.eth_enums import FlowTableType
 
 
@@ -20,7 +19,6 @@ class ModifyHeader(Object):
     kind = "modify header context"
     BASE_BYTES = 1024
     CHANGE_BYTES = 512
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(
         self,

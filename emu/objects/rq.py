@@ -13,7 +13,6 @@ from emu.objects.srq import Srq
 from emu.objects.table import Object
 from emu.objects.users import Umem
 from emu.ports import Timer
-from layouts.enums import Status
 from layouts.eth_enums import RqState
 
 
@@ -54,7 +53,6 @@ class Rq(Queue):
     )
     kind = "rq"
     BASE_BYTES = 4096
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(
         self,

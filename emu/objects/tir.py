@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from emu.objects.domains import TransportDomain
 from emu.objects.rq import Rq
 from emu.objects.table import Object
-from layouts.enums import Status
 from layouts.eth_enums import SelfLbBlock
 
 
@@ -27,7 +26,6 @@ class Tis(Object):
     __slots__ = ("ctx", "td")
     kind = "tis"
     BASE_BYTES = 1024
-    BUSY = Status.BAD_RES_STATE_ERR
 
     def __init__(self, ctx: Any, td: TransportDomain) -> None:
         super().__init__()
@@ -53,7 +51,6 @@ class Rqt(Object):
     __slots__ = ("ctx", "rqs")
     kind = "rqt"
     BASE_BYTES = 1024
-    BUSY = Status.BAD_RES_STATE_ERR
     ENTRY_BYTES = 8
 
     def __init__(self, ctx: Any, rqs: tuple[Rq, ...]) -> None:
@@ -76,7 +73,6 @@ class Tir(Object):
     __slots__ = ("ctx", "hasher", "rq", "rqt", "td")
     kind = "tir"
     BASE_BYTES = 1024
-    BUSY = Status.BAD_RES_STATE_ERR
     HASHER_BYTES = 800 << 10
     """The tables of a Toeplitz key, and the flows whose hash is kept."""
 

@@ -162,14 +162,15 @@ def end(driver, table, handle):
 @pytest.mark.parametrize("table", ENDS)
 def test_handle_of_nothing(mistake, function, table):
     beyond = getattr(function.hca, table).limit & 0xFFFFFF or 0xFFFFFF
-    assert mistake(end, table, beyond & 0xFF if table == "eqs" else beyond) == Status.BAD_RES_ERR
+    handle = beyond & 0xFF if table == "eqs" else beyond
+    assert mistake(end, table, handle) == Status.BAD_RES_STATE_ERR
 
 
 @pytest.mark.parametrize("table", ENDS)
 def test_handle_of_another_type(mistake, furnished, function, table):
     own = {item.handle for item in getattr(function.hca, table)}
     others = {handle for name, handle in furnished.objects.items() if name != table} - own
-    assert mistake(end, table, max(n for n in others if n < 256)) == Status.BAD_RES_ERR
+    assert mistake(end, table, max(n for n in others if n < 256)) == Status.BAD_RES_STATE_ERR
 
 
 @pytest.mark.parametrize("table", ENDS)
@@ -178,12 +179,12 @@ def test_handle_of_what_is_gone(mistake, furnished, table):
         assert end(furnished, name, handle) == Status.OK
         if name == table:
             break
-    assert mistake(end, table, furnished.objects[table]) == Status.BAD_RES_ERR
+    assert mistake(end, table, furnished.objects[table]) == Status.BAD_RES_STATE_ERR
 
 
 @pytest.mark.parametrize("table", ["cqs", "eqs", "pds"])
 def test_what_is_still_used(mistake, furnished, table):
-    assert mistake(end, table, furnished.objects[table]) == Status.RES_BUSY
+    assert mistake(end, table, furnished.objects[table]) == Status.BAD_RES_STATE_ERR
 
 
 @pytest.mark.parametrize(

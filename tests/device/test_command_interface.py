@@ -196,8 +196,8 @@ def test_commands_that_come_too_early(cold):
 
 def test_syndrome_leads_back_to_its_reason(driver):
     answer = driver.command(Op.DEALLOC_PD, pd=0x77)
-    assert answer.status == Status.BAD_RES_ERR
-    assert answer.syndrome == syndrome_of("no such pd")
+    assert answer.status == Status.BAD_RES_STATE_ERR
+    assert answer.syndrome == syndrome_of("no pd to change or destroy")
 
 
 def test_signatures_when_asked_for(driver, function):

@@ -1,7 +1,7 @@
 """Completion queues: what CREATE_CQ takes, keeps and refuses (hw/cq.c)."""
 
 import pytest
-from helpers.driver import pack64
+from helpers.driver import missing, pack64
 
 from emu.engine.events import eq as eq_engine
 from layouts.enums import EventType, Op, Status
@@ -39,27 +39,27 @@ def test_compression_is_allowed_and_not_done(driver, eqn):
 def test_destroyed_queue_is_gone(driver, eqn, refused):
     cqn = driver.create_cq(eqn)
     driver.must(Op.DESTROY_CQ, cqn=cqn)
-    refused(Status.BAD_RES_ERR, Op.DESTROY_CQ, cqn=cqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=cqn)
     refused(Status.BAD_RES_ERR, Op.QUERY_CQ, cqn=cqn)
 
 
 @pytest.mark.parametrize("cqn", [0, 0x77, 0xFFFFFF])
 @pytest.mark.parametrize("op", [Op.DESTROY_CQ, Op.QUERY_CQ])
 def test_number_that_never_was(refused, op, cqn):
-    refused(Status.BAD_RES_ERR, op, cqn=cqn)
+    refused(missing(op), op, cqn=cqn)
 
 
 def test_queue_in_use(driver, eqn, refused):
     cqn = driver.create_cq(eqn)
     qpn = driver.create_qp(driver.alloc_pd(), cqn)
-    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=cqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=cqn)
     driver.must(Op.DESTROY_QP, qpn=qpn)
     driver.must(Op.DESTROY_CQ, cqn=cqn)
 
 
 def test_queue_keeps_its_eq(driver, eqn, refused):
     cqn = driver.create_cq(eqn)
-    refused(Status.RES_BUSY, Op.DESTROY_EQ, eq_number=eqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_EQ, eq_number=eqn)
     driver.must(Op.DESTROY_CQ, cqn=cqn)
     driver.destroy_eq(eqn)
 
@@ -68,7 +68,7 @@ def test_refused_eq_keeps_its_events(driver, function, refused):
     """DESTROY_EQ with RES_BUSY must not take the event types away from the EQ."""
     eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
     driver.create_cq(eqn)
-    refused(Status.RES_BUSY, Op.DESTROY_EQ, eq_number=eqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_EQ, eq_number=eqn)
     assert eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, bytes(8))
 
 

@@ -525,7 +525,7 @@ def test_resize_of_a_broken_queue(pair, queue, clock):
         ({"cq_context": {"log_cq_size": 12}}, Status.BAD_PARAM_ERR),
         ({"extra": pack64([0x7000_0000_0000])}, Status.BAD_PARAM_ERR),
         ({"extra": b""}, Status.BAD_PARAM_ERR),
-        ({"cqn": 0x77}, Status.BAD_RES_ERR),
+        ({"cqn": 0x77}, Status.BAD_RES_STATE_ERR),
     ],
 )
 def test_resize_that_cannot_be(node, refused, fields, status):

@@ -213,4 +213,4 @@ class TestWaitingForAPage:
 def test_queue_that_its_queue_pair_refers_to(target):
     """A target queue pair holds on to the queue that it was created with."""
     answer = target.node.driver.command(Op.DESTROY_XRC_SRQ, xrc_srqn=target.channel.srq.srqn)
-    assert answer.status == Status.RES_BUSY
+    assert answer.status == Status.BAD_RES_STATE_ERR

@@ -126,7 +126,7 @@ def test_input_and_output_corrupted(driver, plan, function):
     assert driver.command(Op.ALLOC_PD).pd == 0x777
     pdn = next(iter(function.hca.pds)).handle
     plan(f'point="cmd"\naction="corrupt"\nmatch.op="DEALLOC_PD"\nset.pd={pdn + 500}')
-    assert driver.command(Op.DEALLOC_PD, pd=pdn).status == Status.BAD_RES_ERR
+    assert driver.command(Op.DEALLOC_PD, pd=pdn).status == Status.BAD_RES_STATE_ERR
 
 
 def test_fields_of_a_capability_page_and_of_a_register_corrupted(driver, plan):

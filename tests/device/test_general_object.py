@@ -18,7 +18,7 @@ def test_a_reserved_number_is_no_queue_pairs(driver, node):
     for number in taken:
         driver.must(Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=number)
         answer = driver.command(Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=number)
-        assert answer.status == Status.BAD_RES_ERR
+        assert answer.status == Status.BAD_RES_STATE_ERR
 
 
 def test_a_doorbell_of_a_reserved_number_is_ignored(driver, caplog):
@@ -41,4 +41,4 @@ def test_what_is_refused(refused, fields, status):
 
 def test_a_queue_pair_is_no_general_object(node, refused):
     qpn = node.queue_pair().qpn
-    refused(Status.BAD_RES_ERR, Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=qpn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_GENERAL_OBJECT, op_mod=QPN, obj_id=qpn)

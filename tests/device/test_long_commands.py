@@ -232,7 +232,7 @@ class TestMeanwhile:
             short = Sent(driver, 5, op, **{field: handle})
             doorbell(driver, 5)
             assert function.run()
-            assert short.status == Status.RES_BUSY
+            assert short.status == Status.BAD_RES_STATE_ERR
         driver.bar.settle()
         driver.must(Op.DESTROY_MKEY, mkey_index=sent.answer().mkey_index)
         driver.must(Op.DESTROY_UMEM, umem_id=umem_id)

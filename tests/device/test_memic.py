@@ -162,7 +162,8 @@ def test_memory_with_a_key_stays(driver, refused):
     index = driver.must(
         Op.CREATE_MKEY, **key_fields(driver.alloc_pd(), start, MEMIC_PAGE)
     ).mkey_index
-    refused(Status.RES_BUSY, Op.DEALLOC_MEMIC, memic_start_addr=start, memic_size=MEMIC_PAGE)
+    fields = {"memic_start_addr": start, "memic_size": MEMIC_PAGE}
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_MEMIC, **fields)
     driver.must(Op.DESTROY_MKEY, mkey_index=index)
     driver.must(Op.DEALLOC_MEMIC, memic_start_addr=start, memic_size=MEMIC_PAGE)
 

@@ -1,7 +1,7 @@
 """Memory keys and signature values: what CREATE_MKEY takes, keeps and refuses (hw/mr.c)."""
 
 import pytest
-from helpers.driver import pack64
+from helpers.driver import missing, pack64
 
 from firmware_cmds.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status
@@ -81,14 +81,14 @@ def test_key_over_other_keys(driver, pd, mode):
 def test_destroyed_key_is_gone(driver, pd, refused):
     index = driver.create_mkey(pd)
     driver.must(Op.DESTROY_MKEY, mkey_index=index)
-    refused(Status.BAD_RES_ERR, Op.DESTROY_MKEY, mkey_index=index)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_MKEY, mkey_index=index)
     refused(Status.BAD_RES_ERR, Op.QUERY_MKEY, mkey_index=index)
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 0xFF, 0xFFFFFF])
 @pytest.mark.parametrize("op", [Op.DESTROY_MKEY, Op.QUERY_MKEY])
 def test_index_that_never_was(refused, op, index):
-    refused(Status.BAD_RES_ERR, op, mkey_index=index)
+    refused(missing(op), op, mkey_index=index)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_signature_value_of_no_domain(refused):
 
 def test_signature_value_holds_its_domain_and_dies_once(driver, pd, refused):
     number = driver.must(Op.CREATE_PSV, pd=pd, num_psv=1).psv0_index
-    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=pd)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, pd=pd)
     driver.must(Op.DESTROY_PSV, psvn=number)
-    refused(Status.BAD_RES_ERR, Op.DESTROY_PSV, psvn=number)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_PSV, psvn=number)
     driver.must(Op.DEALLOC_PD, pd=pd)
 
 

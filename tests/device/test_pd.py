@@ -57,12 +57,12 @@ def test_handles_differ_and_are_never_zero(domains):
 def test_freed_handle_is_gone(handles, refused):
     handle = handles.make()
     assert handles.free(handle) == Status.OK
-    refused(Status.BAD_RES_ERR, handles.dealloc, **{handles.field: handle})
+    refused(Status.BAD_RES_STATE_ERR, handles.dealloc, **{handles.field: handle})
 
 
 @pytest.mark.parametrize("handle", [0, 0x77, 0xFFFFFF])
 def test_handle_that_never_was(handles, refused, handle):
-    refused(Status.BAD_RES_ERR, handles.dealloc, **{handles.field: handle})
+    refused(Status.BAD_RES_STATE_ERR, handles.dealloc, **{handles.field: handle})
 
 
 def test_full_table_and_the_handle_that_is_longest_free(domains, refused):
@@ -76,14 +76,14 @@ def test_full_table_and_the_handle_that_is_longest_free(domains, refused):
 
 def test_one_kind_does_not_free_another(driver):
     xrcd = driver.must(Op.ALLOC_XRCD).xrcd
-    assert driver.command(Op.DEALLOC_PD, pd=xrcd).status == Status.BAD_RES_ERR
+    assert driver.command(Op.DEALLOC_PD, pd=xrcd).status == Status.BAD_RES_STATE_ERR
     driver.must(Op.DEALLOC_XRCD, xrcd=xrcd)
 
 
 def test_domain_in_use(driver, refused):
     pd = driver.alloc_pd()
     mkey = driver.create_mkey(pd)
-    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=pd)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, pd=pd)
     driver.must(Op.DESTROY_MKEY, mkey_index=mkey)
     driver.must(Op.DEALLOC_PD, pd=pd)
 
@@ -91,7 +91,7 @@ def test_domain_in_use(driver, refused):
 def test_xrc_domain_in_use(driver, refused):
     pd, xrcd = driver.alloc_pd(), driver.must(Op.ALLOC_XRCD).xrcd
     srqn = driver.create_xrc_srq(pd, xrcd, driver.create_cq(driver.create_eq()))
-    refused(Status.RES_BUSY, Op.DEALLOC_XRCD, xrcd=xrcd)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_XRCD, xrcd=xrcd)
     driver.must(Op.DESTROY_XRC_SRQ, xrc_srqn=srqn)
     driver.must(Op.DEALLOC_XRCD, xrcd=xrcd)
 

@@ -178,13 +178,13 @@ def test_counter_set_moves_with_the_queue_pair(driver, parts, counters, refused)
     """The set counted into cannot go; the one left behind can (rdma statistic qp bind)."""
     qpn = parts.make()
     driver.must(Op.RST2INIT_QP, qpn=qpn, qpc={**INIT, "counter_set_id": counters[0]})
-    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counters[0])
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=counters[0])
     driver.must(Op.INIT2RTR_QP, qpn=qpn, qpc=RTR)
     driver.must(Op.RTR2RTS_QP, qpn=qpn, qpc=RTS)
     fields = {"qpc": {"counter_set_id": counters[1]}, "opt_param_mask": 1 << COUNTER_SET}
     driver.must(Op.RTS2RTS_QP, qpn=qpn, **fields)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counters[0])
-    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counters[1])
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=counters[1])
     driver.must(Op.DESTROY_QP, qpn=qpn)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counters[1])
 

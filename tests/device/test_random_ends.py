@@ -225,7 +225,7 @@ class Ends(RuleBasedStateMachine):
 
     def destroy(self, op, **fields):
         status = self.right.driver.command(op, **fields).status
-        assert status in (Status.OK, Status.RES_BUSY)
+        assert status in (Status.OK, Status.BAD_RES_STATE_ERR)
         self.look()
         return status == Status.OK
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pytest
-from helpers.driver import pack64
+from helpers.driver import missing, pack64
 
 from layouts.enums import Op, RqType, Status
 
@@ -111,9 +111,9 @@ def test_modify_without_the_limits_bit_changes_nothing(driver, pdn):
 def test_destroyed_queue_is_gone(queues, refused):
     number = queues.make()
     queues.driver.must(queues.form.destroy, **queues.named(number))
-    refused(Status.BAD_RES_ERR, queues.form.destroy, **queues.named(number))
+    refused(Status.BAD_RES_STATE_ERR, queues.form.destroy, **queues.named(number))
     refused(Status.BAD_RES_ERR, queues.form.query, **queues.named(number))
-    assert queues.arm(number, 1).status == Status.BAD_RES_ERR
+    assert queues.arm(number, 1).status == Status.BAD_RES_STATE_ERR
 
 
 @pytest.mark.parametrize(("name", "other"), list(permutations(FORMS, 2)))
@@ -122,8 +122,8 @@ def test_number_of_another_form(driver, refused, name, other):
     queues, others = Queues(driver, name), Queues(driver, other)
     number = queues.make()
     for op in (others.form.query, others.form.destroy):
-        refused(Status.BAD_RES_ERR, op, **others.named(number))
-    assert others.arm(number, 1).status == Status.BAD_RES_ERR
+        refused(missing(op), op, **others.named(number))
+    assert others.arm(number, 1).status == Status.BAD_RES_STATE_ERR
     assert queues.lwm(number) == 0
 
 
@@ -131,17 +131,17 @@ def test_queue_in_use(driver, queues, refused):
     number = queues.make()
     fields = {"rq_type": RqType.SRQ, "srqn_rmpn_xrqn": number, "log_rq_size": 0}
     qpn = driver.create_qp(queues.pdn, queues.cqn, **fields)
-    refused(Status.RES_BUSY, queues.form.destroy, **queues.named(number))
+    refused(Status.BAD_RES_STATE_ERR, queues.form.destroy, **queues.named(number))
     driver.must(Op.DESTROY_QP, qpn=qpn)
     driver.must(queues.form.destroy, **queues.named(number))
 
 
 def test_queue_holds_what_it_names(driver, queues, refused):
     number = queues.make()
-    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=queues.pdn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, pd=queues.pdn)
     if queues.name == "xrc":
-        refused(Status.RES_BUSY, Op.DEALLOC_XRCD, xrcd=queues.xrcd)
-        refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=queues.cqn)
+        refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_XRCD, xrcd=queues.xrcd)
+        refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=queues.cqn)
     driver.must(queues.form.destroy, **queues.named(number))
     driver.must(Op.DEALLOC_PD, pd=queues.pdn)
     driver.must(Op.DEALLOC_XRCD, xrcd=queues.xrcd)
@@ -185,8 +185,8 @@ def test_older_form_with_a_domain_is_an_xrc_queue(driver, pdn, refused):
     xrcd = driver.must(Op.ALLOC_XRCD).xrcd
     cqn = driver.create_cq(driver.create_eq())
     srqn = driver.create_srq(pdn, xrcd=xrcd, cqn=cqn)
-    refused(Status.RES_BUSY, Op.DEALLOC_XRCD, xrcd=xrcd)
-    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=cqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_XRCD, xrcd=xrcd)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=cqn)
     driver.must(Op.DESTROY_SRQ, srqn=srqn)
     driver.must(Op.DEALLOC_XRCD, xrcd=xrcd)
 

@@ -35,6 +35,7 @@ from layouts.enums import (
 from layouts.prm import Prm, array, bits, octets
 
 BOOT_PAGES = 40
+NO_PD = "no pd to change or destroy"
 
 
 @pytest.fixture
@@ -114,8 +115,8 @@ class TestCommands:
     def test_refused_with_status_syndrome_and_reason(self, driver, lines):
         driver.command(Op.DEALLOC_PD, pd=0x77)
         assert lines(Point.CMD) == [
-            f"slot 0 DEALLOC_PD -> BAD_RES_ERR 0.0us syndrome {syndrome_of('no such pd'):#x}:"
-            " no such pd (0x77)  pd=0x77"
+            f"slot 0 DEALLOC_PD -> BAD_RES_STATE_ERR 0.0us syndrome {syndrome_of(NO_PD):#x}:"
+            f" {NO_PD} (0x77)  pd=0x77"
         ]
 
     def test_refused_has_no_output(self, driver, events):

@@ -36,7 +36,7 @@ def memory_of(driver):
 def test_user_contexts_are_different_and_end(driver, users, refused):
     assert len({0, SHARED, *users}) == 4
     driver.must(Op.DESTROY_UCTX, uid=users[0])
-    refused(Status.BAD_RES_ERR, Op.DESTROY_UCTX, uid=users[0])
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UCTX, uid=users[0])
 
 
 def test_command_for_no_user_context(driver, refused):
@@ -57,11 +57,11 @@ def test_a_user_has_its_own_objects_only(driver, users, refused):
     mine, other = users
     pd = driver.must(Op.ALLOC_PD, uid=mine).pd
     context = {"pd": pd, "access_mode_1_0": AccessMode.KLMS, "qpn": 0xFFFFFF}
-    refused(Status.BAD_RES_ERR, Op.DEALLOC_PD, uid=other, pd=pd)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, uid=other, pd=pd)
     refused(Status.BAD_RES_ERR, Op.CREATE_MKEY, uid=other, memory_key_mkey_entry=context)
     refused(Status.BAD_RES_ERR, Op.CREATE_PSV, pd=driver.alloc_pd(), num_psv=1, **as_user(mine))
     key = driver.must(Op.CREATE_MKEY, uid=mine, memory_key_mkey_entry=context).mkey_index
-    refused(Status.BAD_RES_ERR, Op.DESTROY_MKEY, uid=other, mkey_index=key)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_MKEY, uid=other, mkey_index=key)
     driver.must(Op.DESTROY_MKEY, uid=mine, mkey_index=key)
     driver.must(Op.DEALLOC_PD, uid=mine, pd=pd)
 
@@ -82,14 +82,15 @@ def test_shared_objects_are_for_all_to_use_and_for_none_to_destroy(driver, users
     """The driver makes counter sets and completion EQs for everybody."""
     number = driver.must(Op.ALLOC_Q_COUNTER, uid=SHARED).counter_set_id
     driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number, **as_user(users[0]))
-    refused(Status.BAD_RES_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=number, **as_user(users[0]))
+    fields = {"counter_set_id": number, **as_user(users[0])}
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, **fields)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=number)
 
 
 def test_context_with_objects_stays(driver, users, refused):
     """Its uid could be given to somebody else, who would own what is left."""
     pd = driver.must(Op.ALLOC_PD, uid=users[0]).pd
-    refused(Status.RES_BUSY, Op.DESTROY_UCTX, uid=users[0])
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UCTX, uid=users[0])
     driver.must(Op.DEALLOC_PD, uid=users[0], pd=pd)
     driver.must(Op.DESTROY_UCTX, uid=users[0])
 
@@ -112,7 +113,7 @@ def test_queues_in_user_memory(driver, users, memory_of, refused, node):
     cq = node.hca.cqs.get(cqn)
     assert cq.dbr_addr == pages[2] + 64
     assert cq.buffer.address(0) == pages[1]
-    refused(Status.RES_BUSY, Op.DESTROY_UMEM, uid=uid, umem_id=number)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UMEM, uid=uid, umem_id=number)
     refused(
         Status.BAD_PARAM_ERR, Op.CREATE_CQ, uid=uid, cq_context=context,
         **fields | {"cq_umem_offset": 2 * PAGE + 1},
@@ -193,4 +194,4 @@ def test_user_memory_without_its_pages(driver, users, refused):
 
 def test_user_memory_of_somebody_else(driver, users, memory_of, refused):
     number, _ = memory_of(users[0])
-    refused(Status.BAD_RES_ERR, Op.DESTROY_UMEM, uid=users[1], umem_id=number)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UMEM, uid=users[1], umem_id=number)

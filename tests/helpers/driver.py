@@ -390,6 +390,12 @@ def enable(function, command=MEMORY_SPACE | BUS_MASTER):
     function.config_write(COMMAND, command.to_bytes(2, "little"))
 
 
+def missing(op):
+    """The status of a command whose object does not exist: one that changes it wants its state."""
+    is_change = not op.name.startswith(("QUERY", "ATTACH", "DETACH"))
+    return Status.BAD_RES_STATE_ERR if is_change else Status.BAD_RES_ERR
+
+
 def pack64(values):
     return b"".join(value.to_bytes(8, "big") for value in values)
 

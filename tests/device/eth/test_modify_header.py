@@ -206,7 +206,7 @@ def test_context_in_use(flows, root, tir, refused):
     refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_MODIFY_HEADER_CONTEXT, **free)
     flows.delete(*root[:2])
     flows.driver.must(Op.DEALLOC_MODIFY_HEADER_CONTEXT, **free)
-    refused(Status.BAD_RES_ERR, Op.DEALLOC_MODIFY_HEADER_CONTEXT, **free)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_MODIFY_HEADER_CONTEXT, **free)
     fields = entry_fields(*root, tir, modify=context)
     refused(Status.BAD_RES_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
 

@@ -35,13 +35,13 @@ def test_drop_queue_without_a_domain(node):
 def test_queue_holds_what_it_names(node, driver, cq, refused):
     counter = driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
     rq = ReceiveQueue(node, cq=cq, counter_set_id=counter)
-    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=cq.cqn)
-    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=node.pdn)
-    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=cq.cqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, pd=node.pdn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
     driver.must(Op.DESTROY_RQ, rqn=rq.rqn)
     driver.must(Op.DESTROY_CQ, cqn=cq.cqn)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
-    refused(Status.BAD_RES_ERR, Op.DESTROY_RQ, rqn=rq.rqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_RQ, rqn=rq.rqn)
     refused(Status.BAD_RES_ERR, Op.QUERY_RQ, rqn=rq.rqn)
 
 
@@ -49,7 +49,7 @@ def test_over_a_memory_pool(node, driver, cq, refused):
     rmp = node.shared_queue(form="ring")
     fields, _ = rq_fields(node.driver, node.pdn, cq.cqn, mem_rq_type=MemRqType.RMP, rmpn=rmp.srqn)
     rqn = driver.must(Op.CREATE_RQ, **fields).rqn
-    refused(Status.RES_BUSY, Op.DESTROY_RMP, rmpn=rmp.srqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_RMP, rmpn=rmp.srqn)
     driver.must(Op.DESTROY_RQ, rqn=rqn)
     driver.must(Op.DESTROY_RMP, rmpn=rmp.srqn)
 
@@ -132,7 +132,7 @@ def test_counter_set_changes_by_the_bitmask(node, driver, rq, refused):
     mask = ModifyRq.RQ_COUNTER_SET_ID
     rq.modify(RDY, ctx={"counter_set_id": counter}, modify_bitmask=mask)
     assert rq.query().counter_set_id == counter
-    refused(Status.RES_BUSY, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
     rq.modify(RDY, modify_bitmask=mask)
     driver.must(Op.DEALLOC_Q_COUNTER, counter_set_id=counter)
 

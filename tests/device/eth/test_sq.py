@@ -44,12 +44,12 @@ def test_number_is_no_queue_pairs(node, cq):
 
 def test_queue_holds_what_it_names(node, driver, refused):
     sq = SendQueue(node)
-    refused(Status.RES_BUSY, Op.DESTROY_CQ, cqn=sq.cq.cqn)
-    refused(Status.RES_BUSY, Op.DEALLOC_PD, pd=node.pdn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_CQ, cqn=sq.cq.cqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DEALLOC_PD, pd=node.pdn)
     driver.must(Op.DESTROY_SQ, sqn=sq.sqn)
     driver.must(Op.DESTROY_CQ, cqn=sq.cq.cqn)
     refused(Status.BAD_RES_ERR, Op.QUERY_SQ, sqn=sq.sqn)
-    refused(Status.BAD_RES_ERR, Op.DESTROY_SQ, sqn=sq.sqn)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_SQ, sqn=sq.sqn)
 
 
 def test_queue_holds_its_tis(node, driver, refused):
@@ -76,7 +76,7 @@ def test_ring_and_record_in_user_memory_that_may_only_be_read(node, driver, refu
     fields.pop("extra")
     sqn = driver.must(Op.CREATE_SQ, **fields).sqn
     assert node.hca.sqs.need(sqn).buffer.address(0) == pages[0]
-    refused(Status.RES_BUSY, Op.DESTROY_UMEM, umem_id=umem)
+    refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_UMEM, umem_id=umem)
     fields, _ = rq_fields(driver, node.pdn, cq.cqn, wq=wq)
     fields.pop("extra")
     rqn = driver.must(Op.CREATE_RQ, **fields).rqn

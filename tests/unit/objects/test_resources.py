@@ -89,7 +89,7 @@ def test_what_is_being_used_stays(table):
     thing = Thing()
     handle = table.add(thing)
     with holding(thing, None):
-        refused(Status.RES_BUSY, table.remove, handle)
+        refused(Status.BAD_RES_STATE_ERR, table.remove, handle)
     table.remove(handle)
 
 
@@ -135,7 +135,7 @@ def test_removed_object_is_gone(table):
     handle = table.add(thing)
     assert table.remove(handle) is thing
     assert table.get(handle) is None
-    refused(Status.BAD_RES_ERR, table.remove, handle)
+    refused(Status.BAD_RES_STATE_ERR, table.remove, handle)
 
 
 def test_freed_handle_comes_back_last(table):
@@ -155,7 +155,7 @@ def test_object_that_is_referred_to_stays(table):
     others.add(first)
     others.add(second)
     assert thing.refs == 2
-    said = refused(Status.RES_BUSY, table.remove, handle)
+    said = refused(Status.BAD_RES_STATE_ERR, table.remove, handle)
     assert said == "thing is still in use (thing 0x3: 2 references)"
     assert table.get(handle) is thing
     others.remove(first.handle)
@@ -194,7 +194,7 @@ def test_any_sequence(steps):
         elif step in model:
             assert table.remove(step) is model.pop(step)
         else:
-            refused(Status.BAD_RES_ERR, table.remove, step)
+            refused(Status.BAD_RES_STATE_ERR, table.remove, step)
         assert {item.handle: item for item in table} == model
 
 
@@ -225,8 +225,12 @@ class TestOwners:
         caller.uid = owner
         handle = table.add(Object())
         caller.uid = user
-        for action, allowed in ((table.need, may_use), (table.remove, owns)):
+        for action, allowed, status in (
+            (table.need, may_use, Status.BAD_RES_ERR),
+            (table.subject, may_use, Status.BAD_RES_STATE_ERR),
+            (table.remove, owns, Status.BAD_RES_STATE_ERR),
+        ):
             if allowed:
                 action(handle)
             else:
-                refused(Status.BAD_RES_ERR, action, handle)
+                refused(status, action, handle)
