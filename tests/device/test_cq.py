@@ -65,7 +65,7 @@ def test_queue_keeps_its_eq(driver, eqn, refused):
 
 
 def test_refused_eq_keeps_its_events(driver, function, refused):
-    """DESTROY_EQ with RES_BUSY must not take the event types away from the EQ."""
+    """A refused DESTROY_EQ must not take the event types away from the EQ."""
     eqn = driver.create_eq(events=[EventType.PORT_CHANGE])
     driver.create_cq(eqn)
     refused(Status.BAD_RES_STATE_ERR, Op.DESTROY_EQ, eq_number=eqn)

@@ -46,9 +46,9 @@ class Steering:
     def __init__(self):
         ledger = Ledger(1 << 30)
         self.domain = FlowDomain()
-        self.tables = Table("flow table", 1, 1 << 10, ledger)
-        self.groups = Table("flow group", 1, 1 << 10, ledger)
-        self.entries = Table("flow table entry", 1, 1 << 10, ledger)
+        self.tables = Table(FlowTable, 1, 1 << 10, ledger)
+        self.groups = Table(FlowGroup, 1, 1 << 10, ledger)
+        self.entries = Table(FlowEntry, 1, 1 << 10, ledger)
 
     @property
     def root(self):
