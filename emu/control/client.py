@@ -75,6 +75,14 @@ class Client:
         """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
         return self.call("objects", **choice)
 
+    def census(self) -> dict[str, int]:
+        """The objects of all functions that are in use, by kind.
+
+        A memory key that is free (its driver keeps it for later) is not in use.
+        """
+        counts: dict[str, int] = self.call("census")["objects"]
+        return counts
+
     def rules(self) -> list[dict[str, Any]]:
         """The loaded rules, with how many events each matched and how often it fired."""
         rules: list[dict[str, Any]] = self.call("fault.list")["rules"]

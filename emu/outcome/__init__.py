@@ -3,15 +3,21 @@
 from emu.outcome.ending import EX_DATAERR, of_error, of_status, together
 from emu.outcome.finding import Finding, Kind
 from emu.outcome.kernel_log import findings
+from emu.outcome.objects import left, settled
+from emu.outcome.severity import FailOn, failures
 from emu.outcome.slab import growth
 
 __all__ = [
     "EX_DATAERR",
+    "FailOn",
     "Finding",
     "Kind",
+    "failures",
     "findings",
     "growth",
+    "left",
     "of_error",
     "of_status",
+    "settled",
     "together",
 ]

@@ -29,6 +29,7 @@ def methods(
     return {
         "status": control.status,
         "objects": control.objects,
+        "census": control.census,
         "fault.list": control.fault_list,
         "fault.add": control.fault_add,
         "fault.remove": control.fault_remove,
@@ -77,6 +78,10 @@ class _Methods:
             yield from views.objects(self._functions[index], kind, limit)
             yield b"}"
         yield b'],"segments":%s}' % json.dumps(segments).encode()
+
+    def census(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+        _only(params)
+        return {"objects": (yield from views.census(self._functions))}
 
     def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
         _only(params)

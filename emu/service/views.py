@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -24,10 +25,12 @@ from emu.objects import (
     Tis,
 )
 from emu.objects.table import Object
+from emu.turns import Turns
 from layouts.enums import AccessMode, PortType, QpType
 from layouts.eth_enums import RxHashFn
 
 _ITEMS_PER_PART = 256
+_KEYS_PER_TURN = 10_000
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 MOST_CHILDREN = 64
@@ -116,6 +119,24 @@ def _by_kind(function: Function, kind: str | None) -> Iterator[tuple[str, Any]]:
     for name, items in _OUTSTANDING.items():
         if kind in (None, name):
             yield name, items(function)
+
+
+def census(functions: Sequence[Function]) -> Turns[dict[str, int]]:
+    """How many objects of each kind are in use, of all functions together.
+
+    A memory key that is free is not: drivers keep such keys in caches of theirs, and take another
+    one from there without a command.
+    """
+    counts: Counter[str] = Counter()
+    for function in functions:
+        hca = function.hca
+        for table in hca.tables:
+            counts[table.kind] += len(table)
+        for number, key in enumerate(list(hca.mkeys), 1):
+            counts[hca.mkeys.kind] -= key.free
+            if not number % _KEYS_PER_TURN:
+                yield
+    return dict(counts)
 
 
 def kinds(function: Function) -> list[str]:

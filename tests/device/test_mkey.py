@@ -3,6 +3,8 @@
 import pytest
 from helpers.driver import missing, pack64
 
+from emu.service import views
+from emu.turns import finish
 from firmware_cmds.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status
 
@@ -62,6 +64,19 @@ def test_free_key_gets_its_pages_later(driver, pd):
     index = driver.must(Op.CREATE_MKEY, **fields).mkey_index
     context = driver.must(Op.QUERY_MKEY, mkey_index=index).memory_key_mkey_entry
     assert (context.free, context.umr_en, context.translations_octword_size) == (1, 1, 32)
+
+
+def test_a_free_key_is_not_counted_as_in_use(driver, function, pd):
+    """Drivers keep such keys for later: who looks for leaks must not see them."""
+
+    def count():
+        return finish(views.census([function, function]))["mkey"]
+
+    before = count()
+    driver.must(Op.CREATE_MKEY, **mtt_fields(pd, [], room=32, free=1, umr_en=1))
+    assert count() == before
+    driver.must(Op.CREATE_MKEY, **mtt_fields(pd, [0x1000]))
+    assert count() == before + 2  # one in each of two functions
 
 
 @pytest.mark.parametrize("mode", [AccessMode.KLMS, AccessMode.KSM])

@@ -89,6 +89,7 @@ def test_status_and_objects(serving):
             assert told["counts"]["commands"] == 0
             (objects,) = control.objects()["functions"]
             assert objects["objects"]["mkey"] == {"total": 0, "items": []}
+            assert control.census().items() >= {"mkey": 0, "qp": 0, "pd": 0}.items()
             assert list(control.objects(kind="qp")["functions"][0]["objects"]) == ["qp"]
 
     serving.during(work)

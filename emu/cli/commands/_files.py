@@ -10,7 +10,7 @@ import click
 
 
 class NewFile(click.Path):
-    """A file to write, whose directory is there already."""
+    """A file to write; the directories above it are made when they are not there."""
 
     def __init__(self, resolve_path: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path, resolve_path=resolve_path)
@@ -20,8 +20,10 @@ class NewFile(click.Path):
         path = super().convert(value, param, ctx)
         assert isinstance(path, Path)
         if not path.exists():
-            if not path.parent.is_dir():
-                self.fail(f"there is no directory {path.parent}", param, ctx)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                self.fail(f"no directory {path.parent} can be made: {error.strerror}", param, ctx)
             if not os.access(path.parent, os.W_OK | os.X_OK):
                 self.fail(f"no file can be made in {path.parent}", param, ctx)
         return path

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +30,14 @@ from emu.cli.commands._guest_options import (
     guest_options,
     to_options,
 )
-from emu.cli.commands._output import feed, pass_on
+from emu.cli.commands._judged import Judged, judge_options
+from emu.cli.commands._output import feed
 from emu.cli.commands._progress import display
-from emu.cli.commands._results_options import results_options, write_results
+from emu.cli.commands._results_options import results_options
 from emu.lab import Guest
-from emu.lab.conformance.results import of_status
 from emu.lab.named import keeper, running
+from emu.outcome import FailOn
+from emu.outcome.objects import LEAST_TURNS
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -46,6 +46,7 @@ from emu.lab.named import keeper, running
 @coverage_options
 @debug_options
 @results_options
+@judge_options
 @click.option("--timeout", type=float, metavar="S", help="End a command that takes longer.")
 @click.option("--name", help="The guest's name for `exec`, `dmesg`.  [default: run-PID]")
 @click.option("--stdin", is_flag=True, help="Give the command our standard input.")
@@ -60,37 +61,55 @@ def run(
     debugging: Debugging,
     junit_file: Path | None,
     tap_file: Path | None,
+    fail_on: str,
+    check_leaks: bool,
+    turns: int | None,
     **choices: Any,
 ) -> None:
     """Run COMMAND as root in a guest with emulated functions.
 
-    Output and exit status are the command's own. A guest that panics or ends early gives status
-    125, a timeout or a guest that hangs 124, a device server that ends 123.
+    Output and exit status are the command's own, or 122 if it succeeds and the guest's kernel has
+    logged a failure (--fail-on), or objects are left (--check-leaks). A guest that panics or ends
+    early gives status 125, a timeout or a guest that hangs 124, a device server that ends 123.
 
-    --junit and --tap write COMMAND's result as one test; as with kernel selftests, status 4 says
-    that it was skipped. A guest that fails leaves no file.
+    --junit and --tap write COMMAND's result as one test, whatever has become of the guest; as with
+    kernel selftests, status 4 says that it was skipped.
+
+    --faults begins when the plan's expectation says: with the boot, or when the driver is up.
 
     --dmesg and --ftrace need --trace: its file has device and kernel on one time line then.
     """
     if timeout is not None and timeout <= 0:
         raise click.BadParameter("more than 0 s", param_hint="--timeout")
+    if stdin and (check_leaks or turns):
+        raise click.UsageError("--stdin is for a command that runs once")
     options = to_options(**with_coverage(with_debugging(choices, debugging), coverage))
+    if check_leaks and not options.devices:
+        raise click.UsageError("--check-leaks counts what is in a function")
+    turns = (LEAST_TURNS if check_leaks else 0) if turns is None else turns
+    if check_leaks and turns < LEAST_TURNS:
+        raise click.UsageError(f"--check-leaks compares {LEAST_TURNS} turns at least")
     name = name or f"run-{os.getpid()}"
+    judged = Judged(words, FailOn(fail_on), (junit_file, tap_file))
     with contextlib.ExitStack() as stack:
         debugger = Debugger(debugging, options.trace)
         stack.callback(debugger.finish)
         claim = stack.enter_context(running.Claim(name))
         with display() as (progress, on_wait):
-            guest = stack.enter_context(Guest(options, progress=progress, on_wait=on_wait))
-        stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
-        with debugger.watching(guest), covered(guest, coverage):
-            job = guest.popen(words, has_input=stdin, sink=pass_on)
-            if stdin:
-                threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
-            started = time.monotonic()
-            status = guest.wait(job, timeout)
-            case = of_status(shlex.join(words), status, time.monotonic() - started)
-        write_results([case], junit_file, tap_file)
+            guest = Guest(options, progress=progress, on_wait=on_wait)
+            with judged.telling(guest):
+                stack.enter_context(guest)
         if options.faults is not None:
-            tell_fired(guest.record)
+            stack.callback(tell_fired, guest.record)
+        stack.enter_context(keeper.open_doors(claim, described(options), {name: guest}))
+        with judged.telling(guest), debugger.watching(guest), covered(guest, coverage):
+
+            def turn() -> int:
+                job = guest.popen(words, has_input=stdin, sink=judged.sink)
+                if stdin:
+                    threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()
+                return guest.wait(job, timeout)
+
+            status = judged.turns(guest, turn, turns, check=check_leaks)
+            status = judged.concluded(guest, status)
     sys.exit(status)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.commands._files import NewFile
 from emu.cli.commands._net_option import net_option
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
@@ -87,7 +88,7 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--trace",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Record every command, register access, event and interrupt in this file.",
 )
 @click.option(
@@ -104,17 +105,17 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--record",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Write every fault that fires in this file.",
 )
 @click.option(
     "--control",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Socket for mlx5emu status, objects and fault.",
 )
 @click.option(
     "--pcap",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Write what passes the functions' ports in this file (pcapng); a pipe will do.",
 )
 @click.option(

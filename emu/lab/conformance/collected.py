@@ -17,6 +17,7 @@ class TapFile:
         self._path = path
         self._cases: dict[str, Case] = {}
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._write()
         except OSError as error:
             raise pytest.UsageError(f"--mlx5-tap {path}: {error.strerror}") from None

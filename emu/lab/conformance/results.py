@@ -34,7 +34,12 @@ class Case:
     name: str
     verdict: Verdict
     detail: str = ""
+    """Why it has ended so; the first line is the reason in short."""
     seconds: float = 0.0
+    output: str = ""
+    """The end of what it has written."""
+    log: str = ""
+    """The end of the kernel's log."""
 
 
 def of_status(words: str, status: int, seconds: float) -> Case:
@@ -54,7 +59,9 @@ def tap(cases: Sequence[Case]) -> str:
         skip = f" # SKIP {one_line(case.detail)}" if case.verdict is Verdict.SKIP else ""
         lines.append(f"{ok} {number} {name}{skip}")
         if ok == "not ok":
-            lines += [f"# {line}" for line in printable(case.detail).splitlines()]
+            texts = [case.detail]
+            texts += [f"{name}:\n{text}" for name, text in _parts(case) if text]
+            lines += [f"# {line}" for text in texts for line in printable(text).splitlines()]
     return "\n".join(lines) + "\n"
 
 
@@ -76,6 +83,11 @@ def junit(cases: Sequence[Case]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def _parts(case: Case) -> tuple[tuple[str, str], ...]:
+    """What there is to read of a test that has failed."""
+    return ("output", case.output), ("the kernel's log", case.log)
+
+
 _WORDS = {Verdict.FAIL: "failure", Verdict.ERROR: "error", Verdict.SKIP: "skipped"}
 
 
@@ -88,8 +100,11 @@ def _element(case: Case) -> ElementTree.Element:
     element.set("time", f"{case.seconds:.3f}")
     if case.verdict in _WORDS:
         why = ElementTree.SubElement(element, _WORDS[case.verdict])
-        why.set("message", _xml(one_line(case.detail)))
+        why.set("message", _xml(one_line(case.detail.partition("\n")[0])))
         why.text = _xml(case.detail)
+    for name, text in (("system-out", case.output), ("system-err", case.log)):
+        if text:
+            ElementTree.SubElement(element, name).text = _xml(text)
     return element
 
 

@@ -159,8 +159,12 @@ def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tupl
             yield ("server", key), why
     for key in ("trace", "pcap", "record"):
         file = getattr(server, key)
-        if file is not None and not (base / file).parent.is_dir():
-            yield ("server", key), f"no directory {(base / file).parent}"
+        if file is None:
+            continue
+        try:
+            (base / file).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            yield ("server", key), f"no directory {(base / file).parent}: {error.strerror}"
 
 
 def _refused(check: Callable[..., object], *words: object) -> str | None:

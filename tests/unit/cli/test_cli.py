@@ -7,10 +7,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from emu.cli import main as cli
+from emu.cli.commands._files import NewFile
 from emu.lab import GuestPanicError, LabError
 from emu.lab.doctor import Check, State
 
@@ -19,6 +21,16 @@ from emu.lab.doctor import Check, State
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
+
+
+def commands(group=cli.main, path=()):
+    """Every command with its words, groups' own included."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
 
 
 def invoke(*words):
@@ -172,27 +184,50 @@ def test_a_signal_ends_a_command_in_order_or_is_ignored_as_before(number, before
 @pytest.mark.parametrize(
     "words",
     [
-        ("run", "--dump", "no/x", "true"),
-        ("run", "--junit", "no/x", "true"),
-        ("up", "--trace", "no/x", "dev"),
-        ("suite", "--tap", "no/x"),
-        ("suite", "--json", "no/x"),
-        ("run", "--coverage", "mlx5_core", "--coverage-file", "no/x", "true"),
-        ("dump", "dev", "no/x"),
+        ("run", "--dump", "PATH", "true"),
+        ("run", "--junit", "PATH", "true"),
+        ("up", "--trace", "PATH", "dev"),
+        ("suite", "--tap", "PATH"),
+        ("suite", "--json", "PATH"),
+        ("run", "--coverage", "mlx5_core", "--coverage-file", "PATH", "true"),
+        ("dump", "dev", "PATH"),
+        ("serve", "--socket", "socket", "--pcap", "PATH"),
     ],
 )
-def test_a_file_that_has_no_directory_is_told_before_a_guest_boots(words):
-    result = invoke(*words)
+def test_a_file_that_can_have_no_folder_is_told_before_a_guest_boots(words, tmp_path):
+    text = tmp_path / "text"
+    text.touch()
+    result = invoke(*(str(text / "new" / "file") if word == "PATH" else word for word in words))
     assert result.exit_code == 2
-    assert "there is no directory " in result.output
+    assert "can be made: Not a directory" in result.output
 
 
-def test_a_coverage_file_of_a_corpus_that_has_no_directory_is_told_first(tmp_path):
+def test_folders_of_a_file_to_write_are_made(tmp_path):
+    path = NewFile().convert(str(tmp_path / "new" / "folder" / "file"), None, None)
+    assert path == tmp_path / "new" / "folder" / "file"
+    assert path.parent.is_dir()
+    assert not path.exists()
+
+
+def test_every_option_that_writes_a_file_makes_its_folders():
+    """An option for a file that need not be there has the type that does so."""
+    assert [
+        f"{' '.join(path)} {parameter.opts[0]}"
+        for path, command in commands()
+        for parameter in command.params
+        if type(parameter.type) is click.Path
+        and not parameter.type.exists
+        and parameter.type.file_okay
+        and parameter.type.name != "path"
+    ] == []  # fmt: skip
+
+
+def test_a_coverage_file_of_a_corpus_that_can_have_no_folder_is_told_first(tmp_path):
     image = tmp_path / "vmlinux"
     image.touch()
-    result = invoke("fuzz", "coverage", str(tmp_path), str(image), "--out", "no/x")
+    result = invoke("fuzz", "coverage", str(tmp_path), str(image), "--out", f"{image}/new/x")
     assert result.exit_code == 2
-    assert "there is no directory " in result.output
+    assert "can be made: Not a directory" in result.output
 
 
 FULL = """

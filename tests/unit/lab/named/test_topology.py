@@ -104,7 +104,8 @@ def test_every_mistake_has_its_line(read, text, messages):
     ("text", "messages"),
     [
         (
-            '[server]\nnets = ["user",\n"x"]\nfabric = "y"\nfaults = "none.toml"\ntrace = "no/t"\n'
+            '[server]\nnets = ["user",\n"x"]\nfabric = "y"\nfaults = "none.toml"\n'
+            'trace = "topo.toml/no/t"\n'
             '[[guest]]\nname = "a"\n[[guest]]\nname = "b{n}"\ncount = 2\n'
             'devices = ["connectx6,lid={n}00000"]\n',
             [
@@ -155,6 +156,10 @@ class FakeServer:
 
     def start(self):
         pass
+
+    def arm(self):
+        """The plan begins when all guests are up and have run their commands."""
+        self.armed_after = FakeGuest.events
 
     def stop(self):
         pass
@@ -223,6 +228,7 @@ def test_one_server_has_all_functions(read, fakes):
     with contextlib.ExitStack() as stack:
         started = hosts.start(read(guests(600, 601)), stack)
         (server,) = FakeServer.made
+        assert server.armed_after == FakeGuest.events  # a plan may be for a driver that is up
         served = [guest.served.sockets for guest in started.values()]
         assert served == [(server.sockets[0],), (server.sockets[1],)]
         server.on_end(ServerError("it is gone"))

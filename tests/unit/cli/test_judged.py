@@ -1,0 +1,186 @@
+"""``mlx5emu run`` without a guest: its status, and the result that it leaves in every case."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from emu.cli import main as cli
+from emu.cli.commands import _judged, run
+from emu.lab.errors import GuestHungError, GuestPanicError
+from emu.lab.guest.guest import Result
+
+WARNING = "<4>[ 1.0] WARNING: CPU: 0 PID: 112 at a.c:1 mlx5_w+0x1/0x2 [mlx5_core]\n"
+BUG = "<1>[ 2.0] kernel BUG at a.c:1!\n<4>[ 2.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
+DRIVER = "<3>[ 1.0] mlx5_core 0000:01:00.0: health recovery failed\n"
+
+
+class FakeGuest:
+    """Ends as the test says."""
+
+    def __init__(self):
+        self.log = "<6>[ 0.0] Linux version 6.12\n"
+        self.statuses = [0]
+        self.fails = self.fails_to_boot = None
+        self.censuses = []
+        self.turns = 0
+
+    def __call__(self, options, **_):
+        self.options = options
+        return self
+
+    def __enter__(self):
+        if self.fails_to_boot:
+            raise self.fails_to_boot
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def popen(self, words, *, has_input, sink):
+        self.turns += 1
+        sink(1, f"turn {self.turns}\n".encode())
+
+    def wait(self, job, timeout):
+        if self.fails is not None:
+            raise self.fails
+        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+
+    def run(self, words, timeout):
+        return Result("dmesg", 0, self.log, "")
+
+    @property
+    def console(self):
+        return self.log
+
+    @property
+    def control_socket(self):
+        return None
+
+    def census(self):
+        return self.censuses.pop(0)
+
+
+@pytest.fixture
+def guest(monkeypatch, tmp_path):
+    made = FakeGuest()
+    monkeypatch.setattr(run, "Guest", made)
+    monkeypatch.setattr(run.running, "Claim", nullcontext)
+    monkeypatch.setattr(run.keeper, "open_doors", lambda *_: nullcontext())
+    monkeypatch.setattr(_judged, "_census", lambda guest: guest.census())
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def invoke(*words):
+    return CliRunner().invoke(
+        cli.main, ["run", "--junit", "out/run.xml", "--tap", "out/run.tap", *words, "--", "true"]
+    )
+
+
+def case(path):
+    (found,) = ElementTree.fromstring((path / "out/run.xml").read_text()).iter("testcase")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("log", "fail_on", "status"),
+    [
+        (WARNING, None, 0),
+        (BUG, None, 122),
+        (WARNING, "warning", 122),
+        (WARNING, "error", 0),
+        (BUG, "never", 0),
+        (DRIVER, "warning", 0),
+    ],
+)
+def test_what_the_kernel_says_makes_it_fail(guest, tmp_path, log, fail_on, status):
+    guest.log += log
+    done = invoke(*(["--fail-on", fail_on] if fail_on else []))
+    assert done.exit_code == status, done.output
+    title = {WARNING: "WARNING in mlx5_w", BUG: "kernel BUG in mlx5_x"}.get(log, "mlx5_core: ")
+    assert f"mlx5emu: {title}" in done.output
+    failure = case(tmp_path).find("failure")
+    assert (failure is not None) == bool(status)
+    if failure is not None:
+        assert failure.get("message") == title
+        assert "a.c:1" in failure.text
+        assert title in (tmp_path / "out/run.tap").read_text()
+
+
+def test_a_command_that_fails_keeps_its_status(guest, tmp_path):
+    guest.log += BUG
+    guest.statuses = [3]
+    assert invoke().exit_code == 3
+    failure = case(tmp_path).find("failure")
+    assert failure.get("message") == "status 3"
+    assert "kernel BUG in mlx5_x" in failure.text
+    assert case(tmp_path).find("system-out").text == "turn 1\n"
+    assert "Linux version" in case(tmp_path).find("system-err").text
+    assert "# turn 1" in (tmp_path / "out/run.tap").read_text()
+
+
+def test_a_command_that_passes_or_is_skipped(guest, tmp_path):
+    assert invoke().exit_code == 0
+    assert list(case(tmp_path)) == []
+    guest.statuses = [4]
+    assert invoke().exit_code == 4
+    assert [one.tag for one in case(tmp_path)] == ["skipped"]
+    guest.log += BUG
+    assert invoke().exit_code == 122
+    assert [one.tag for one in case(tmp_path)] == ["failure", "system-out", "system-err"]
+
+
+def test_a_guest_that_panics_leaves_a_result(guest, tmp_path):
+    guest.log += BUG
+    guest.fails = GuestPanicError("the guest panicked: Fatal exception", "its console")
+    assert invoke().exit_code == 125
+    error = case(tmp_path).find("error")
+    assert error.get("message") == "the guest panicked: Fatal exception"
+    assert "kernel BUG in mlx5_x" in error.text
+    assert case(tmp_path).find("system-out").text == "turn 1\n"
+    assert (tmp_path / "out/run.tap").read_text().splitlines()[2] == "not ok 1 mlx5emu run: true"
+
+
+def test_a_guest_that_does_not_come_up_leaves_a_result(guest, tmp_path):
+    guest.fails_to_boot = GuestHungError("the guest is not up after 3 s", "its console")
+    assert invoke().exit_code == 124
+    assert case(tmp_path).find("error").get("message") == "the guest is not up after 3 s"
+
+
+def test_turns_that_leave_objects(guest, tmp_path):
+    """A key that a cache keeps comes once; a domain in each turn."""
+    guest.censuses = [{"pd": 3, "mkey": 5}, {"pd": 4, "mkey": 6}, {"pd": 5, "mkey": 6}]
+    done = invoke("--check-leaks")
+    assert (done.exit_code, guest.turns) == (122, 3)
+    assert "objects left in the device: pd: pd: 2 more in 2 turns (3, 4, 5)" in done.output
+    assert "mkey" not in done.output
+    assert case(tmp_path).find("failure").get("message") == "objects left in the device: pd"
+
+
+def test_turns_that_leave_nothing(guest):
+    guest.censuses = [{"pd": 3}, {"pd": 5}, {"pd": 4}, {"pd": 5}]
+    assert invoke("--check-leaks", "--turns", "3").exit_code == 0
+    assert guest.turns == 4
+
+
+def test_a_turn_that_fails_ends_the_run(guest):
+    guest.statuses = [0, 7, 0]
+    assert invoke("--turns", "5").exit_code == 7
+    assert guest.turns == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--check-leaks", "--turns", "1"], "2 turns at least"),
+        (["--check-leaks", "--no-device"], "counts what is in a function"),
+        (["--stdin", "--check-leaks"], "runs once"),
+    ],
+)
+def test_words_that_do_not_fit(guest, words, says):
+    done = invoke(*words)
+    assert (done.exit_code, says in done.output) == (2, True)
