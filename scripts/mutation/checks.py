@@ -1,0 +1,173 @@
+"""The checks of a module, and the module without one of them.
+
+A check is an ``if`` with a branch that refuses: it raises, returns nothing, None or False, or calls
+or counts something whose name says so. It is taken away as a whole, and then each term of its
+``and`` and ``or`` for itself. Nothing else of the module changes, lines and names included, so that
+the code of one function can take the other's place.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_WORDS = re.compile(r"fail|drop|refus|nak|error|discard|abort|reject|lost|lose|flush|damaged")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One thing that is taken away from one check."""
+
+    file: str
+    line: int
+    function: str
+    check: str
+    """The whole condition, as ``ast.unparse`` writes it."""
+    term: str
+    """What is taken away of it; empty: all of it."""
+    fires: int
+    """A test can tell the difference only if it runs this line."""
+    key: str
+    """The same as long as the function is the same, wherever it stands."""
+    number: int
+    """Its place among the file's mutants."""
+
+    def __str__(self) -> str:
+        without = f", without: {self.term}" if self.term else ""
+        return f"{self.file}:{self.line}: {self.function}: if {self.check}{without}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a constant takes the place of an expression."""
+
+    node: ast.AST
+    field: str
+    index: int | None
+    value: bool
+    toward: bool
+    """Which value the whole condition has more often by it."""
+
+    @property
+    def expression(self) -> ast.expr:
+        at = getattr(self.node, self.field)
+        return at if self.index is None else at[self.index]
+
+    def take_away(self) -> None:
+        """What it names is named still: a function's cells stay the same ones."""
+        old = self.expression
+        constant = ast.copy_location(ast.Constant(self.value), old)
+        operator = ast.Or() if self.value else ast.And()
+        is_first = not any(isinstance(part, ast.NamedExpr) for part in ast.walk(old))
+        new = ast.BoolOp(operator, [constant, old] if is_first else [old, constant])
+        ast.copy_location(new, old)
+        if self.index is None:
+            setattr(self.node, self.field, new)
+        else:
+            getattr(self.node, self.field)[self.index] = new
+
+
+def mutants(file: str, source: str) -> Iterator[Mutant]:
+    """All that can be taken away from the checks of a module."""
+    count: dict[str, int] = {}
+    for number, (name, function, check, place) in enumerate(_places(ast.parse(source))):
+        digest = hashlib.sha256(ast.unparse(function).encode()).hexdigest()[:12]
+        own = f"{file}:{name}:{digest}"
+        count[own] = count.get(own, -1) + 1
+        is_whole = place.node is check
+        passes = _refuses(check.orelse)
+        refusal = check.orelse[0] if passes else check.body[0]
+        yield Mutant(
+            file,
+            place.expression.lineno,
+            name,
+            ast.unparse(check.test),
+            "" if is_whole else ast.unparse(place.expression),
+            _first_line(refusal if place.toward == passes else check),
+            f"{own}:{count[own]}",
+            number,
+        )
+
+
+def without(source: str, mutant: Mutant) -> ast.Module:
+    """The module as it is when what the mutant names is taken away."""
+    tree = ast.parse(source)
+    *_, place = [*_places(tree)][mutant.number]
+    place.take_away()
+    return ast.fix_missing_locations(tree)
+
+
+def _places(tree: ast.AST) -> Iterator[tuple[str, Function, ast.If, _Place]]:
+    for name, function in _functions(tree, ""):
+        for check in _ifs(function.body):
+            refuses, passes = _refuses(check.body), _refuses(check.orelse)
+            if refuses == passes:
+                continue
+            whole = _Place(check, "test", None, passes, passes)
+            for place in (whole, *_terms(whole, negated=False)):
+                yield name, function, check, place
+
+
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            yield f"{prefix}{child.name}", child
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _functions(child, prefix)
+
+
+def _ifs(body: list[ast.stmt]) -> Iterator[ast.If]:
+    """Those of a function, without those of the functions inside it."""
+    for statement in body:
+        if isinstance(statement, ast.If):
+            yield statement
+        if not isinstance(statement, Function | ast.ClassDef):
+            for field in ("body", "orelse", "finalbody"):
+                yield from _ifs(getattr(statement, field, []))
+            for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                yield from _ifs(handler.body)
+
+
+def _terms(place: _Place, *, negated: bool) -> Iterator[_Place]:
+    """Each operand of ``and`` and ``or``, at any depth, as what changes nothing there."""
+    node = place.expression
+    while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        node, negated = node.operand, not negated
+    if isinstance(node, ast.BoolOp):
+        value = isinstance(node.op, ast.And)
+        for index in range(len(node.values)):
+            term = _Place(node, "values", index, value, value != negated)
+            yield term
+            yield from _terms(term, negated=negated)
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The first that the interpreter sees: ``if (`` has no code of its own."""
+    return statement.test.lineno if isinstance(statement, ast.If) else statement.lineno
+
+
+def _refuses(body: list[ast.stmt]) -> bool:
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.Return):
+        value = last.value
+        if value is None or (isinstance(value, ast.Constant) and value.value in (None, False)):
+            return True
+    return isinstance(last, ast.Raise) or any(_says_so(statement) for statement in body)
+
+
+def _says_so(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.AugAssign):
+        return bool(_WORDS.search(ast.unparse(statement.target)))
+    value = getattr(statement, "value", None)
+    if not isinstance(statement, ast.Expr | ast.Return) or not isinstance(value, ast.Call):
+        return False
+    return bool(_WORDS.search(ast.unparse(value.func)))

@@ -1,0 +1,181 @@
+"""Runs of the tests on mutants: pytest collects once, then each mutant has a fork with its code.
+
+Nothing is written to the sources. Functions keep their identity and get other code, wherever they
+have been imported to; what runs only while a module is imported cannot be changed that way.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import resource
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+_MEMORY = 6 << 30
+_POLL = 0.02  # seconds
+
+
+@dataclass(slots=True)
+class Job:
+    """A module, and the tests that are run on it until one fails."""
+
+    tests: Sequence[str]
+    file: str = ""
+    source: str = ""
+    tree: ast.Module | None = None
+    """What is to take the place of this source, as it was when the tests were collected."""
+    seconds: float = 60
+    """Of processor time; a fork that is not done by then hangs, and so would the tests."""
+    stops: bool = True
+    done: Callable[[list[str]], None] = lambda failed: None
+    """Is told the tests that failed; one in brackets is no test but how the fork ended."""
+
+
+@dataclass(slots=True)
+class _Fork:
+    job: Job
+    pipe: int
+    deadline: float
+    failed: bytearray = field(default_factory=bytearray)
+
+
+def pytest_main(arguments: Sequence[str], plugin: object) -> int:
+    """pytest with random tests that do the same in each run and keep nothing."""
+    settings.register_profile(
+        "mutation",
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
+    return int(pytest.main([*options, *arguments], plugins=[plugin]))
+
+
+class Forks:
+    """A pytest plugin that runs jobs instead of the tests it has collected."""
+
+    def __init__(self, jobs: Callable[[list[str]], Iterator[Job | None]], *, at_once: int) -> None:
+        """``jobs`` is told what was collected; it gives None when it waits for jobs to be done."""
+        self._jobs, self._at_once = jobs, at_once
+        self._functions: dict[str, list[FunctionType]] = defaultdict(list)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run all jobs; no test is run in this process."""
+        gc.unfreeze()  # what is frozen is not listed
+        for one in gc.get_objects():
+            if isinstance(one, FunctionType):
+                self._functions[one.__code__.co_filename].append(one)
+        gc.collect()
+        gc.freeze()
+        items = {item.nodeid: item for item in session.items}
+        session.config._tmp_path_factory.getbasetemp()  # one for all forks
+        running: dict[int, _Fork] = {}
+        for job in self._jobs([*items]):
+            if job is None:
+                self._watch(running)
+            else:
+                self._start(job, [items[test] for test in job.tests], running)
+            while len(running) == self._at_once:
+                self._watch(running)
+        while running:
+            self._watch(running)
+        return True
+
+    def _start(self, job: Job, items: list[pytest.Item], running: dict[int, _Fork]) -> None:
+        ours, theirs = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(theirs)
+            os.set_blocking(ours, False)
+            running[pid] = _Fork(job, ours, time.monotonic() + 4 * job.seconds)
+            return
+        status = 1
+        try:
+            os.close(ours)
+            _limit(job.seconds)
+            if job.tree is not None:
+                self._replace(job.file, job.source, job.tree)
+            _run(items, theirs, stops=job.stops)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _replace(self, file: str, source: str, tree: ast.Module) -> None:
+        name = str(Path(file).resolve())
+        old = compile(source, name, "exec", dont_inherit=True)
+        new = dict(zip(_codes(old), _codes(compile(tree, name, "exec", dont_inherit=True))))
+        for function in self._functions[name]:
+            function.__code__ = new.get(function.__code__, function.__code__)
+
+    def _watch(self, running: dict[int, _Fork]) -> None:
+        time.sleep(_POLL)
+        for pid, fork in [*running.items()]:
+            while some := _read(fork.pipe):
+                fork.failed += some
+            if time.monotonic() > fork.deadline:
+                os.kill(pid, signal.SIGKILL)
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if not done:
+                continue
+            while some := _read(fork.pipe):
+                fork.failed += some
+            os.close(fork.pipe)
+            del running[pid]
+            failed = fork.failed.decode().splitlines()
+            if status:
+                failed.append(f"(ended with status {status:#x})")
+            fork.job.done(failed)
+
+
+def _run(items: list[pytest.Item], pipe: int, *, stops: bool) -> None:
+    class Told:
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed:
+                os.write(pipe, f"{report.nodeid}\n".encode())
+                if stops:
+                    os._exit(0)
+
+    if not items:
+        return
+    plugins = items[0].config.pluginmanager
+    plugins.unregister(name="terminalreporter")
+    plugins.register(Told())
+    for item, after in zip(items, [*items[1:], None]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+
+
+def _limit(seconds: float) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+def _read(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """All code in a module, in the order of its text: the same for a module and its mutants."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
