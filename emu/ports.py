@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from emu.rounds import Round
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -128,7 +130,11 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Monotonic time."""
+    """Monotonic time, and the round of the loop that goes by it."""
+
+    @property
+    def round(self) -> Round:
+        """What has been done in this round, by all that share the clock."""
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment."""

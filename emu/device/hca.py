@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
-from emu.device.containment import ContainedClock
+from emu.device.containment import ContainedClock, contain
 from emu.device.fwpages import FirmwarePages
 from emu.device.held import HeldRoom
 from emu.device.looks import SeldomLooks
@@ -33,6 +34,7 @@ from emu.port.eth.wire import EthWire, NoWire
 from emu.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.port.ib.wire import IbWire
 from emu.ports import Clock, GuestMemory, Interrupts
+from emu.rounds import Line
 from layouts.enums import EventType, PortType, Status
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MSIX_VECTORS = 64
+ARRIVALS = "arrivals"
+"""The ledger's account of what waits in ``Hca.arrivals``."""
 
 
 class HcaState(IntEnum):
@@ -122,8 +126,12 @@ class Hca(ObjectTables):
         self._on_failure = on_failure
         self.has_signatures = False
         """A key has or had block signatures, so its segments may be longer on the wire."""
-        self.steps = 0
-        """Work done in this round, as far as it is counted; see ``STEPS_PER_ROUND``."""
+        self.round = clock.round
+        """What all functions have done in this round of the loop."""
+        self.arrivals = Line(
+            self.round, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
+        )
+        """What has come to the port and waits for the next rounds: frames, datagrams."""
         self.kept_views = 0
         """Number of views that keys have cached since all views were last dropped."""
         self.keys_with_views: set[int] = set()

@@ -15,10 +15,10 @@ from emu.engine.eth import queues as eth_queues
 from emu.engine.eth import send as _send  # noqa: F401  # registers the turn of send queues
 from emu.engine.events import eq as eq_engine
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.engine.qp import lifecycle as qp_life
 from emu.objects import Eq
 from emu.objects.table import Object, Table
+from emu.rounds import STEPS_PER_ROUND
 from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
@@ -30,20 +30,19 @@ _STEPS_PER_STOP = 16
 
 
 def run(hca: Hca) -> bool:
-    """Give some of the ready queues a turn; True when more are ready."""
-    if hca.broken_cqs or hca.stopping is not None:
+    """Give some of the ready queues a turn if the round allows it; True when more are ready."""
+    round_, ready = hca.round, hca.ready
+    if (hca.broken_cqs or hca.stopping is not None) and not round_.is_over:
         _stop_users_of_broken_cqs(hca)
-    ready = hca.ready
-    hca.steps = 0
     if not ready:
         return bool(hca.broken_cqs) or hca.stopping is not None
     for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+        if round_.steps > STEPS_PER_ROUND:
+            break
         queue = ready.popleft()
         queue.is_ready = False
         if TURNS[type(queue)](hca, queue):
             hca.schedule(queue)
-        if hca.steps > STEPS_PER_ROUND:
-            break
     return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
 
 
@@ -52,10 +51,9 @@ def _stop_users_of_broken_cqs(hca: Hca) -> None:
     if hca.stopping is None:
         broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
         hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
-    left = STEPS_PER_ROUND
     for is_stopped in hca.stopping:
-        left -= _STEPS_PER_STOP if is_stopped else 1
-        if left < 0:
+        hca.round.steps += _STEPS_PER_STOP if is_stopped else 1
+        if hca.round.steps > STEPS_PER_ROUND:
             return
     hca.stopping = None
 
@@ -97,6 +95,7 @@ def quiesce(hca: Hca) -> None:
         if cq.moderation is not None:
             cq.stop_waiting()
     hca.ready.clear()
+    hca.arrivals.clear()
     hca.broken_cqs.clear()
     hca.stopping = None
 

@@ -89,6 +89,8 @@ class Function:
         """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""
         self._mastering: bool | None = None
         self._commands_before = 0
+        self._last_round = -1
+        """The round in which it has run last."""
         self._power_on("start")
 
     def use_faults(self, injector: FaultInjector) -> None:
@@ -237,22 +239,28 @@ class Function:
         self._power_on(cause)
 
     def run(self) -> bool:
-        """Do a limited amount of the HCA's pending work; True when there is more.
+        """Do some of the HCA's pending work, as the round allows; True when there is more.
 
-        A function that is off the bus, or has failed, does nothing.
+        Each function does so once in a round: a second call begins the next one. A function that is
+        off the bus, or has failed, does nothing.
         """
         hca = self.hca
+        round_ = hca.round
+        if self._last_round == round_.number:
+            round_.begin()
+        self._last_round = round_.number
         if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
-            return False
+            return round_.is_waiting
         try:
-            if self.cmdif.busy:
+            if self.cmdif.busy and not round_.is_over:
                 self.cmdif.run()
-            if self.remains.tables:
+            if self.remains.tables and not round_.is_over:
                 self.remains.free_some()
-            return lifecycle.run(hca) or self.cmdif.busy or bool(self.remains.tables)
+            more = lifecycle.run(hca) or self.cmdif.busy or bool(self.remains.tables)
         except Exception:
             hca.fail()
             return False
+        return more or round_.is_waiting
 
     # -- bugs in the emulator itself
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from emu.ports import Clock, Timer
+from emu.rounds import ENOUGH_STEPS, STEPS_PER_ROUND
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,9 @@ PACKETS_PER_TURN = 128
 """Limit for one connection."""
 PACKETS_PER_ROUND = 512
 """Limit for all connections together."""
+MOST_STEPS = STEPS_PER_ROUND + ENOUGH_STEPS
+"""Steps of a round from which on no connection is served: what queues leave by their turns, and as
+much again as timers may take."""
 
 
 class Reactor(Clock, Protocol):
@@ -144,9 +148,9 @@ class Poller:
 
     def _serve(self) -> None:
         """Take packets from the waiting connections, up to the limits of a round."""
-        left = PACKETS_PER_ROUND
+        left, round_ = PACKETS_PER_ROUND, self._loop.round
         for connection in list(self._waiting):
-            if left <= 0:
+            if left <= 0 or round_.steps > MOST_STEPS:
                 break
             del self._waiting[connection]
             left -= self._guarded(connection, partial(connection.take, min(left, PACKETS_PER_TURN)))

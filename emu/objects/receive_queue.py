@@ -63,6 +63,8 @@ class RecvQueue:
         self._stride = 1 << geometry.log_stride
         self._dbr_addr = geometry.dbr_addr
         self._taken = 0
+        self.read_ahead = 0
+        """Segments that have been read of requests which are taken later."""
 
     @property
     def size(self) -> int:
@@ -132,13 +134,16 @@ class PacketRing(RecvQueue):
     """
 
     FETCHED = 32
-    """Requests that are read at once, at most."""
+    """Requests that are read at once, at most; the first time it is one."""
+    FETCHED_SEGMENTS = 256
+    """Data segments of these requests, unless one request has more."""
 
     def __init__(
         self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
     ) -> None:
         super().__init__(memory, buffer, pd, geometry)
         self._fetched: deque[RecvWqe] = deque()
+        self._at_once = 1
 
     def take(self) -> RecvWqe | None:
         fetched = self._fetched
@@ -154,12 +159,15 @@ class PacketRing(RecvQueue):
     def restart(self) -> None:
         super().restart()
         self._fetched.clear()
+        self._at_once = 1
 
     def _fetch(self) -> bool:
         """Read what is posted, up to the ring's end; False when that is nothing."""
         first = self._taken & self._size - 1
-        count = min(self.posted(), self.FETCHED, self._size - first)
         stride, pd, index = self._stride, self._pd, self._taken
+        most = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
+        count = min(self.posted(), most, self._size - first)
+        self._at_once = min(2 * self._at_once, self.FETCHED)
         listed: list[Segment] = list(
             DATA.iter_unpack(self._buffer.read(first * stride, count * stride))
         )
@@ -168,6 +176,7 @@ class PacketRing(RecvQueue):
             segments = _up_to_end(listed[at : at + width])
             self._fetched.append(RecvWqe(index & _COUNTER_MASK, segments, pd))
             index += 1
+        self.read_ahead += len(listed)
         return bool(count)
 
 

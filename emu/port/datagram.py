@@ -7,7 +7,7 @@ are InfiniBand's; another link layer has subclasses with its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layouts.bth import ICRC_BYTES as _ICRC_BYTES
 from layouts.bth import MULTICAST_LID, PERMISSIVE_LID, bth, deth, grh, lrh
@@ -69,6 +69,10 @@ class Datagram:
     def is_multicast(self) -> bool:
         """Whether it goes to a multicast group."""
         return self.to.is_multicast
+
+    def kept(self) -> Datagram:
+        """The same with bytes of its own, which last."""
+        return replace(self, data=[memoryview(b"".join(self.data))])
 
 
 @dataclass(slots=True)

@@ -55,6 +55,8 @@ class Loop(TimerQueue):
         self._stopping = False
         self._transports: list[Transport] = []
         self._functions: list[PciFunction] = []
+        self._first = 0
+        """The one that is first in this round, as far as there are so many."""
         self._sole: Transport | None = None
         self._readers: dict[int, Callable[[], None]] = {}
         self._quiet: set[int] = set()
@@ -118,17 +120,20 @@ class Loop(TimerQueue):
         self._stopping = False
 
     def step(self, timeout_ns: int | None = 0) -> None:
-        """One round: due timers, one share of each function's work, then messages.
+        """One round: what waits from those before, due timers, functions' work, then messages.
+
+        All of it together is bounded by the round's steps (:mod:`emu.rounds`).
 
         Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
         and not at all while a function has pending work.
         """
+        self.round.begin()
         if self._nudged and self._look():
             timeout_ns = 0
         self.run_due()
-        for function in self._functions:
-            if function.run():
-                timeout_ns = 0
+        if self._run_functions():
+            timeout_ns = 0
+        self.round.listen()
         if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
             timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
         sole = self._sole
@@ -138,6 +143,21 @@ class Loop(TimerQueue):
             _guarded(sole.serve, timeout_ns)
         else:
             self._poll_once(timeout_ns)
+
+    def _run_functions(self) -> bool:
+        """Let functions work until the round is over; True when there is more to do.
+
+        The next round begins with those that got no turn in this one.
+        """
+        functions, first, round_ = self._functions, self._first, self.round
+        more = round_.is_waiting
+        for at in range(first, first + len(functions)):
+            if round_.is_over:
+                self._first = at % len(functions)
+                return True
+            if functions[at % len(functions)].run():
+                more = True
+        return more
 
     def stop(self) -> None:
         """Make :meth:`run` return. From its own thread only, which includes signal handlers."""

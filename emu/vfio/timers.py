@@ -9,9 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from emu.rounds import ENOUGH_STEPS, Round
+
 logger = logging.getLogger(__name__)
 
 _COMPACT_AT: Final = 64
+_ALWAYS: Final = 64
+"""Calls that are made in each round, whatever else has been done in it."""
+STEPS_PER_CALL: Final = 4
+"""What a call counts among the steps of a round."""
 
 
 class LoopTimer:
@@ -37,6 +43,7 @@ class TimerQueue:
         self._heap: list[tuple[int, int, LoopTimer]] = []
         self._order = itertools.count()
         self._cancelled = 0
+        self.round = Round()
 
     def now_ns(self) -> int:
         """Nanoseconds since some fixed moment."""
@@ -49,20 +56,25 @@ class TimerQueue:
         return timer
 
     def run_due(self) -> None:
-        """Make the calls that are due now; those added by a callback wait for the next round.
+        """Make calls that are due now; those added by a callback wait for the next round.
+
+        With many that are due at once, the later ones wait, too.
 
         An exception from one of them is logged, and the others are made.
         """
         if not self._heap or self._heap[0][0] > (now := self.now_ns()):
             return
-        due = []
-        while self._heap and self._heap[0][0] <= now:
-            due.append(heapq.heappop(self._heap)[2])
-        for timer in due:
+        new, round_, most = next(self._order), self.round, _ALWAYS
+        while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
+            if most <= 0 and round_.steps > ENOUGH_STEPS:
+                return
+            timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
             if callback is None:
                 self._cancelled -= 1
                 continue
+            most -= 1
+            round_.steps += STEPS_PER_CALL
             try:
                 callback()
             except Exception:

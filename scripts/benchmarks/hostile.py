@@ -18,6 +18,7 @@ import hostile_client
 import hostile_eth
 import hostile_guest
 import hostile_keys
+import hostile_rounds
 import hostile_wire
 from figures import Goal, Row, Section
 from hostile_watch import PATTERNS, Seen, observe
@@ -27,7 +28,7 @@ MOST_MS = 50.0
 MOST_MIB = 256.0
 PATIENCE_S = 180.0
 
-_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_eth, hostile_client)
+_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_eth, hostile_client, hostile_rounds)
 """Importing each of them adds its patterns to the table."""
 
 

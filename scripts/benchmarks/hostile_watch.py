@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from emu.function.function import Function
 from emu.service.collector import short_collections
+from emu.vfio.timers import TimerQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -96,13 +97,38 @@ class Watch:
     def settle(self, *functions: Function) -> None:
         """Run rounds until no function has work left."""
         for _ in range(_MOST_ROUNDS):
-            busy = [self.round(function.run) for function in functions]
-            if not any(busy):
+            if not any(self.round(lambda: [function.run() for function in functions])):
                 return
         raise RuntimeError("the device never runs out of work")
 
     def _total_held(self) -> int:
         return sum(function.hca.ledger.used for function in self.functions)
+
+
+class WatchedLoop(TimerQueue):
+    """A loop of functions and timers whose rounds are watched; the pattern moves its time."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.ns = 1_000_000_000
+        self._watch = watch
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def run(self, ns: int = 0) -> None:
+        """Move on; then run rounds until nothing is due and no function has work."""
+        self.ns += ns
+        for _ in range(_MOST_ROUNDS):
+            if not self._watch.round(self._round) and self.next_ns() != 0:
+                return
+        raise RuntimeError("the device never runs out of work")
+
+    def _round(self) -> bool:
+        self.round.begin()
+        self.run_due()
+        busy = [function.run() for function in self._watch.functions]
+        return any(busy)
 
 
 class WatchedBar(FunctionBar):

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from emu.engine import lifecycle
 from emu.engine.eth.receive import arrive
-from emu.engine.mr.rights import MOST_STEPS, MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.engine.mr.rights import MOST_STEPS
 from emu.port.eth.frame import Frame
 from emu.port.eth.segment import MAX_SEGMENTS
+from emu.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
 from layouts.enums import AccessMode, Opcode
 from layouts.eth_enums import RqState, SqState
 from layouts.wqe import DATA
@@ -142,9 +143,9 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
     most = [0]
 
     def counted(hca):
-        most[0] = max(most[0], hca.steps)
+        most[0] = max(most[0], hca.round.steps)
         more = run(hca)
-        most[0] = max(most[0], hca.steps)
+        most[0] = max(most[0], hca.round.steps)
         return more
 
     lifecycle.run = counted
@@ -166,6 +167,6 @@ def test_anything_in_the_queues_and_on_the_wire(seed):
     rq.cq.drain()
     buffers = Buffers(rq)
     frame = MACS + b"\x08\x06" + bytes(46)
-    world.node.hca.steps = 0
+    world.node.hca.round.steps = 0
     arrive(world.node.hca, Frame(frame))
     assert [data for _, data in buffers.drain()] == [frame]

@@ -13,7 +13,8 @@ from helpers.paging import PagedRegion, Pager
 from helpers.signatures import CRC64, Crc, Dif, SignatureKey
 from helpers.verbs import connect
 
-from emu.engine.mr.rights import MOST_STEPS, PACKET_BYTES, STEPS_PER_ROUND
+from emu.engine.mr.rights import MOST_STEPS, PACKET_BYTES
+from emu.rounds import STEPS_PER_ROUND
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 
@@ -49,7 +50,7 @@ def rounds(*nodes):
     costs = []
     functions = {id(node.function): node.function for node in nodes}.values()
     while sum(function.run() for function in functions):
-        costs += [function.hca.steps for function in functions]
+        costs += [function.hca.round.steps for function in functions]
         assert len(costs) < 20_000
     return costs
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.hca import HcaOptions
-from emu.engine.mr.rights import MOST_STEPS, STEPS_PER_ROUND
+from emu.engine.mr.rights import MOST_STEPS
 from emu.function.function import Function
 from emu.models import MODELS
 from emu.net.ib.local import LocalFabric
+from emu.rounds import STEPS_PER_ROUND
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
@@ -93,7 +94,7 @@ def test_any_sequence_of_updates_and_accesses(data):
         one = data.draw(st.sampled_from(keys))
         post(data, node, region, keys, one, pair[0])
         while node.function.run():
-            assert node.hca.steps <= A_ROUND
+            assert node.hca.round.steps <= A_ROUND
         if {qp.state for qp in pair} != {QpState.RTS}:
             for qp in pair:
                 qp.destroy()

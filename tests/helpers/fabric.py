@@ -60,6 +60,7 @@ class Fabric:
 
     def step(self):
         """Run every function, then wait a little for sockets and timers if none had work."""
+        self.loop.round.begin()
         busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
         self.loop.step(0 if any(busy) else STEP_NS)
 

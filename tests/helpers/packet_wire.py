@@ -83,6 +83,8 @@ class PacketWire:
     def settle(self, most=100_000):
         """Run functions and deliver frames until nothing moves any more."""
         for _ in range(most):
+            for hca in self.nodes.values():
+                hca.round.begin()
             busy = [lifecycle.run(hca) for hca in list(self.nodes.values())]
             if not self.deliver() and not any(busy):
                 return

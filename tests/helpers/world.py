@@ -6,6 +6,7 @@ import heapq
 from itertools import count
 
 from emu.ports import DmaError
+from emu.rounds import Round
 
 
 class Memory:
@@ -127,6 +128,7 @@ class HandClock:
         self.ns = 1_000_000_000
         self._timers = []
         self._order = count()
+        self.round = Round()
 
     def now_ns(self):
         return self.ns
@@ -141,11 +143,13 @@ class HandClock:
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def advance(self, ns):
-        """Move on, running what is due in its order."""
+        """Move on, running what is due in its order, each in a round of its own."""
         end = self.ns + ns
+        self.round.begin()
         while self._timers and self._timers[0][0] <= end:
             self.ns, _, timer = heapq.heappop(self._timers)
             if timer.callback:
+                self.round.begin()
                 timer.callback()
         self.ns = end
 

@@ -14,13 +14,7 @@ from emu.engine.eth.steering.rewrite import rewrite
 from emu.engine.eth.steering.route import Delivery
 from emu.engine.events import completions
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import (
-    LOCAL_WRITE,
-    MOST_STEPS,
-    MOST_STEPS_RECEIVED,
-    AccessError,
-    InPieces,
-)
+from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS, AccessError, InPieces
 from emu.engine.qp.events import check_srq_limit
 from emu.objects import ANY_QPN, Rq
 from emu.objects.receive_queue import ListBrokenError, RecvWqe
@@ -40,7 +34,7 @@ if TYPE_CHECKING:
 RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
 """A request, and the bytes of the packet that is to fill it; whether it may."""
 
-STEPS_PER_DELIVERY = 4
+STEPS_PER_DELIVERY = 6
 """What a packet counts among the steps of a round."""
 _STEPS_IN_VAIN = 64
 """What one counts in addition whose request falls into too many pieces."""
@@ -48,7 +42,10 @@ _STEPS_IN_VAIN = 64
 SEGMENT_2GIB = 1 << 31
 """What byte_count 0 means (PRM "Data segment")."""
 
-_LOG_CHANGES = 3
+_LOG_SEGMENTS = 3
+"""Segments of receive requests that count as one step, when they are read."""
+_STEPS_PER_REWRITE = 4
+_LOG_CHANGES = 1
 """Changes to a packet that count as one step."""
 
 _RDY = RqState.RDY
@@ -76,19 +73,19 @@ _ECN_CE = 1 << 7
 def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     """Fill the queue's next request with a packet, or count why it cannot be.
 
-    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. Packets are
-    discarded when those before it have cost too much of the round, or when the request falls into
-    too many pieces for the rest of it.
+    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. A packet is
+    discarded when its request falls into too many pieces for one round.
     """
-    hca.steps += STEPS_PER_DELIVERY
+    hca.round.steps += STEPS_PER_DELIVERY
     rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
     if rq.state is not _RDY:
         return
-    if hca.steps > MOST_STEPS_RECEIVED:
-        hca.eth.received.discards += 1
-        return
     try:
-        wqe = rq.queue.take()
+        queue = rq.queue
+        before = queue.read_ahead
+        wqe = queue.take()
+        if queue.read_ahead != before:
+            hca.round.steps += (queue.read_ahead - before >> _LOG_SEGMENTS) + 1
     except (DmaError, ListBrokenError) as error:
         queues.break_rq(hca, rq, error)
         return
@@ -99,7 +96,8 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     if rewrites:
         changed = rewrite(headers, rewrites)
         headers, metadata = changed, changed.registers.get(_REG_B, 0)
-        hca.steps += sum(len(context.changes) for context in rewrites) >> _LOG_CHANGES
+        changes = sum(len(context.changes) for context in rewrites)
+        hca.round.steps += _STEPS_PER_REWRITE + (changes >> _LOG_CHANGES)
     if rq.strips and headers.l3 != ETHERNET_BYTES:
         without = strip_tag(headers.frame)
         if without is not None:
@@ -110,7 +108,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     try:
         target = _room(hca, wqe, length)
     except InPieces:
-        hca.steps += _STEPS_IN_VAIN
+        hca.round.steps += _STEPS_IN_VAIN
         rq.queue.give_back(wqe)
         hca.eth.received.discards += 1
         return
@@ -170,14 +168,15 @@ def _kind(headers: Headers) -> int:
 def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:
     """The first ``length`` bytes of the scatter list; None when it is shorter.
 
-    Raises InPieces when it takes more steps than the round has left for scattered requests.
+    Raises InPieces when it takes more than MOST_STEPS.
     """
     views: list[memoryview] = []
+    most = hca.round.steps + MOST_STEPS
     for byte_count, lkey, address in wqe.segments:
         room = byte_count & _LENGTH or SEGMENT_2GIB
         size = room if room < length else length
         span = (address, size, LOCAL_WRITE)
-        found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, MOST_STEPS)
+        found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, most)
         length -= size
         if not length:
             return [*views, *found] if views else found

@@ -32,7 +32,7 @@ def gather(hca: Hca, sq: Sq, wqe: Wqe, at: int, first: bytes, most: int) -> byte
     the WQE, and AccessError for a key that does not allow it, or when the segments fall into more
     than MOST_STEPS pieces: a frame is put together in one turn.
     """
-    buf, end, limit = wqe.buf, wqe.ds * DS, hca.steps + MOST_STEPS
+    buf, end, limit = wqe.buf, wqe.ds * DS, hca.round.steps + MOST_STEPS
     parts: list[bytes | memoryview] = [first]
     while at < end:
         byte_count, lkey, address = _data(buf, at)

@@ -1,20 +1,22 @@
 """Frames that arrive at a function's Ethernet port: checked, steered, and given to receive queues.
 
 A super-frame is steered once, as all packets of a flow go the same way, and cut for its receive
-queue. A frame that no queue takes is counted and dropped. Nothing here raises, whatever comes.
+queue. A frame that no queue takes is counted and dropped. One that comes when the round has done
+enough, or of which not all queues have got their packets by then, goes on in the next rounds, and
+those that come after it wait behind it. Nothing here raises, whatever comes.
 
 Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
 from emu.engine.eth import roce
 from emu.engine.eth.deliver import deliver
-from emu.engine.eth.steering.route import route
-from emu.engine.mr.rights import MOST_STEPS_RECEIVED
+from emu.engine.eth.steering.route import Delivery, route
 from emu.port.eth.checksum import insert
 from emu.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.port.eth.frame import MIN_BYTES, Frame
@@ -23,6 +25,7 @@ from emu.port.eth.plain import header_bytes
 from emu.port.eth.port import FCS_BYTES
 from emu.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.port.eth.segment import MAX_SEGMENTS, segment
+from emu.turns import Turns
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 MOST_COPIES = MAX_SEGMENTS
 """Packets that come out of one super-frame, over all queues that get them; more are dropped."""
+
+_LOG_CUT = 2
+"""Packets whose cutting counts as one step."""
 
 _TYPE_AT = slice(12, 14)
 
@@ -45,11 +51,17 @@ def arrive(hca: Hca, frame: Frame) -> None:
         return
     try:
         if hca.faults is None:
-            take(hca, frame)
+            take_in_turn(hca, frame)
         else:
             hca.faults.show(FRAME_RX_POINT, frame)
     except Exception:
         hca.fail()
+
+
+def take_in_turn(hca: Hca, frame: Frame) -> None:
+    """Take a frame when those before it have been taken, and the round allows it."""
+    if not hca.arrivals.do(len(frame.data), take, hca, frame):
+        hca.eth.received.discards += 1
 
 
 def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
@@ -58,6 +70,11 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
     It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
     receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
     """
+    if not hca.arrivals.do(len(frame.data), _loop_back, hca, frame, source):
+        hca.eth.received.discards += 1
+
+
+def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
     try:
         if frame.gso_size > 0:
             _steer_large(hca, _Large(frame), source)
@@ -73,9 +90,6 @@ def take(hca: Hca, frame: Frame) -> None:
     if not port.is_up:
         return
     received, data = port.received, frame.data
-    if hca.steps > MOST_STEPS_RECEIVED:  # frames do not wait: this one is lost
-        received.discards += 1
-        return
     try:
         if frame.gso_size > 0:
             large = _Large(frame)
@@ -109,13 +123,25 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
         _count_looped(hca, data, 1, len(data))
     if frame.checked and not frame.filled:
         headers.frame = insert(headers, l3=True, l4=True)
-    for to in queues:
+    round_ = hca.round
+    for at, to in enumerate(queues):
+        if round_.steps > round_.most:
+            hca.arrivals.begin(_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame))
+            return
         deliver(hca, headers, frame.checked, to)
 
 
 def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
     hca.eth.received.add(data, packets, octets)
     hca.eth.looped_in.add(data, packets, octets)
+
+
+def _rest(hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]) -> Turns[None]:
+    """Deliver a packet to queues that have not got it yet."""
+    for to in queues:
+        while hca.round.steps > hca.round.most:
+            yield
+        deliver(hca, headers, is_vouched, to)
 
 
 class _Large:
@@ -142,6 +168,7 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     """Steer a super-frame by its headers, then give each of its packets to the same queues."""
     data, at, headers = large.data, large.header, large.headers
     cut = segment(data[:at], data[at:], large.size)
+    hca.round.steps += large.packets >> _LOG_CUT
     queues = route(hca, headers, large.octets, large.packets, source)
     if not queues:
         if source is None:
@@ -152,9 +179,19 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     if large.packets * len(queues) > MOST_COPIES:
         hca.eth.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]
+    hca.arrivals.begin(_each(hca, headers, cut, queues), len(data))
+
+
+def _each(
+    hca: Hca, headers: Headers, cut: Sequence[bytes], queues: Sequence[Delivery]
+) -> Turns[None]:
+    """Deliver the packets of a super-frame."""
+    round_ = hca.round
     for one in cut:
         packet = _of_segment(headers, one)
         for to in queues:
+            while round_.steps > round_.most:
+                yield
             deliver(hca, packet, True, to)
 
 

@@ -22,6 +22,7 @@ from emu.port.eth.roce.datagram import RoceDestination, frame_of
 from emu.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.port.eth.roce.link import parts_of
 from emu.port.eth.wire import EthWire
+from emu.rounds import ENOUGH_STEPS
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -192,6 +193,8 @@ class RoceWire:
         if hca is not self._hca:
             return  # from before a reset
         for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
+            if hca.round.steps > ENOUGH_STEPS:
+                break
             self._deliver(hca, self._frames.popleft())
         self._is_running = False
         if len(self._frames) < ROOM and not self._held:
@@ -207,7 +210,9 @@ class RoceWire:
     def _deliver(self, hca: Hca, frame: bytes) -> None:
         """Loop a frame to one of our own MAC addresses back, send any other one."""
         if frame[:MAC_BYTES] in hca.gids.macs:
-            contain(hca, partial(roce.take, hca, frame, is_looped=True))
+            looped = partial(roce.take, hca, frame, is_looped=True)
+            if not hca.arrivals.do(len(frame), contain, hca, looped):
+                hca.roce.dropped["queue full"] += 1
         else:
             self._send(hca, frame)
 

@@ -14,11 +14,12 @@ from emu.engine.eth import queues
 from emu.engine.eth.gather import TooLongError
 from emu.engine.eth.transmit import transmit
 from emu.engine.events import completions
-from emu.engine.mr.rights import STEPS_PER_ROUND, AccessError
+from emu.engine.mr.rights import AccessError
 from emu.engine.qp.send_requests import WQE_POINT, LocalError
 from emu.objects import Sq
 from emu.objects.send_queue import BadWqeError, Wqe
 from emu.ports import DmaError
+from emu.rounds import STEPS_PER_ROUND
 from layouts.enums import CqeSyndrome, Opcode
 from layouts.eth_enums import SqState
 
@@ -68,7 +69,7 @@ def _work(hca: Hca, sq: Sq) -> bool:
             return False
         if wqe.fm_ce_se & CE_MASK == CE_ALWAYS:
             completions.complete_send(hca, sq.cq, sq, wqe)
-        if hca.steps > STEPS_PER_ROUND:
+        if hca.round.steps > STEPS_PER_ROUND:
             break
     return True
 

@@ -114,7 +114,7 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
     an address of the function itself stays here, one to a group comes back as well; who takes them
     is up to the TIRs (tirc.self_lb_block).
     """
-    hca.steps += packets * STEPS_PER_FRAME
+    hca.round.steps += packets * STEPS_PER_FRAME
     port = hca.eth
     if not port.is_up:
         port.sent.discards += packets

@@ -65,8 +65,8 @@ def access(
 
     Zero bytes are granted without a check (IBTA C10-60). Raises :class:`AccessError`; a caller
     that can split or wait handles InPieces and AbsentPageError first. ``depth`` keys have led here.
-    ``most`` is the value of ``hca.steps`` above which InPieces is raised; without it the access may
-    take MOST_STEPS, and any number of steps up to PIECE_BYTES.
+    ``most`` is the value of ``hca.round.steps`` above which InPieces is raised; without it the
+    access may take MOST_STEPS, and any number of steps up to PIECE_BYTES.
     """
     if not span[1]:
         return ()
@@ -193,7 +193,7 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
     pieces = ksm_pieces if is_ksm else klm_pieces
     views: list[memoryview] = []
     if most is None:
-        limit = MOST_STEPS + hca.steps if length > PIECE_BYTES else _NO_LIMIT
+        limit = MOST_STEPS + hca.round.steps if length > PIECE_BYTES else _NO_LIMIT
     else:
         limit = most
     for key, at, size in pieces(mkey, va, length):
@@ -208,13 +208,13 @@ def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = No
             within = page.va - at if page.key == key else 0
             raise AbsentPageError(mkey.key, start + within, left - within) from None
         if size == length:
-            hca.steps += 1
+            hca.round.steps += 1
             return found
         views += found
-        if len(views) + hca.steps > limit:
-            hca.steps += len(views)
+        if len(views) + hca.round.steps > limit:
+            hca.round.steps += len(views)
             raise InPieces(mkey.key, va, length, PIECE_BYTES)
-    hca.steps += len(views)
+    hca.round.steps += len(views)
     return views
 
 

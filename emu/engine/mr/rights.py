@@ -40,16 +40,8 @@ PIECE_BYTES = 256
 """Always translated in one call, however scattered it is. So much is moved at a time of a range
 that falls into too many pieces for one call."""
 
-STEPS_PER_ROUND = 4096
-"""The work of one round of the loop: pieces and pages found by keys, some 10 ms."""
-
 MOST_STEPS = PACKET_BYTES
 """How many steps an access to more than PIECE_BYTES may take: a packet of single bytes."""
-MOST_STEPS_RECEIVED = STEPS_PER_ROUND + MOST_STEPS
-"""Steps of a round from which on what arrives is dropped: datagrams, Ethernet frames, READ data.
-
-Nobody waits for room for them, so each one has to be done with in the round in which it comes. A
-function's own turns may take as much, so they never keep out what arrives."""
 
 
 class InPieces(AccessError):  # noqa: N818  # not an error: the caller has to split it

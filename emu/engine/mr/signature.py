@@ -68,9 +68,9 @@ class Signature(SignatureState):
             raise AccessError(Violation.RIGHTS, mkey.key, va, length)
         if length > MOST_BYTES:
             raise InPieces(mkey.key, va, length, MOST_BYTES)
-        hca.steps += length >> _LOG_STEP_BYTES
+        hca.round.steps += length >> _LOG_STEP_BYTES
         stream = SignedStream(hca, mkey, self, qpn, need, depth)
-        stream.most = hca.steps + MOST_STEPS if most is None else most
+        stream.most = hca.round.steps + MOST_STEPS if most is None else most
         at = va - mkey.start
         try:
             if not need & WRITES:

@@ -50,7 +50,7 @@ class SignedStream:
         self._need, self._depth = need, depth
         self._blocks = key.blocks
         self.most = _NO_LIMIT
-        """Above this value of ``hca.steps`` the access raises InPieces."""
+        """Above this value of ``hca.round.steps`` the access raises InPieces."""
 
     def _below(self, at: int, length: int) -> Iterator[memoryview]:
         """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
@@ -59,7 +59,7 @@ class SignedStream:
             size = min(length, PACKET_BYTES)
             span = va, size, self._need
             views = memory.indirect(self._hca, mkey, span, self._depth, self.most)
-            if self._hca.steps > self.most:
+            if self._hca.round.steps > self.most:
                 raise InPieces(mkey.key, va, length, PIECE_BYTES)
             yield from views
             va, length = va + size, length - size

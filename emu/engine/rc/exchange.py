@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import PIECE_BYTES, STEPS_PER_ROUND
+from emu.engine.mr.rights import PIECE_BYTES
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc import direct, shares
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
@@ -16,6 +16,7 @@ from emu.objects import Qp
 from emu.objects.message import WITH_RESPONSE_DATA, Message
 from emu.objects.page_fault import Held
 from emu.objects.send_queue import Wqe
+from emu.rounds import STEPS_PER_ROUND
 from layouts import bth
 from layouts.bth import PSN_MASK
 from layouts.enums import QpType
@@ -54,7 +55,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> None:
     """Have the responder take all of a message, or one turn's share. Raises Unfinished."""
-    if hca.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+    if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
         message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
     try:
         if not message.most:
@@ -77,9 +78,6 @@ def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         raise Dropped("the peer has failed") from None
-    if node is not hca and node.steps:
-        hca.steps += node.steps
-        node.steps = 0
 
 
 def _are_partners(ours: Link, theirs: Link, qp: Qp, peer: Qp) -> bool:

@@ -135,7 +135,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
-    taken, skip, left, most = message.taken, offset, length, hca.steps + MOST_STEPS
+    taken, skip, left, most = message.taken, offset, length, hca.round.steps + MOST_STEPS
     assert taken is not None
     wqe = taken.wqe
     assert wqe is not None
@@ -161,7 +161,7 @@ def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
             ) from None
         left -= size
         skip = 0
-        if hca.steps > most and length > PIECE_BYTES:
+        if hca.round.steps > most and length > PIECE_BYTES:
             raise InPieces(lkey, address, length, PIECE_BYTES)
     if left:
         raise ReceiveError(

@@ -112,7 +112,7 @@ def map_next_piece(hca: Hca, qp: Qp, message: Message, offset: int, length: int)
 
 
 def _look_ahead(hca: Hca, qp: Qp, message: Message, offset: int) -> None:
-    most = hca.steps + LOOK_AHEAD_STEPS
+    most = hca.round.steps + LOOK_AHEAD_STEPS
     with suppress(InPieces):
         map_piece(hca, qp, message, offset, min(message.length - offset, LOOK_AHEAD), most)
 

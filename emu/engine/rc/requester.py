@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import STEPS_PER_ROUND, AbsentPageError
+from emu.engine.mr.rights import AbsentPageError
 from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc import dynamic
@@ -26,6 +26,7 @@ from emu.objects.message import Message
 from emu.objects.page_fault import Held, Side
 from emu.objects.send_queue import Wqe
 from emu.port.datagram import Datagram
+from emu.rounds import STEPS_PER_ROUND
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def turn(hca: Hca, qp: Qp) -> bool:
         waiting -= wqe.blocks
         budget -= sent
         if sent > _FEW_BYTES:
-            hca.steps += sent >> 12
-        if budget < 0 or hca.steps > STEPS_PER_ROUND:
+            hca.round.steps += sent >> 12
+        if budget < 0 or hca.round.steps > STEPS_PER_ROUND:
             break
     return True
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
+from emu.engine.mr.rights import InPieces
 from emu.engine.qp import send_requests
 from emu.engine.rc import direct
 from emu.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
 from emu.objects.page_fault import Held
+from emu.rounds import STEPS_PER_ROUND
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -35,8 +36,8 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     """
     if message.is_begun and not direct.is_begun(peer, message):
         message.done, message.is_begun, message.taken = 0, False, None
-    limit = min(hca.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
-    while hca.steps < limit:
+    limit = min(hca.round.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
+    while hca.round.steps < limit:
         length = min(message.most, message.length - message.done)
         try:
             _move(hca, qp, node, peer, message, length)
@@ -46,7 +47,7 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
             message.done += length
             if message.done == message.length:
                 return True
-        hca.steps += (length >> _LOG_STEP_BYTES) + 1
+        hca.round.steps += (length >> _LOG_STEP_BYTES) + 1
     return False
 
 
@@ -61,7 +62,3 @@ def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) 
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         raise Dropped("the peer has failed") from None
-    finally:
-        if node is not hca:
-            hca.steps += node.steps
-            node.steps = 0

@@ -8,19 +8,12 @@ special queue pairs QP0 and QP1 work the same, under their well-known numbers.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.engine.events import completions
 from emu.engine.mr import page_faults
 from emu.engine.mr.access import access
-from emu.engine.mr.rights import (
-    LOCAL_WRITE,
-    MOST_STEPS_RECEIVED,
-    PACKET_BYTES,
-    AbsentPageError,
-    AccessError,
-)
+from emu.engine.mr.rights import LOCAL_WRITE, PACKET_BYTES, AbsentPageError, AccessError
 from emu.engine.qp.events import check_srq_limit, take_shared
 from emu.engine.qp.lifecycle import break_receives, stop_over
 from emu.engine.qp.transitions import RECEIVING
@@ -42,6 +35,9 @@ log = logging.getLogger(__name__)
 WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
 """The QP numbers of the special queue pairs on the wire."""
 
+_STEPS_PER_DATAGRAM = 6
+"""What one counts among the steps of a round, beside the pieces of its request."""
+
 _UD = QpType.UD
 _QP0 = QpType.QP0
 _QP1 = QpType.QP1
@@ -59,13 +55,10 @@ def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
 
 
 def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
-    """Take a datagram into the queue pair's next receive request; False when it is dropped.
-
-    It is dropped, too, when those before it have cost too much of the round.
-    """
+    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    hca.round.steps += _STEPS_PER_DATAGRAM
     if (
         qp.state not in RECEIVING
-        or hca.steps > MOST_STEPS_RECEIVED
         or not _keys_match(hca.link, qp, origin)
         or qp.page_faults.get(_RESPONDER)
     ):
@@ -134,7 +127,7 @@ def _wait_for_room(
     """Keep the datagram until the page is present; others that come meanwhile are dropped."""
     wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
-    whole = replace(datagram, data=[memoryview(b"".join(datagram.data))])
+    whole = datagram.kept()
     why = f"page fault refused: {page}"
 
     def refuse() -> None:
@@ -158,7 +151,7 @@ def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
     Raises AccessError also when it falls into more pieces than a datagram has bytes.
     """
     views: list[memoryview] = []
-    most = hca.steps + PACKET_BYTES
+    most = hca.round.steps + PACKET_BYTES
     for byte_count, lkey, address in wqe.segments:
         size = min(byte_count or 1 << 31, length)
         views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE), 0, most)

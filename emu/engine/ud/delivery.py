@@ -7,6 +7,7 @@ The adapter itself handles performance management MADs at QP1 and subnet managem
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from emu.objects import Qp
 from emu.port.datagram import Datagram, Origin
 from emu.port.ib import pma, sma
 from emu.port.ib.datagram import answer_to, may_manage
+from emu.turns import Turns
 from layouts.enums import PortType, QpType
 from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
 
@@ -36,20 +38,25 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
     ``is_looped``: the function has sent it, so it has not come in by the physical port.
 
     It counts as received even if no queue pair takes it, except for a multicast group that no queue
-    pair here is attached to. Nothing raises here.
+    pair here is attached to. It waits, with a copy of its bytes, when others before it wait or the
+    round has done enough. Nothing raises here.
     """
-    if hca.link.is_up:
+    if not hca.link.is_up:
+        return
+    if hca.arrivals.is_free:
         contain(hca, partial(_take, hca, packet, origin, is_looped))
+    elif not hca.arrivals.keep(packet.octets, _take, hca, packet.kept(), origin, is_looped):
+        hca.link.dropped["too many wait"] += 1
 
 
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
+    if not hca.link.is_up:
+        return
     if packet.is_multicast:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:
             _count(hca.link, packet, is_looped)
-        for member in members:
-            if not _is_own(hca.link, member, origin):
-                ud.receive(hca, member, packet, origin)
+        hand_out(hca, members, packet, origin)
         return
     _count(hca.link, packet, is_looped)
     if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
@@ -63,6 +70,26 @@ def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
     link.count_received(1, packet.octets, multicast=packet.is_multicast)
     if is_looped:
         link.count_looped(1, packet.octets, multicast=packet.is_multicast)
+
+
+def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
+    """Give a group's datagram to its members, those for which the round is too short later."""
+    for at, member in enumerate(members):
+        if hca.round.steps > hca.round.most:
+            rest = _rest(hca, members[at:], packet.kept(), origin)
+            hca.arrivals.begin(rest, packet.octets)
+            return
+        if not _is_own(hca.link, member, origin):
+            ud.receive(hca, member, packet, origin)
+
+
+def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Turns[None]:
+    """Give a datagram to the members that have not got it yet, as far as they still exist."""
+    for member in members:
+        while hca.round.steps > hca.round.most:
+            yield
+        if hca.qps.get(member.handle) is member and not _is_own(hca.link, member, origin):
+            ud.receive(hca, member, packet, origin)
 
 
 def send(hca: Hca, packet: Datagram, origin: Origin) -> None:

@@ -69,7 +69,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
     Raises InPieces when they are too much for one call.
     """
     views: list[memoryview] = []
-    end, room, most = wqe.ds * DS, MOST_BYTES, hca.steps + MOST_STEPS
+    end, room, most = wqe.ds * DS, MOST_BYTES, hca.round.steps + MOST_STEPS
     while at < end:
         byte_count, lkey, address = DATA.unpack_from(wqe.buf, at)
         if byte_count & INLINE:
@@ -84,7 +84,7 @@ def gather(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int) -> Views:
             address, length = on_wire(hca, lkey, address, length)
         views += access(hca, qp.pd, qp.handle, lkey, (address, length, need), 0, most)
         room -= length
-        if room < 0 or hca.steps > most:
+        if room < 0 or hca.round.steps > most:
             raise InPieces(lkey, address, length, MOST_BYTES if room < 0 else PIECE_BYTES)
         at += DS
     return views
@@ -122,7 +122,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
     bytes on the wire, may have been turned off since the request was parsed.
     """
     views: list[memoryview] = []
-    end, most = wqe.ds * DS, hca.steps + MOST_STEPS
+    end, most = wqe.ds * DS, hca.round.steps + MOST_STEPS
     lkey = address = 0
     is_long = length > PIECE_BYTES
     while length:
@@ -140,7 +140,7 @@ def gather_piece(hca: Hca, qp: Qp, wqe: Wqe, at: int, need: int, offset: int, le
             views.append(memoryview(wqe.buf)[at + 4 + offset : at + 4 + offset + size])
         else:
             views += access(hca, qp.pd, qp.handle, lkey, (address + offset, size, need))
-            if is_long and hca.steps > most:
+            if is_long and hca.round.steps > most:
                 raise InPieces(lkey, address, length, PIECE_BYTES)
         if size > 0:
             length -= size

@@ -114,7 +114,7 @@ def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     if signature is not None and mask & _EN_SIGERR:
         signature.rearm()
     if xlt:
-        hca.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
+        hca.round.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
         if mkey.is_sparse:
             hca.mkeys.recharge(mkey)
     return None

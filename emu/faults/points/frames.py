@@ -113,7 +113,7 @@ class FrameArrives(_OfFrame):
 
     def go_on(self) -> None:
         """Check it, steer it, deliver it."""
-        receive.take(self.faults.hca, self.frame)
+        receive.take_in_turn(self.faults.hca, self.frame)
 
 
 @point(

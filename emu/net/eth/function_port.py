@@ -90,21 +90,18 @@ class FunctionPort(SegmentPort):
         if source is not self._hca or not source.eth.is_up:
             self.dropped["down"] += 1
             return
-        before = self._switch.steps
         if self.watcher is None:
             self._leave(frame)
         else:
             self.watcher.sent(self, frame, partial(self._leave, frame))
-        # The sender's round ends the earlier, the more its frames cost their receivers.
-        source.steps += self._switch.steps - before
 
     def _leave(self, frame: Frame) -> None:
         """Enter the segment, by the link."""
         if self.tx_link is None:
             self._switch.forward(self, frame)
         else:
-            for parcel in parcels(frame, partial(self._switch.forward, self)):
-                self.tx_link.take(parcel)
+            carry = partial(self._switch.forward, self)
+            self.tx_link.take_all(parcels(frame, carry), len(frame.data))
 
     def is_pausing_to(self, mac: bytes) -> bool:
         """Whether frames to an address should wait."""
@@ -154,8 +151,7 @@ class FunctionPort(SegmentPort):
         if self.rx_link is None:
             self._enter(frame)
         else:
-            for parcel in parcels(frame, self._enter):
-                self.rx_link.take(parcel)
+            self.rx_link.take_all(parcels(frame, self._enter), len(frame.data))
 
     def _enter(self, frame: Frame) -> None:
         """Hand a frame to the function. An exception there stops that function only."""
@@ -164,7 +160,6 @@ class FunctionPort(SegmentPort):
             self.dropped["down"] += 1
             return
         self.sent += 1
-        before = hca.steps
         try:
             if self.watcher is None:
                 arrive(hca, frame)
@@ -172,4 +167,3 @@ class FunctionPort(SegmentPort):
                 self.watcher.received(hca, frame, partial(arrive, hca, frame))
         except Exception:
             hca.fail()
-        self._switch.steps += hca.steps - before

@@ -42,8 +42,6 @@ class Switch:
         self._now_ns = clock.now_ns
         self._ports: dict[SegmentPort, None] = {}
         self._addresses = Addresses()
-        self.steps = 0
-        """What frames have cost the functions that received them, as their rounds count it."""
         self.changes = 0
         """Grows when something is plugged in or out, goes down or changes its addresses."""
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from emu.ports import Clock
+from emu.rounds import ENOUGH_STEPS
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class PacketQueue:
 
     def _run(self) -> None:
         for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
+            if self._clock.round.steps > ENOUGH_STEPS:
+                break
             self._arrive(self._frames.popleft())
         self._is_running = False
         if len(self._frames) < ROOM:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.net.link.fate import Dice
 from emu.net.link.parcel import Parcel
 from emu.objects.ledger import Ledger
 from emu.ports import Clock, Timer
+from emu.rounds import ENOUGH_STEPS, Line
+from emu.turns import Turns
 
 if TYPE_CHECKING:
     from emu.faults.link import Link
@@ -27,8 +29,18 @@ MOST_BYTES = 64 << 20
 PACKET_BYTES = 300
 """What the host needs for a packet on the way, besides its bytes."""
 PACKETS_PER_TURN = 64
+_STEPS_PER_PACKET = 8
+"""What the fate of a packet counts among the steps of a round."""
 ACCOUNT = "link"
 _NS_PER_S = 1_000_000_000
+
+
+def _logged(call: Callable[[], object]) -> None:
+    """Make a call; an exception that nobody expected costs no more than its packet."""
+    try:
+        call()
+    except Exception:
+        log.exception("internal error: a packet of a link is lost")
 
 
 class _OnTheWay(NamedTuple):
@@ -52,6 +64,8 @@ class Direction:
         self._dice = Dice(name, seed)
         self._way: list[_OnTheWay] = []
         self._octets = 0
+        self._line = Line(clock.round, _logged)
+        """What came when the round had done enough."""
         self._free_ns = 0
         """When the line is free."""
         self._timer: Timer | None = None
@@ -90,10 +104,29 @@ class Direction:
 
     def take(self, parcel: Parcel) -> None:
         """A packet comes. It goes on later, and never in this call."""
-        self._take(parcel, may_double=True)
+        if self._line.is_free:
+            self._take(parcel)
+        elif not self._line.keep(parcel.octets, self._take, parcel.keep()):
+            self.counts["over the limit"] += 1
 
-    def _take(self, parcel: Parcel, *, may_double: bool) -> None:
+    def take_all(self, parcels: Iterator[Parcel], octets: int) -> None:
+        """Packets come that are made one by one; so many bytes are behind them in all."""
+        if not self._line.do(octets, self._begin, parcels, octets):
+            self.counts["over the limit"] += 1
+
+    def _begin(self, parcels: Iterator[Parcel], octets: int) -> None:
+        self._line.begin(self._each(parcels), octets)
+
+    def _each(self, parcels: Iterator[Parcel]) -> Turns[None]:
+        round_ = self._clock.round
+        for parcel in parcels:
+            while round_.steps > round_.most:
+                yield
+            self._take(parcel)
+
+    def _take(self, parcel: Parcel, *, may_double: bool = True) -> None:
         link = self.link
+        self._clock.round.steps += _STEPS_PER_PACKET
         fate = self._dice.throw(link)
         self.counts["packets"] += 1
         arrives: Parcel | None = parcel
@@ -143,17 +176,14 @@ class Direction:
 
     def _run(self) -> None:
         self._timer = None
-        now = self._clock.now_ns()
+        now, round_ = self._clock.now_ns(), self._clock.round
         for _ in range(PACKETS_PER_TURN):
-            if not self._way or self._way[0].due_ns > now:
+            if not self._way or self._way[0].due_ns > now or round_.steps > ENOUGH_STEPS:
                 break
             entry = heapq.heappop(self._way)
             self._octets -= entry.octets
             entry.ledger.give_back(ACCOUNT, entry.octets)
-            try:
-                entry.parcel.go_on()
-            except Exception:
-                log.exception("internal error: a packet of a link is lost")
+            _logged(entry.parcel.go_on)
         if self._way:
             self._set_timer()
         self._wake()

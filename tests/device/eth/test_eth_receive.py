@@ -21,11 +21,11 @@ from emu.engine.eth import receive
 from emu.engine.eth.deliver import STEPS_PER_DELIVERY
 from emu.engine.eth.receive import arrive
 from emu.engine.eth.room import MANY, room
-from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import parse
 from emu.port.eth.plain import plain
 from emu.port.eth.segment import unsegmented
+from emu.rounds import STEPS_PER_ROUND
 from layouts.caps import cmd_hca_cap
 from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op
 from layouts.eth_enums import (

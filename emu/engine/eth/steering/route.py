@@ -66,7 +66,7 @@ def route(
         headers = parse(headers.frame, whole=False)
     before = domain.steps
     decision = decide(domain, headers, octets, packets)
-    hca.steps += domain.steps - before
+    hca.round.steps += domain.steps - before
     if decision.rewrites:
         return _route_changed(decision, headers, source)
     found: list[Delivery] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import LOCAL_WRITE, MOST_STEPS_RECEIVED, AbsentPageError, AccessError
+from emu.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
 from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.nak import SYNDROMES, NakCode
@@ -23,6 +23,7 @@ from emu.engine.wqe.registry import gather_piece
 from emu.objects.message import MsgOp
 from emu.objects.views import copy
 from emu.port.packet import Packet
+from emu.rounds import MOST_STEPS_RECEIVED
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
 from layouts.enums import CqeSyndrome, QpState, QpType
@@ -125,7 +126,7 @@ class PacketCompleter:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
         elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
             self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
-        elif self._connection.hca.steps > MOST_STEPS_RECEIVED:
+        elif self._connection.hca.round.steps > MOST_STEPS_RECEIVED:
             self._ask_again()
         else:
             self._take(request, packet.payload, offset)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from emu.engine.mr import page_faults
-from emu.engine.mr.rights import STEPS_PER_ROUND, AbsentPageError, AccessError
+from emu.engine.mr.rights import AbsentPageError, AccessError
 from emu.engine.qp import send_requests
 from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.packets.completer import PacketCompleter
@@ -20,6 +20,7 @@ from emu.engine.rc.packets.window import Request, SendWindow
 from emu.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
 from emu.objects.page_fault import Side
 from emu.objects.send_queue import Wqe
+from emu.rounds import STEPS_PER_ROUND
 from layouts.bth import PSN_HALF, PSN_MASK
 from layouts.enums import CqeSyndrome, QpState, QpType
 
@@ -66,7 +67,7 @@ class PacketRequester:
     def _send_share(self) -> bool:
         qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
         while budget > 0 and qp.state is _RTS and not self._is_held_up:
-            if self._connection.hca.steps > STEPS_PER_ROUND:
+            if self._connection.hca.round.steps > STEPS_PER_ROUND:
                 return True
             if window.has_unsent(qp.psn):
                 sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
@@ -220,7 +221,7 @@ class PacketRequester:
             ):
                 sent += 1
                 self._send_piece(request, sent == most)
-                if self._connection.hca.steps > STEPS_PER_ROUND:
+                if self._connection.hca.round.steps > STEPS_PER_ROUND:
                     break
         except AbsentPageError as page:
             self.stall(request, page, offset_of(qp, request, self._window.next))

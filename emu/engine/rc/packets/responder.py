@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.device.held import MOST_HELD, EarlyPackets, HeldPackets
-from emu.engine.mr.rights import STEPS_PER_ROUND
 from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
 from emu.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
 from emu.engine.rc.packets.responses import ResponseQueue
@@ -26,6 +25,7 @@ from emu.engine.rc.validation import (
 )
 from emu.objects.page_fault import Held, PageFault, Side
 from emu.port.packet import Packet
+from emu.rounds import ENOUGH_STEPS
 from layouts import bth
 from layouts.bth import PSN_MASK, Kind
 from layouts.enums import QpType
@@ -43,9 +43,6 @@ PATIENCE_NS = 100_000_000
 """After waiting this long for a page, the responder sends an RNR NAK."""
 UC_PATIENCE_NS = 1_000_000_000
 """The same for UC, which has no RNR NAK: the held packets are lost."""
-
-ENOUGH_STEPS = STEPS_PER_ROUND // 2
-"""Steps of a round from which on requests are held; the packet before may have taken MOST_STEPS."""
 
 _RESPONDER = Side.RESPONDER
 _PLACING = (Kind.SEND, Kind.WRITE)
@@ -82,7 +79,7 @@ class PacketResponder:
         hca = self._connection.hca
         if self.responses.is_full:
             return
-        if self._held.packets or self._is_waiting or hca.steps > ENOUGH_STEPS:
+        if self._held.packets or self._is_waiting or hca.round.steps > ENOUGH_STEPS:
             self._hold(packet)
             if not self._is_waiting:
                 hca.schedule(self._connection.qp)
@@ -97,7 +94,7 @@ class PacketResponder:
         """Take a share of the held packets and send responses; True when there is more."""
         budget, hca = PACKETS_PER_TURN, self._connection.hca
         while self._held and budget and not self._is_waiting and not self.responses.is_full:
-            if hca.steps > ENOUGH_STEPS:
+            if hca.round.steps > ENOUGH_STEPS:
                 break
             budget -= 1
             packet = self._held.pop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from emu.engine.mr.rights import STEPS_PER_ROUND, InPieces
+from emu.engine.mr.rights import InPieces
 from emu.engine.rc import duplicates, responder
 from emu.engine.rc.fatal_nak import access_violation
 from emu.engine.rc.nak import Nak
@@ -18,6 +18,7 @@ from emu.engine.rc.validation import packets_of
 from emu.objects.message import Message
 from emu.objects.page_fault import Held
 from emu.port.packet import OPS, SERVICES, Packet, precedes
+from emu.rounds import STEPS_PER_ROUND
 from layouts import bth
 from layouts.bth import PSN_HALF, PSN_MASK, Kind
 from layouts.enums import QpState
@@ -134,7 +135,12 @@ class ResponseQueue:
             self._responses.clear()
         budget = PACKETS_PER_TURN
         hca = self._connection.hca
-        while self._responses and budget and not self._is_held_up and hca.steps <= STEPS_PER_ROUND:
+        while (
+            self._responses
+            and budget
+            and not self._is_held_up
+            and hca.round.steps <= STEPS_PER_ROUND
+        ):
             budget -= 1
             self._send_next()
         return bool(self._responses) and not self._is_held_up

@@ -20,7 +20,6 @@ class Hca:
     def __init__(self):
         self.eth = SimpleNamespace(is_up=True, flow=FlowControl())
         self.has_failed = False
-        self.steps = 0
         self.got = []
 
     def fail(self):
@@ -48,17 +47,6 @@ def test_a_frame_reaches_the_other_function(nodes):
     one.port.transmit(one, FRAME)
     assert (one.got, two.got) == ([], [FRAME])
     assert (one.port.received, two.port.sent) == (1, 1)
-
-
-def test_the_sender_is_told_what_its_frame_has_cost(nodes, monkeypatch):
-    def arrive(hca, frame):
-        hca.steps += 7
-
-    monkeypatch.setattr(function_port, "arrive", arrive)
-    one, two = nodes
-    for _ in range(3):
-        one.port.transmit(one, FRAME)
-    assert (one.steps, two.steps) == (21, 21)
 
 
 def test_a_link_that_is_down_carries_nothing(nodes):

@@ -1,0 +1,295 @@
+"""Hostile use of what the functions of a process share: frames for many of them, links, timers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hostile_guest import Guest
+from hostile_watch import Watch, WatchedBar, WatchedLoop, pattern
+from rig import MappedMemory
+
+from emu.device.hca import HcaOptions
+from emu.engine.eth import receive
+from emu.faults.link import Link
+from emu.function.function import Function
+from emu.models import LINKS, MODELS
+from emu.net.eth.function_port import FunctionPort
+from emu.net.eth.switch import Switch
+from emu.net.ib.local import LocalFabric
+from emu.net.link.direction import Direction
+from emu.port.eth.frame import Frame
+from emu.port.eth.segment import MAX_SEGMENTS
+from emu.service.pcap import Capture, PcapOptions
+from firmware_cmds import TABLE
+from layouts.enums import Op, Opcode, PortType, QpType
+from layouts.eth_enums import ModifyField
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from helpers.channels import Channel
+from helpers.driver import Driver
+from helpers.eth_queues import ReceiveQueue, SendQueue
+from helpers.flows import Flows, add_to_field, context_fields, set_field, to_tir
+from helpers.frames import Packet
+from helpers.interfaces import alloc_td, create_direct_tir, create_tis
+from helpers.resource_dump import BY_NAME, ask
+from helpers.roce import RoceNode
+from helpers.verbs import Node
+from helpers.world import IrqList
+
+MODEL = MODELS["connectx6"]
+GROUP_MAC = bytes.fromhex("01005e000001")
+LARGE_BYTES = 60000
+CHANGES = 30
+MILLISECOND = 1_000_000
+QUEUES = 64
+MANY = 100_000
+
+
+class Segment:
+    """Functions on one segment; all but the first take every frame, into queues of their own."""
+
+    def __init__(self, watch: Watch, count: int, *, queues: int = 1, changes: int = 0) -> None:
+        """``changes`` are made to the headers of each frame for each of the queues."""
+        self.watch, self.loop = watch, WatchedLoop(watch)
+        self.switch = Switch(self.loop)
+        self.ports = [FunctionPort(f"function {number}", self.switch) for number in range(count)]
+        self.functions = []
+        for number, port in enumerate(self.ports):
+            model, options = LINKS["connectx6"][PortType.ETH], HcaOptions(guid=1 + number)
+            memory, wire = MappedMemory(16 << 20), LocalFabric(self.loop)
+            function = Function(
+                model, options, TABLE, memory, IrqList(), self.loop, wire, eth_wire=port
+            )
+            watch.knows(function)
+            self.functions.append(function)
+        self.nodes = []
+        for function in self.functions:
+            bar = WatchedBar(watch.unwatched(), [function])
+            driver = Driver(bar, function.memory, function.interrupts)
+            self.nodes.append(Node(function, driver.probe()))
+        driver = self.nodes[0].driver
+        self.sq = SendQueue(self.nodes[0], log_size=10, tisn=create_tis(driver, alloc_td(driver)))
+        for node in self.nodes[1:]:
+            _receive(node, queues, changes)
+
+    def send_large(self, to: bytes, count: int) -> None:
+        """Post large sends of as many packets as there may be."""
+        payload = self.nodes[0].region(LARGE_BYTES)
+        header, mss = to + Packet(payload=b"").frame()[6:], -(-LARGE_BYTES // MAX_SEGMENTS)
+        for _ in range(count):
+            self.sq.send(
+                payload.sge(), opcode=Opcode.LSO, mss=mss, headers=header, ring=False, flags=0
+            )
+
+    def run(self, ms: int = 0) -> None:
+        """Ring the doorbell, and run for so many milliseconds."""
+        self.sq.ring_doorbell()
+        self.loop.run()
+        for _ in range(ms):
+            self.loop.run(MILLISECOND)
+
+    def link(self, **properties: object) -> None:
+        """Put the same link into both directions of each port."""
+        link = Link.model_validate(properties)
+        for number, (port, function) in enumerate(zip(self.ports, self.functions)):
+            for name in ("tx", "rx"):
+                way = Direction(
+                    f"{number} {name}", self.loop, lambda f=function: f.hca.ledger, link
+                )
+                setattr(port, f"{name}_link", way)
+
+    def check(self, least: int) -> None:
+        """Raise RuntimeError unless so many packets have arrived at each function."""
+        found = min(function.hca.eth.received.packets for function in self.functions[1:])
+        if found < least:
+            raise RuntimeError(f"{found} packets have arrived, not {least}")
+
+
+def _receive(node: Node, queues: int, changes: int) -> None:
+    driver, flows = node.driver, Flows(node.driver)
+    region, td = node.region(2048), alloc_td(node.driver)
+    modify = 0
+    if changes:
+        actions = [
+            add_to_field(ModifyField.OUT_IP_TTL, 1),
+            set_field(ModifyField.OUT_SIPV4, 0x0A000001, 32),
+            set_field(ModifyField.OUT_UDP_DPORT, 53, 16),
+        ]
+        fields = context_fields(*(actions * changes)[:changes])
+        modify = driver.must(Op.ALLOC_MODIFY_HEADER_CONTEXT, **fields).modify_header_id
+    log_size = 12 if queues == 1 else 8
+    rqs = [
+        ReceiveQueue(node, log_size=log_size, cq=node.completion_queue(log_size))
+        for _ in range(queues)
+    ]
+    tirs = [to_tir(create_direct_tir(driver, td, rq.rqn)) for rq in rqs]
+    table = flows.table(1)
+    flows.entry(table, 0, flows.group(table, 0, 0), *tirs, modify=modify)
+    flows.set_root(table)
+    for rq in rqs:
+        for _ in range(rq.size):
+            rq.post((2048, region.key, region.va), tell=False)
+        rq.tell()
+
+
+def _multicast(count: int) -> None:
+    @pattern(f"large sends of {MAX_SEGMENTS} packets each, to {count} functions")
+    def large_to_many(watch: Watch) -> Iterator[None]:
+        segment = Segment(watch, count + 1)
+        segment.send_large(GROUP_MAC, 2)
+        yield
+        segment.run()
+        segment.check(2 * LARGE_BYTES // 30)
+
+
+for _count in (4, 8, 16, 64):
+    _multicast(_count)
+
+
+@pattern(f"large sends to 16 functions, each of which changes {CHANGES} fields")
+def rewritten(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 17, changes=CHANGES)
+    segment.send_large(GROUP_MAC, 2)
+    yield
+    segment.run()
+    segment.check(2 * LARGE_BYTES // 30)
+
+
+@pattern(f"large sends to a function that changes {CHANGES} fields for {CHANGES} queues")
+def rewritten_copies(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 2, queues=CHANGES, changes=CHANGES)
+    segment.send_large(GROUP_MAC, 4)
+    yield
+    segment.run()
+
+
+@pattern("frames to an unknown address, flooded to 64 functions with 16 queues each")
+def flooded(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 65, queues=16)
+    frame = bytes.fromhex("020000000099") + Packet().frame()[6:]
+    for _ in range(512):
+        segment.sq.send(frame, ring=False, flags=0)
+    yield
+    segment.run()
+    segment.check(512)
+
+
+@pattern("large sends to 16 functions behind links that duplicate and corrupt")
+def linked(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 17)
+    segment.link(duplicate=50, corrupt=50, delay="1ms", limit=100_000)
+    segment.send_large(GROUP_MAC, 2)
+    yield
+    segment.run(10)
+
+
+@pattern("30,000 packets of links that come due at once")
+def due_at_once(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 16)
+    segment.link(delay="1ms", limit=100_000)
+    frame = Frame(GROUP_MAC + Packet().frame()[6:])
+    source = segment.functions[0].hca
+    for _ in range(2000):
+        segment.loop.round.begin()
+        segment.ports[0].transmit(source, frame)
+    yield
+    segment.run(10)
+
+
+@pattern(f"{MANY} timers that come due at once")
+def timers(watch: Watch) -> Iterator[None]:
+    loop, done = WatchedLoop(watch), []
+    for number in range(MANY):
+        loop.call_later(MILLISECOND, lambda number=number: done.append(number))
+    yield
+    loop.run(MILLISECOND)
+    if done != list(range(MANY)):
+        raise RuntimeError("the calls have not been made in order")
+
+
+@pattern("512 congestion notifications, each for another queue pair")
+def notices(watch: Watch) -> Iterator[None]:
+    loop = WatchedLoop(watch)
+    switch = Switch(loop)
+    nodes = []
+    for number in range(2):
+        function = Function(
+            LINKS["connectx6dx"][PortType.ETH], HcaOptions(guid=0x10 + number), TABLE,
+            MappedMemory(), IrqList(), loop, LocalFabric(loop),
+            eth_wire=FunctionPort(f"function {number}", switch),
+        )  # fmt: skip
+        watch.knows(function)
+        bar = WatchedBar(watch.unwatched(), [function])
+        driver = Driver(bar, function.memory, function.interrupts)
+        nodes.append(RoceNode(function, driver.probe()))
+    frames = []
+    for _ in range(512):
+        channel = Channel(QpType.RC, *nodes)
+        receiver = nodes[1].hca.qps.get(channel.receiver.qpn)
+        path = receiver.ctx.primary_address_path
+        frames.append(Frame(nodes[1].hca.roce.notification(path, channel.sender.qpn)))
+    hca = nodes[0].hca
+
+    def arrive() -> None:
+        loop.round.begin()
+        for frame in frames:
+            receive.arrive(hca, frame)
+
+    yield
+    for _ in range(4):
+        watch.round(arrive)
+        loop.run(1_000 * MILLISECOND)
+    if hca.link.congestion.counts["rp_cnp_handled"] != 4 * len(frames):
+        raise RuntimeError("notifications have been lost")
+
+
+def _members(nodes: Sequence[Node], count: int, gid: bytes) -> None:
+    for node in nodes:
+        for _ in range(count):
+            qp = node.queue_pair(QpType.UD)
+            qp.start()
+            region = node.region(4096 + 40)
+            for _ in range(16):
+                qp.receive(region.sge())
+            node.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
+
+
+@pattern("RESOURCE_DUMP of all send queues, with 200,000 queue pairs")
+def dumped(watch: Watch) -> Iterator[None]:
+    guest = Guest(watch, 512 << 20)
+    qp = guest.node.queue_pair()
+    table = guest.function.hca.queues.holders
+    holder = table[qp.qpn]
+    for number in range(1 << 20, (1 << 20) + 200_000):
+        table[number] = holder
+    region = guest.node.region(1 << 16)
+    yield
+    opaque = 0
+    while True:
+        reg = ask(
+            guest.driver, BY_NAME["SX_SLICE_ALL"], op_mod=0, mkey=region.key, address=region.va,
+            size=1 << 16, device_opaque=opaque, num_of_obj1=1,
+        )  # fmt: skip
+        opaque = reg.device_opaque
+        if not reg.more_dump:
+            break
+    for number in range(1 << 20, (1 << 20) + 200_000):
+        del table[number]
+
+
+@pattern("a capture into a pipe that nobody reads")
+def slow_pipe(watch: Watch) -> Iterator[None]:
+    segment = Segment(watch, 17)
+    path = watch.sockets() / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    fabric = LocalFabric(segment.loop)
+    Capture(PcapOptions(path), segment.loop, segment.functions, segment.ports, fabric)
+    segment.send_large(GROUP_MAC, 64)
+    yield
+    segment.run(2_000)
+    os.close(reader)
