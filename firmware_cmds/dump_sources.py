@@ -7,8 +7,10 @@ queues there are and how far they have come.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -145,24 +147,52 @@ def _eq_entries(hca: Hca, number: int) -> Contents:
     return Contents(found.buffer.length, found.buffer.read)
 
 
-def _senders(hca: Hca, _index: int) -> Contents:
-    """All queues that send."""
-    rows = (
-        _PROGRESS.pack(number, queue.send_ring.ci)
-        for number, queue in hca.queues.holders.items()
-        if isinstance(queue, Queue) and queue.send_ring is not None
+def _all_senders(hca: Hca) -> array[int]:
+    found = hca.queues.holders.items()
+    return array(
+        "I", [number for number, queue in found if getattr(queue, "send_ring", None) is not None]
     )
-    return made(b"".join(rows))
 
 
-def _receivers(hca: Hca, _index: int) -> Contents:
-    """All receive queues of the Ethernet port."""
-    rows = (
-        _PROGRESS.pack(number, queue.queue.taken)
-        for number, queue in hca.queues.holders.items()
-        if isinstance(queue, Rq)
-    )
-    return made(b"".join(rows))
+def _all_receivers(hca: Hca) -> array[int]:
+    found = hca.queues.holders.items()
+    return array("I", [number for number, queue in found if type(queue) is Rq])
+
+
+def _listed(
+    name: str, numbers: Callable[[Hca], array[int]], progress: Callable[[Any], int]
+) -> Callable[[Hca, int], Contents]:
+    """A row for each of many queues.
+
+    Which ones there are is looked up once for a dump, not for each of its accesses; how far each
+    has come, when its row is read. One that has gone meanwhile has not come far.
+    """
+
+    def read(hca: Hca, _index: int) -> Contents:
+        listed = hca.dumped.get(name)
+        if listed is None:
+            listed = hca.dumped[name] = numbers(hca)
+        return Contents(len(listed) * _PROGRESS.size, partial(rows, hca, listed))
+
+    def rows(hca: Hca, listed: array[int], at: int, length: int) -> bytes:
+        first, end = at // _PROGRESS.size, -(-(at + length) // _PROGRESS.size)
+        holders = hca.queues.holders
+        data = b"".join(
+            _PROGRESS.pack(number, progress(holders.get(number))) for number in listed[first:end]
+        )
+        skipped = at - first * _PROGRESS.size
+        return data[skipped : skipped + length]
+
+    return read
+
+
+def _sent_so_far(queue: Any) -> int:
+    ring = getattr(queue, "send_ring", None)
+    return 0 if ring is None else ring.ci
+
+
+def _taken_so_far(queue: Any) -> int:
+    return queue.queue.taken if isinstance(queue, Rq) else 0
 
 
 _SOURCES = (
@@ -182,8 +212,8 @@ _SOURCES = (
     Source("SRQ_BUFF", "SRQN", _shared, is_list=True),
     Source("CQ_BUFF", "CQN", _cq_entries, is_list=True),
     Source("EQ_BUFF", "EQN", _eq_entries, is_list=True),
-    Source("SX_SLICE_ALL", "", _senders),
-    Source("RX_SLICE_ALL", "", _receivers),
+    Source("SX_SLICE_ALL", "", _listed("SX_SLICE_ALL", _all_senders, _sent_so_far)),
+    Source("RX_SLICE_ALL", "", _listed("RX_SLICE_ALL", _all_receivers, _taken_so_far)),
 )
 
 SOURCES = dict(enumerate(_SOURCES, _FIRST_TYPE))

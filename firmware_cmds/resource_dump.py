@@ -144,6 +144,8 @@ def _dump(hca: Hca, reg: Any) -> None:
     room -= room % _DWORD
     if not room:
         raise CmdError(Status.BAD_PARAM_ERR, "no room for the dump", f"size {reg.size}")
+    if not reg.device_opaque:
+        hca.dumped.clear()
     stream = _stream(hca, reg)
     total, at = sum(contents.size for contents in stream), int(reg.device_opaque)
     if at > total:
@@ -154,6 +156,8 @@ def _dump(hca: Hca, reg: Any) -> None:
         raise CmdError(Status.BAD_RES_STATE_ERR, "object's memory is gone", str(error)) from None
     _give(hca, reg, data)
     at += len(data)
+    if at >= total:
+        hca.dumped.clear()
     reg.size, reg.more_dump = len(data), at < total
     reg.device_opaque = at if at < total else 0
     reg.seq_num = reg.seq_num + 1 & _SEQ_NUM_MASK

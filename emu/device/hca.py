@@ -8,6 +8,7 @@ firmware commands (``emu.cmdif``) and the engine (``emu.engine``) operate on it,
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -142,6 +143,9 @@ class Hca(ObjectTables):
         """At queues in ERR that have had no new requests for a while."""
         self.ready: deque[Queue] = deque()
         """Queues that wait for a turn (``emu.engine.lifecycle.run``)."""
+        self.dumped: dict[str, array[int]] = {}
+        """The numbers of the queues that a resource dump lists, from its first access to its last.
+        """
         self.broken_cqs: list[Cq] = []
         """CQs that have just failed, whose queues must be stopped."""
         self.stopping: Iterator[bool] | None = None
@@ -197,6 +201,7 @@ class Hca(ObjectTables):
         """Forget all objects at once. The caller must have stopped all work on them before."""
         self.teardowns += 1
         self._event_eqs.clear()
+        self.dumped.clear()
         self.gids.clear()
         self.clear_tables(self.remains)
 

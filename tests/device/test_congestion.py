@@ -4,9 +4,12 @@ import pytest
 from helpers.links import MS, SIZE, TEXT, World, roce
 
 from emu.engine.eth import roce as roce_engine
+from emu.engine.eth.receive import arrive
 from emu.engine.rc.packets.connection import connection_of
 from emu.port.eth.congestion import with_mark
+from emu.port.eth.frame import Frame
 from emu.port.eth.roce.framing import network_header, parse
+from emu.rounds import STEPS_PER_ROUND
 from emu.service.fault_options import FaultOptions
 from emu.service.fault_session import FaultSession
 from layouts import congestion as layout
@@ -188,6 +191,23 @@ class TestReaction:
         target = write(2000)
         world.until(channel.sent)
         assert target.read(0, 2000) == TEXT[:2000]
+
+    @pytest.mark.hostile
+    def test_notifications_after_long_pauses_share_the_rounds(self, world, channel, write):
+        """Each makes up for the steps of time since the one before."""
+        world.set(delay="1us")
+        write(100)
+        world.until(channel.sent)
+        hca, peer = world.nodes[0].hca, world.nodes[1].hca
+        receiver = peer.qps.get(channel.receiver.qpn)
+        frame = peer.roce.notification(receiver.ctx.primary_address_path, channel.sender.qpn)
+        hca.round.begin()
+        for _ in range(64):
+            world.clock.ns += 1000 * MS
+            arrive(hca, Frame(frame))
+        assert STEPS_PER_ROUND < hca.round.steps <= STEPS_PER_ROUND + 256
+        world.nodes[0].settle()
+        assert world.sender.counts["rp_cnp_handled"] == 64
 
     @pytest.mark.parametrize("wrong", ["peer", "queue pair", "state"])
     def test_a_notification_of_a_stranger_is_ignored(self, world, channel, wrong):

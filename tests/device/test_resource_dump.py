@@ -1,16 +1,20 @@
 """RESOURCE_DUMP: what it shows of each kind of object, and what it refuses."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.resource_dump import (
     BY_NAME,
     HEADER,
     RESOURCE,
+    ask,
     in_memory,
     inline,
     payload,
     segments,
 )
 
+from firmware_cmds import dump_sources
 from firmware_cmds.dump_sources import SOURCES
 from layouts import cq, mkey, qp
 from layouts import resource_dump as layout
@@ -129,3 +133,33 @@ def test_a_function_without_it(driver):
     answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf))
     assert answer.status == Status.BAD_PARAM_ERR
     assert len(bytes(view.inline_data)) == INLINE_BYTES
+
+
+def test_queues_are_looked_up_once_for_a_dump(driver, node, qps, monkeypatch):
+    """However many accesses it takes; a queue that goes meanwhile has a row all the same."""
+    more = [node.queue_pair() for _ in range(200)]
+    looked = []
+    read = dump_sources._all_senders
+    source = BY_NAME["SX_SLICE_ALL"]
+    listed = dump_sources._listed(
+        "SX_SLICE_ALL", lambda hca: looked.append(1) or read(hca), dump_sources._sent_so_far
+    )
+    monkeypatch.setitem(SOURCES, source, replace(SOURCES[source], read=listed))
+    region = node.region(4096)
+    whole = in_memory(driver, region, source, room=4096)
+    assert looked == [1]
+    assert in_memory(driver, region, source, room=64) == whole
+    assert looked == [1, 1]
+    first = ask(
+        driver, source, op_mod=0, mkey=region.key, address=region.va, size=64, num_of_obj1=1
+    )
+    more[-1].destroy()
+    ask(
+        driver, source, op_mod=0, mkey=region.key, address=region.va, size=64, num_of_obj1=1,
+        device_opaque=first.device_opaque,
+    )  # fmt: skip
+    assert looked == [1, 1, 1]
+    rest = in_memory(driver, region, source, room=64)
+    assert looked == [1, 1, 1, 1]
+    assert len(rest) == len(whole) - 8
+    assert not node.hca.dumped

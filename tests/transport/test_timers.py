@@ -2,7 +2,8 @@
 
 import pytest
 
-from emu.vfio.timers import TimerQueue
+from emu.rounds import ENOUGH_STEPS
+from emu.vfio.timers import STEPS_PER_CALL, TimerQueue
 
 
 class ManualQueue(TimerQueue):
@@ -99,3 +100,30 @@ def test_the_queue_does_not_grow_with_cancelled_timers(queue):
     queue.now = 10**9
     queue.run_due()
     assert len(calls) == 10
+
+
+@pytest.mark.hostile
+def test_many_timers_that_are_due_at_once_take_several_rounds(queue):
+    """All are called, in order, and what they leave of a round is for others."""
+    calls, rounds = [], 0
+    for number in range(10_000):
+        queue.call_later(10, lambda number=number: calls.append(number))
+    queue.now = 10
+    while queue.next_ns() == 0:
+        queue.round.begin()
+        before = len(calls)
+        queue.run_due()
+        assert queue.round.steps <= ENOUGH_STEPS + STEPS_PER_CALL
+        assert 64 <= len(calls) - before < 1000 or queue.next_ns() is None
+        rounds += 1
+    assert calls == list(range(10_000))
+    assert rounds >= 10
+
+
+def test_some_timers_are_called_in_a_round_that_is_over(queue):
+    calls = []
+    for number in range(100):
+        queue.call_later(0, lambda number=number: calls.append(number))
+    queue.round.steps = ENOUGH_STEPS + 1
+    queue.run_due()
+    assert calls == list(range(64))

@@ -11,7 +11,9 @@ import errno
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from emu.host.userfiles import open_outfile
@@ -25,6 +27,15 @@ FLUSH_NS = 200_000_000
 MOST_WAITING = 8 << 20
 """Bytes that may wait for the reader of a pipe."""
 DEFAULT_MIB = 1024
+_WRITTEN_AT_ONCE = 1 << 20
+"""Bytes in one round of the loop, about."""
+_BLOCKS_PER_CALL = 256
+_STEPS_PER_BLOCK = 4
+_LOG_STEP = 13
+"""Bytes of a packet that count as one step of a round."""
+
+Place = list[bytes]
+"""A block, in a list of its own so that it can be filled later."""
 
 
 class PcapFile:
@@ -38,8 +49,10 @@ class PcapFile:
         self._clock = clock
         self._most = most_mib << 20
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
-        self._blocks: list[bytes] = [blocks.section(application)]
-        self._waiting = len(self._blocks[0])
+        self._blocks: deque[Place] = deque([[blocks.section(application)]])
+        self._waiting = len(self._blocks[0][0])
+        self._is_blocked = False
+        """The pipe is full."""
         self._written = 0
         self._interfaces = 0
         self._reserved = 0
@@ -60,23 +73,37 @@ class PcapFile:
         self._interfaces += 1
         return self._interfaces - 1
 
-    def reserve(self) -> int:
-        """A place for a packet, which :meth:`put` has to fill before the loop goes on."""
-        self._blocks.append(b"")
-        self._reserved += 1
-        return len(self._blocks) - 1
+    def has_room(self, size: int) -> bool:
+        """Whether a packet of so many bytes can be kept; if not, it is lost, and counted."""
+        if self._fd < 0:
+            return False
+        if self._waiting + size <= MOST_WAITING:
+            return True
+        if not self._lost:
+            log.warning("the capture %s: its reader is too slow, packets are left out", self._path)
+        self._lost += 1
+        return False
 
-    def put(self, place: int, block: bytes) -> None:
-        """Put a packet into its place."""
+    def reserve(self) -> Place:
+        """A place for a packet, which :meth:`put` has to fill before the loop goes on."""
+        place = [b""]
+        self._blocks.append(place)
+        self._reserved += 1
+        return place
+
+    def put(self, place: Place, block: bytes) -> None:
+        """Put a packet into its place; nothing for one that is lost."""
         self._reserved -= 1
         if self._fd < 0:
             return
-        if self._waiting + len(block) > MOST_WAITING:
-            self._lost += 1
+        self._clock.round.steps += (len(block) >> _LOG_STEP) + _STEPS_PER_BLOCK
+        if not block or not self.has_room(len(block)):
+            if self._blocks[-1] is place:
+                self._blocks.pop()
             return
-        self._blocks[place] = block
+        place[0] = block
         self._waiting += len(block)
-        if not self._reserved and self._waiting >= FLUSH_BYTES:
+        if not self._reserved and self._waiting >= FLUSH_BYTES and not self._is_blocked:
             self._flush()
         elif self._timer is None:
             self._timer = self._clock.call_later(FLUSH_NS, self._late)
@@ -86,35 +113,48 @@ class PcapFile:
         self.put(self.reserve(), block)
 
     def _add(self, block: bytes) -> None:
-        self._blocks.append(block)
+        self._blocks.append([block])
         self._waiting += len(block)
 
     def _late(self) -> None:
         self._timer = None
+        self._is_blocked = False
         self._flush()
         if self._blocks and self._fd >= 0:
-            self._timer = self._clock.call_later(FLUSH_NS, self._late)
+            self._timer = self._clock.call_later(FLUSH_NS if self._is_blocked else 0, self._late)
 
     def _flush(self) -> None:
-        if self._fd < 0:
-            return
-        data = memoryview(b"".join(self._blocks))
-        try:
-            while data:
-                count = os.write(self._fd, data)
-                if not count:
+        """Write some of what waits. A pipe that is full is left alone until the timer looks."""
+        left = _WRITTEN_AT_ONCE
+        while self._blocks and left > 0 and self._fd >= 0 and not self._is_blocked:
+            some = [place[0] for place in islice(self._blocks, _BLOCKS_PER_CALL)]
+            try:
+                count = os.writev(self._fd, some)
+                if not count and any(some):
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
-                self._written += count
-                data = data[count:]
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._end(f"{error.strerror}")
-            return
-        self._blocks = [bytes(data)] if data else []
-        self._waiting = len(data)
+            except BlockingIOError:
+                self._is_blocked = True
+                return
+            except OSError as error:
+                self._end(f"{error.strerror}")
+                return
+            self._done(count, len(some))
+            left -= count
         if self._written >= self._most:
             self._end(f"it has {self._most >> 20} MiB")
+
+    def _done(self, count: int, most: int) -> None:
+        """So many bytes of the first blocks have been written."""
+        self._written += count
+        self._waiting -= count
+        for _ in range(most):
+            place = self._blocks[0]
+            if count < len(place[0]):
+                place[0] = place[0][count:]
+                self._is_blocked = True
+                return
+            count -= len(place[0])
+            self._blocks.popleft()
 
     def _end(self, why: str) -> None:
         log.warning("the capture %s ends here, the run goes on: %s", self._path, why)
@@ -135,7 +175,9 @@ class PcapFile:
             log.warning("the capture %s: %s", self._path, said)
             self._add(blocks.remark(0, time.time_ns(), said))
         self.on_end = lambda: None
-        self._flush()
+        self._is_blocked = False
+        while self._blocks and self._fd >= 0 and not self._is_blocked:
+            self._flush()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

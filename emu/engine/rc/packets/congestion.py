@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from emu.port.congestion import Congestion
 
 _NS_PER_US = 1000
+_STEPS_PER_NOTICE = 4
+"""What a CNP counts among the steps of a round, beside those of time that it makes up for."""
 
 
 def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
@@ -47,4 +49,6 @@ def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
     if connection.rate is None:
         connection.limit(FlowRate(congestion, now))
     assert connection.rate is not None
+    before = connection.rate.made_up
     connection.rate.notified(now)
+    hca.round.steps += _STEPS_PER_NOTICE + (connection.rate.made_up - before >> 1)

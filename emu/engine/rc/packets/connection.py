@@ -68,8 +68,10 @@ class PacketConnection:
     def _keep_to(self, rate: FlowRate, octets: int) -> None:
         """Send nothing more for as long as the rate wants."""
         clock = self.hca.clock
-        now = clock.now_ns()
-        if rate.is_over(now):
+        now, before = clock.now_ns(), rate.made_up
+        is_over = rate.is_over(now)
+        self.hca.round.steps += rate.made_up - before >> 1
+        if is_over:
             self.limit(None)
         elif (pause := rate.sent(octets, now)) and not self.is_waiting:
             self.is_waiting = True

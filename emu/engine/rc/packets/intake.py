@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
+_STEPS_PER_PACKET = 2
+"""What a packet counts among the steps of a round, beside the pieces of its memory."""
 _RTS, _UD, _CNP = QpState.RTS, Service.UD, Kind.CNP
 
 
@@ -43,6 +45,7 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
     """As ``receive``, without the planned faults."""
     if not hca.link.is_up:
         return
+    hca.round.steps += _STEPS_PER_PACKET
     hca.link.count_received(1, length)
     qp = hca.qps.get(packet.qpn)
     why = _objection(hca, qp, packet)

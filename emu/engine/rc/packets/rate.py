@@ -31,7 +31,7 @@ class FlowRate:
 
     __slots__ = (
         "_alpha", "_alpha_ns", "_byte_steps", "_bytes", "_congestion", "_cut_ns", "_free_ns",
-        "_step_ns", "_time_steps", "rate", "target",
+        "_step_ns", "_time_steps", "made_up", "rate", "target",
     )  # fmt: skip
 
     def __init__(self, congestion: Congestion, now: int) -> None:
@@ -45,6 +45,8 @@ class FlowRate:
         self._alpha_ns = self._step_ns = self._free_ns = now
         self._cut_ns = now - rp.rate_reduce_monitor_period * _NS_PER_US
         self._time_steps = self._byte_steps = self._bytes = 0
+        self.made_up = 0
+        """Steps of time so far; many are made up for at once when nothing has come for a while."""
 
     # -- down
 
@@ -79,7 +81,9 @@ class FlowRate:
         step_ns = self._congestion.rp.rpg_time_reset * _NS_PER_US
         if not step_ns:
             return
-        for _ in range(min((now - self._step_ns) // step_ns, MOST_STEPS)):
+        steps = min((now - self._step_ns) // step_ns, MOST_STEPS)
+        self.made_up += steps
+        for _ in range(steps):
             self._time_steps += 1
             self._step_ns += step_ns
             self._rise()

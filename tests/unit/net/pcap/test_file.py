@@ -166,3 +166,26 @@ def test_an_erf_header():
     assert unpack_from("<Q", record) == (1 << 32 | 1 << 31,)
     assert unpack_from(">BBHHH", record, 8) == (21, 4, 44, 0, 28)
     assert len(record) == 44
+
+
+@pytest.mark.hostile
+def test_a_full_pipe_is_not_tried_for_every_packet(path, clock, monkeypatch, caplog):
+    """Nor is what waits copied for each of them, and what is lost leaves nothing behind."""
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    capture = PcapFile(path, clock, "")
+    calls, write = [], os.writev
+    monkeypatch.setattr(
+        file.os, "writev", lambda fd, some: calls.append(sum(map(len, some))) or write(fd, some)
+    )
+    for _ in range(5000):
+        capture.add(blocks.packet(0, 0, bytes(60_000), True))
+    assert len(calls) <= 3
+    assert caplog.text.count("its reader is too slow") == 1
+    assert len(capture._blocks) <= file.MOST_WAITING // 60_000 + 2
+    clock.advance(file.FLUSH_NS)
+    assert len(calls) <= 5
+    clock.round.begin()
+    capture.add(blocks.packet(0, 0, bytes(60_000), True))
+    assert clock.round.steps
+    os.close(reader)
