@@ -11,6 +11,7 @@ from helpers.strangers import packet_frame, port_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.net.fabric import hub as hub_module
 from emu.net.fabric import protocol
 from emu.net.fabric.address import FabricError
 from emu.net.fabric.connection import HARD_BYTES, LIFETIME_NS
@@ -249,18 +250,52 @@ def test_member_that_does_not_read(fabric, hub, honest, caplog):
     assert {done.syndrome for done in found[1:]} == {CqeSyndrome.WR_FLUSH_ERR}
 
 
-def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog):
-    """News of ports cannot be dropped: a member that leaves too many of them has to go."""
-    Stranger.member(fabric)
-    news = 0
-    while len(hub.wire.election.role._members) > 1:
-        hub.wire.election.role._tell()
-        hub.wire.election.role._publish()
-        news += 1
-        assert news * 100 < 4 * HARD_BYTES
-        if not news % 64:
-            fabric.step()
+def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog, monkeypatch):
+    """It gets the latest news when it has read those before, and has to go if it never does."""
+    monkeypatch.setattr(hub_module, "MOST_MISSED", 50)
+    role = hub.wire.election.role
+    others = set(role._members)
+    stranger = Stranger.member(fabric)
+    (connection,) = role._members.keys() - others
+    fabric.settle()
+    connection._set_blocked(True)
+    connection.room = lambda: None
+    tries = 0
+    while set(role._members) != others:
+        tries += 1
+        assert tries <= 52
+        assert connection._other_bytes < HARD_BYTES // 100
+        role._tell()
+        role._publish()
+        fabric.step()
+    assert tries > 10
     assert "it does not read" in warnings(caplog)[-1]
+    stranger.close()
+
+
+def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplog):
+    """However often it repeats them, and however slowly the others read."""
+    slow = Stranger.member(fabric)
+    noisy = Stranger.member(fabric, *[Identity()] * 900)
+    role = hub.wire.election.role
+    members = set(role._members)
+    published, publish = [], role._publish
+    role._publish = lambda: published.append(1) or publish()
+    for mtu in (1024, 2048) * 20:
+        noisy.send(
+            b"".join(
+                protocol.frame(
+                    FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu)
+                )
+                for own in noisy.identities
+            )
+        )
+    fabric.settle()
+    assert set(role._members) == members
+    assert not warnings(caplog)
+    assert max(one._other_bytes for one in members) < HARD_BYTES // 4
+    slow.close()
+    noisy.close()
 
 
 def test_flood_of_news(fabric, hub, honest, caplog):

@@ -102,6 +102,11 @@ class Connection:
         """Whether senders of packets should wait for :meth:`when_room`; not at a closed one."""
         return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck and self._sock is not None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether frames other than packets still wait for the other side to read."""
+        return self._other_bytes > 0
+
     def send(self, kind: FrameKind, body: Buffer) -> bool:
         """Queue a frame. False when packets should pause; packets above the limit are dropped."""
         if self._sock is None:

@@ -20,6 +20,7 @@ from emu.net.fabric.site import Site
 from emu.net.poller import READ
 from emu.port.ib.endport import EndPort
 from emu.ports import Timer
+from emu.rounds import ENOUGH_STEPS
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,13 @@ MAX_MEMBERS = 64
 MAX_STRANGERS = 64
 """Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
 ACCEPTS_PER_ROUND = 16
+NEWS_NS = 20_000_000
+"""How often members are told of changed ports, at most."""
+MOST_MISSED = 3000
+"""How often a member may not have read the last news when there is more: about a minute."""
+_STEPS_PER_NEWS = 64
+_LOG_STEP = 10
+"""Bytes of news that count as one step of a round, with what comes of them."""
 GREETING_NS = 5_000_000_000
 """A process that connects has to send HELLO within this time."""
 
@@ -46,6 +54,17 @@ class _Member:
     """The GUIDs of Ethernet ports that it has been told."""
     patience: Timer | None = None
     """Runs until the deadline for its HELLO."""
+    missed: int = 0
+    """How often there was news for it while it had not read the last ones."""
+    packed: dict[int, bytes] = field(default_factory=dict)
+    """Its ports as the others are told of them, as far as they have been packed."""
+
+    def pack(self) -> bytes:
+        """All of its ports."""
+        packed = self.packed
+        for lid in self.ports.keys() - packed.keys():
+            packed[lid] = protocol.port(self.ports[lid])
+        return b"".join(packed.values())
 
     @property
     def has_ethernet(self) -> bool:
@@ -74,7 +93,9 @@ class Hub:
         self._by_lid: dict[int, Connection] = {}
         self._count = 0
         self._news: Timer | None = None
-        """Set when every member will be told about the ports in the loop's next round."""
+        """Set when members will be told about the ports."""
+        self._told_ns = -NEWS_NS
+        """When they were told last."""
         self._has_changed = False
         """The ports of members have changed and our own process has not been told yet."""
         self.identities = assign(wanted, (), self._former)
@@ -162,6 +183,7 @@ class Hub:
             raise ProtocolError(f"port with LID {port.lid:#x}, which is not its own")
         if member.ports.get(port.lid) != port:
             member.ports[port.lid] = port
+            member.packed.pop(port.lid, None)
             self._changed()
 
     def _greet(self, connection: Connection, member: _Member, body: memoryview) -> None:
@@ -235,30 +257,54 @@ class Hub:
         self._tell_later()
 
     def _tell_later(self) -> None:
-        """Once in a round, so that a member that keeps changing its ports does not flood others."""
+        """At once after a quiet while, else with all other changes of NEWS_NS.
+
+        So a member that keeps changing its ports floods nobody.
+        """
         if self._news is None:
-            self._news = self._site.clock.call_later(0, self._publish)
+            clock = self._site.clock
+            delay = max(self._told_ns + NEWS_NS - clock.now_ns(), 0)
+            self._news = clock.call_later(delay, self._publish)
 
     def _publish(self) -> None:
-        """Tell our own process and the members not informed yet; each port is packed once."""
+        """Tell our own process, and members not informed yet, as many as the round allows.
+
+        Who has not read the last news gets none but the latest, when he has. Each port is packed
+        once.
+        """
         self._news = None
+        clock = self._site.clock
+        self._told_ns = clock.now_ns()
         if self._has_changed:
             self._has_changed = False
             self._site.ports_changed()
         own = b"".join(map(protocol.port, self._site.local_ports()))
-        others = {
-            member.number: b"".join(map(protocol.port, member.ports.values()))
-            for member in self._members.values()
-        }
+        others = {member.number: member.pack() for member in self._members.values()}
         for connection, member in list(self._members.items()):
-            if member.is_greeted and not member.is_informed:
-                member.is_informed = True
-                ports = [data for number, data in others.items() if number != member.number]
-                connection.send(FrameKind.PORTS, b"".join((own, *ports)))
-                guids = protocol.guids(self._not_of(member))
-                if guids != member.guids:
-                    member.guids = guids
-                    connection.send(FrameKind.GUIDS, guids)
+            if not member.is_greeted or member.is_informed:
+                continue
+            if clock.round.steps > ENOUGH_STEPS or not self._may_be_told(connection, member):
+                self._tell_later()
+                continue
+            member.is_informed = True
+            ports = [data for number, data in others.items() if number != member.number]
+            news = b"".join((own, *ports))
+            connection.send(FrameKind.PORTS, news)
+            guids = protocol.guids(self._not_of(member))
+            if guids != member.guids:
+                member.guids = guids
+                connection.send(FrameKind.GUIDS, guids)
+            clock.round.steps += _STEPS_PER_NEWS + (len(news) >> _LOG_STEP)
+
+    def _may_be_told(self, connection: Connection, member: _Member) -> bool:
+        """Whether a member has read what it was told before. One that never does has to go."""
+        if not connection.is_behind:
+            member.missed = 0
+            return True
+        member.missed += 1
+        if member.missed > MOST_MISSED:
+            connection.close("it does not read")
+        return False
 
     # -- packets
 
