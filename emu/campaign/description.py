@@ -1,7 +1,8 @@
 """A run's description and its result: values that go to other processes and machines as JSON.
 
-A result is a function of its description alone: it holds no time, no place and no name of a
-worker, so that equal results make equal reports, whoever has carried the runs out, in any order.
+But for how long it took, a result is a function of its description alone: it holds no place and no
+name of a worker, so that equal results make equal reports, whoever has carried the runs out, in any
+order.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Description(_Value):
 
     ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED. The
     plan begins before the guest boots, or, if ``when`` says so, once its driver is up.
-    With ``turns`` the command runs so many times more, and slab caches must not grow with it.
+    With ``turns`` the command runs so many times more: slab caches must not grow with it, and not
+    every turn may leave objects in the device.
     """
 
     name: Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_.+-]{0,239}$")]
@@ -115,6 +117,8 @@ class Result(_Value):
     """The kernel's release, as uname tells it."""
     output: Annotated[StrictStr, Field(max_length=8 * LONGEST_OUTPUT)] = ""
     """The end of what the command has written."""
+    seconds: float = 0.0
+    """How long it took."""
     fired: int = 0
     findings: Annotated[tuple[Told, ...], Field(max_length=200)] = ()
     record: StrictStr = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from emu.campaign.description import (
@@ -21,7 +22,17 @@ from emu.lab.conformance.results import KSFT_SKIP
 from emu.lab.kernel.choice import choose
 from emu.lab.options import DEFAULT_CPUS
 from emu.lab.workdir import work_directory
-from emu.outcome import Finding, findings, growth, of_error, of_status, together
+from emu.outcome import (
+    Finding,
+    findings,
+    growth,
+    left,
+    of_error,
+    of_status,
+    settled,
+    together,
+)
+from emu.outcome.objects import LEAST_TURNS
 
 NAME = "emu.campaign.guest_run:carry_out"
 """This module's function, as :func:`emu.campaign.worker.find_runner` takes it."""
@@ -58,6 +69,7 @@ class _Trial:
 def carry_out(run: Description) -> Result:
     """Boot a guest for a run and tell what became of it. Raises LabError when none can boot."""
     trial = _Trial()
+    began = time.monotonic()
     with work_directory() as directory:
         record = directory / "record"
         guest = Guest(_options(run, directory, record))
@@ -72,7 +84,8 @@ def carry_out(run: Description) -> Result:
             _failed(guest, error, trial)
         finally:
             guest.stop()
-        return _result(run, trial, _bounded(record))
+        result = _result(run, trial, _bounded(record))
+    return result.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
 
 
 def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
@@ -108,9 +121,12 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
     try:
         trial.status = _once(guest, run, trial)
         if run.turns and trial.status == 0:
-            before = _read(guest, _SLABS)
+            before, counts = _read(guest, _SLABS), [_census(guest)]
             for _ in range(run.turns):
                 trial.status = trial.status or _once(guest, run, trial)
+                counts.append(_census(guest))
+            # The first turn has warmed up what the driver keeps.
+            trial.ends += left(counts) if run.turns >= LEAST_TURNS and not trial.status else ()
             trial.ends += growth(before, _read(guest, _SLABS), run.turns)
             trial.ends += findings(_read(guest, _LEAKS))
     except CommandTimeoutError as error:
@@ -119,6 +135,11 @@ def _work(guest: Guest, run: Description, trial: _Trial) -> None:
         # The stacks of all tasks that wait: one of them may be the reason.
         guest.run("echo w > /proc/sysrq-trigger", timeout=_READ_SECONDS)
     trial.log = _read(guest, "dmesg --raw")
+
+
+def _census(guest: Guest) -> dict[str, int]:
+    with Client(guest.control_socket) as control:
+        return settled(control)
 
 
 def _once(guest: Guest, run: Description, trial: _Trial) -> int:

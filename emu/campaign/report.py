@@ -1,4 +1,9 @@
-"""What a campaign has found: a pure function of its results, equal for equal ones."""
+"""What a campaign has found: a pure function of its results, equal for equal ones.
+
+JSON, JUnit and TAP of two campaigns of one matrix are compared: they have a guest's texts without
+addresses, registers, processes and times, and findings in an order of their own. Only how long the
+runs took differs, in one field. The whole texts are in ``results/`` and on the page.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from typing import Any
 from emu.campaign.description import Description, Ended, Result, Told
 from emu.lab.conformance.results import Case, Verdict
 from emu.outcome import Kind
+from emu.outcome.normal import normal_lines, normal_text
 
 AXES = ("kernel", "device", "workload", "plan")
 _VERDICTS = {
@@ -19,7 +25,10 @@ _VERDICTS = {
     Ended.FOUND: Verdict.FAIL,
     Ended.ERROR: Verdict.ERROR,
 }
+_GOOD = frozenset({Ended.PASSED, Ended.SKIPPED})
 _SEVERITY = list(Kind)
+TIMES = "seconds"
+"""The one part of :func:`summary` that differs between two campaigns of the same matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,7 @@ class Report:
     @property
     def is_good(self) -> bool:
         """Whether every run is there and has passed, or was skipped."""
-        good = (Ended.PASSED, Ended.SKIPPED)
-        return not self.missing and all(one.ended in good for one in self.results.values())
+        return not self.missing and all(one.ended in _GOOD for one in self.results.values())
 
     def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
         """How runs have ended, by the names on one of :data:`AXES`, or all together."""
@@ -112,17 +120,29 @@ def cases(told: Report) -> list[Case]:
             name.partition(".")[2],
             _VERDICTS[told.results[name].ended],
             _detail(told.results[name]),
+            told.results[name].seconds,
+            output=normal_text(told.results[name].output) if _is_bad(told.results[name]) else "",
         )
         for name, run in told.runs.items()
         if name in told.results
     ]
 
 
+def _is_bad(result: Result) -> bool:
+    return result.ended not in _GOOD
+
+
 def _detail(result: Result) -> str:
     words = [] if result.status in (None, 0) else [f"status {result.status}"]
-    words += [result.why] if result.why else []
-    lines = [f"{one.kind}: {one.title}" for one in result.findings] or [": ".join(words)]
-    return "\n".join([*lines, *(line for one in result.findings for line in one.lines)])
+    words += [normal_text(result.why)] if result.why else []
+    found = _ordered(result.findings)
+    lines = [f"{one.kind}: {one.title}" for one in found] or [": ".join(words)]
+    return "\n".join([*lines, *(line for one in found for line in normal_lines(one.lines))])
+
+
+def _ordered(found: Sequence[Told]) -> list[Told]:
+    """Findings of one run, the worst first: their order in a log differs from run to run."""
+    return sorted(found, key=lambda one: (_SEVERITY.index(one.kind), one.title))
 
 
 def summary(told: Report) -> dict[str, Any]:
@@ -149,13 +169,18 @@ def summary(told: Report) -> dict[str, Any]:
                 "plans": list(group.plans),
                 "runs": list(group.runs),
                 "first": group.first,
-                "lines": list(group.lines),
+                "lines": list(normal_lines(group.lines)),
             }
             for group in told.groups
         ],
         "results": [
-            result.model_dump(mode="json", exclude={"record", "findings"})
-            | {"findings": [one.title for one in result.findings]}
+            result.model_dump(mode="json", exclude={"record", "findings", TIMES})
+            | {
+                "findings": [one.title for one in _ordered(result.findings)],
+                "output": normal_text(result.output),
+                "why": normal_text(result.why),
+            }
             for result in told.results.values()
         ],
+        TIMES: {name: result.seconds for name, result in told.results.items()},
     }

@@ -118,7 +118,7 @@ class Judged:
         """Read the log, write the result; the status that the run ends with."""
         self._read(guest, None)
         found = self._findings()
-        failed = failures(found, self._fail_on)
+        failed = failures(found, self._fail_on, is_emulated=guest.is_emulated)
         for one in found:
             lines = one.lines[:1] if one in self._ends else ()
             click.echo(f"mlx5emu: {one_line(': '.join([one.title, *lines]))}", err=True)

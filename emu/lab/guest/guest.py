@@ -239,6 +239,11 @@ class Guest:
         return self._channel is not None and self._channel.is_open
 
     @property
+    def is_emulated(self) -> bool:
+        """Whether the guest's processors are emulated, and not run by KVM."""
+        return self._vm is None or self._vm.is_emulated
+
+    @property
     def logs(self) -> Path:
         """Directory of ``console.log``, ``qemu.log`` and ``server.log``."""
         return self._machine.logs

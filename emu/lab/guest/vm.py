@@ -63,6 +63,8 @@ class Vm:
         self._qmp: Qmp | None = None
         self._console: ConsoleLog | None = None
         self._dump: PanicDump | None = None
+        self.is_emulated = True
+        """Whether QEMU emulates the processors."""
         self.gdb_socket: Path | None = None
         """Where QEMU takes a debugger, if it does."""
 
@@ -96,6 +98,7 @@ class Vm:
             progress=progress,
             on_wait=on_wait,
         )
+        self.is_emulated = machine.accelerator != "kvm"
         process = self._start_qemu(arguments(machine), log)
         if self._dump is not None:
             self._dump.start(process)

@@ -34,6 +34,7 @@ class FakeGuest:
         self.leaks = ""
         self.console = ""
         self.stopped = False
+        self.censuses = [{"pd": 3}]
 
     def __call__(self, options):
         self.options = options
@@ -68,6 +69,9 @@ class FakeGuest:
             self.asked.append((command, None))
         return Result(command, 0, said, "")
 
+    def census(self):
+        return self.censuses.pop(0) if len(self.censuses) > 1 else self.censuses[0]
+
     def stop(self):
         self.stopped = True
 
@@ -76,6 +80,7 @@ class FakeGuest:
 def guest(monkeypatch):
     made = FakeGuest()
     monkeypatch.setattr(guest_run, "Guest", made)
+    monkeypatch.setattr(guest_run, "_census", FakeGuest.census)
     return made
 
 
@@ -91,6 +96,7 @@ def one(**changes):
 def test_a_status_says_how_it_has_ended(guest, status, ended):
     guest.statuses = [status]
     result = carry_out(one(seed=7))
+    assert result.seconds >= 0
     assert (result.ended, result.status, result.release) == (ended, status, "6.12.0-test")
     assert guest.asked == [("true", {"SEED": "7"})]
     assert guest.stopped
@@ -138,6 +144,18 @@ def test_turns_look_for_what_grows(guest):
     result = carry_out(one(turns=10))
     assert len(guest.asked) == 11
     assert [told.title for told in result.findings] == ["slab growth: leaky", "memory leak in f"]
+
+
+def test_turns_look_for_objects_that_stay(guest):
+    """One domain and one key each turn: too few for the slab caches to tell."""
+    guest.censuses = [{"pd": 3 + n, "mkey": 7 + n, "cq": 5 + (n > 0)} for n in range(4)]
+    result = carry_out(one(turns=3))
+    assert result.ended is Ended.FOUND
+    assert [(told.kind, told.title) for told in result.findings] == [
+        (Kind.LEAK, "objects left in the device: mkey"),
+        (Kind.LEAK, "objects left in the device: pd"),
+    ]
+    assert result.findings[0].lines == ("mkey: 3 more in 3 turns (7, 8, 9, 10)",)
 
 
 def test_a_turn_that_fails_is_the_runs_status(guest):

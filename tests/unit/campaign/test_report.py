@@ -1,5 +1,6 @@
 """The report: groups, counts, the forms; a hostile guest's words stay words."""
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -7,8 +8,9 @@ from helpers.campaigns import reported
 from helpers.fake_runs import carry_out, descriptions
 
 from emu.campaign.description import Ended, Result, Told
-from emu.campaign.report import report
-from emu.campaign.store import Store
+from emu.campaign.report import cases, report, summary
+from emu.campaign.store import Store, as_json
+from emu.lab.conformance.results import junit, tap
 from emu.outcome import Kind
 
 
@@ -69,3 +71,48 @@ def test_records_are_linked_where_they_are(tmp_path):
     _, _, html = reported(store)
     assert f"records/{runs[0].name}.jsonl" in html
     assert f"records/{runs[1].name}.jsonl" not in html
+
+
+NOISE = """[{time}] BUG: kernel NULL pointer dereference, address: {address}
+CPU: {cpu} UID: 0 PID: {pid} Comm: kworker/u{cpu}:1 Not tainted 6.12.107
+RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]
+RAX: {address} RBX: 0000000000000000 RCX: {address}
+Call Trace:
+ mlx5_y+0x1/0x2 [mlx5_core]"""
+EVERY_TIME = (
+    {"time": "1.5", "address": "ffff888087b26040", "cpu": 0, "pid": 205},
+    {"time": "22.25", "address": "ffff8880aaaa0000", "cpu": 1, "pid": 31},
+)
+
+
+def noisy(run, noise):
+    """The result of a run, as a guest at some time would tell it."""
+    lines = tuple(NOISE.format(**noise).splitlines())
+    told = [
+        Told(kind=Kind.OOPS, title="BUG in mlx5_x", function="mlx5_x", lines=lines),
+        Told(kind=Kind.WARNING, title="WARNING in a", lines=lines[1:3]),
+    ]
+    if noise["cpu"]:
+        told.reverse()  # two processors, two orders
+    output = "QPN 0x{pid:06x}, took {time} s at {address}".format(**noise)
+    return Result(
+        name=run.name, ended=Ended.FOUND, status=1, why="pid {pid}: longer".format(**noise),
+        output=output, seconds=float(noise["time"]), findings=tuple(told),
+    )  # fmt: skip
+
+
+def test_two_campaigns_of_one_matrix_make_equal_reports_but_for_one_field_of_times():
+    runs = {run.name: run for run in descriptions(3)}
+    told = [
+        report("r", runs, {run: noisy(runs[run], noise) for run in runs}) for noise in EVERY_TIME
+    ]
+    one, other = (summary(each) for each in told)
+    assert one["seconds"] == dict.fromkeys(runs, 1.5)
+    assert other.pop("seconds") != one.pop("seconds")
+    assert as_json(one) == as_json(other)
+    assert "mlx5_y" in as_json(one)
+    first, second = (
+        [re.sub(r' time="[0-9.]+"', "", junit(cases(each))), tap(cases(each))] for each in told
+    )
+    assert first == second
+    assert 'message="oops: BUG in mlx5_x"' in first[0]

@@ -27,6 +27,7 @@ class FakeGuest:
         self.fails = self.fails_to_boot = None
         self.censuses = []
         self.turns = 0
+        self.is_emulated = True
 
     def __call__(self, options, **_):
         self.options = options
@@ -109,6 +110,14 @@ def test_what_the_kernel_says_makes_it_fail(guest, tmp_path, log, fail_on, statu
         assert failure.get("message") == title
         assert "a.c:1" in failure.text
         assert title in (tmp_path / "out/run.tap").read_text()
+
+
+def test_a_stall_in_an_emulated_guest_may_be_the_hosts(guest):
+    guest.log += "[ 9.0] rcu: INFO: rcu_preempt self-detected stall on CPU\n"
+    done = invoke("--fail-on", "warning")
+    assert (done.exit_code, "INFO: rcu detected stall" in done.output) == (0, True)
+    guest.is_emulated = False
+    assert invoke().exit_code == 122
 
 
 def test_a_command_that_fails_keeps_its_status(guest, tmp_path):
