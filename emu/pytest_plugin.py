@@ -9,8 +9,16 @@
 ``mlx5_guest`` is a running :class:`emu.lab.Guest`; tests with the same options share it, and a new
 one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other options
 (those of :class:`emu.lab.GuestOptions`), or with ``fresh=True`` a guest of its own.
-``mlx5_faults`` loads rules and plans, and removes them when the test ends. The report of a failed
-test shows the guest's console, kernel log and trace of that test, and the faults that fired.
+``mlx5_faults`` loads rules and plans, and removes them when the test ends. ``mlx5_leaks`` carries
+out the same work several times and looks for objects that each turn leaves in the device::
+
+    def test_nothing_stays(mlx5_guest, mlx5_leaks):
+        mlx5_leaks.check(lambda: mlx5_guest.run("./my-test").check())
+
+A test fails when the guest's kernel logs a WARNING or worse meanwhile (``--mlx5-fail-on``), the
+first test of a guest also for its boot. The marker ``mlx5_allow("WARNING in mlx5_*")`` allows
+findings by patterns of their titles; without any it allows all. The report of a failed test shows
+the guest's findings, console, kernel log and trace of that test, and the faults that fired.
 """
 
 from __future__ import annotations
@@ -18,9 +26,11 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 
@@ -29,6 +39,7 @@ from emu.host.printable import printable
 if TYPE_CHECKING:
     from emu.control.client import Client
     from emu.lab import Guest, GuestOptions, GuestPool
+    from emu.outcome import Finding
 
 MOST_SHOWN = 20_000
 """Characters of each section of a report."""
@@ -37,6 +48,7 @@ MOST_OF_A_NAME = 100
 """Characters of a hash of a guest's options in its directory's name."""
 
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
+_SEEN: pytest.StashKey[WeakSet[Guest]] = pytest.StashKey()
 _WATCHED = pytest.StashKey["_Watched"]()
 
 
@@ -60,6 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Do not trace: reports of failed tests then have no trace.",
     )
     group.addoption(
+        "--mlx5-fail-on", choices=["warning", "error", "never"], default="warning",
+        help="From which severity on what the guest's kernel logs fails a test: a WARNING (the"
+        " default), a BUG, oops, sanitizer's or lockdep report, or nothing.",
+    )  # fmt: skip
+    group.addoption(
         "--mlx5-tap", type=Path, metavar="FILE",
         help="Write the results of all tests as TAP, as kernel selftests do.",
     )  # fmt: skip
@@ -74,6 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(TapFile(path), "mlx5-tap")
     config.addinivalue_line(
         "markers", "mlx5(fresh=False, **options): options of the test's guest (GuestOptions)"
+    )
+    config.addinivalue_line(
+        "markers",
+        "mlx5_allow(*titles): findings in the guest's log that do not fail the test, by patterns of"
+        " their titles; all, without any",
     )
 
 
@@ -93,12 +115,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class _Watched:
     """A guest during one test: the positions in its logs at which the test began."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: Guest, *, is_new: bool) -> None:
+        """A new guest's boot counts as well."""
         self.guest = guest
-        self._console = len(guest.console)
+        self._console = 0 if is_new else len(guest.console)
         self._trace = guest.options.trace
         self._trace_at = self._trace.stat().st_size if self._trace is not None else 0
-        self._dmesg = self._dmesg_lines()
+        self._last = "" if is_new else next(reversed(self._dmesg_lines()), "")
+        """The kernel's last line before the test."""
         self.fired: list[str] = []
 
     def _dmesg_lines(self) -> list[str]:
@@ -109,10 +133,26 @@ class _Watched:
         except GuestError:
             return []
 
+    def _log(self) -> list[str]:
+        """What the kernel has logged since; of a guest that is gone, what its console has shown."""
+        lines = self._dmesg_lines()
+        if not lines:
+            return self.guest.console[self._console :].splitlines()
+        # The log is a ring: what was the last line may be gone.
+        known = len(lines) - lines[::-1].index(self._last) if self._last in lines else 0
+        return lines[known:]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What it tells of."""
+        from emu.outcome import findings
+
+        return findings("\n".join(self._log()))
+
     def sections(self) -> Iterator[tuple[str, str]]:
         """What has been logged since."""
+        yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
         yield "console", self.guest.console[self._console :] if self.guest.is_running else ""
-        yield "dmesg", "\n".join(self._dmesg_lines()[len(self._dmesg) :])
+        yield "dmesg", "\n".join(self._log())
         yield "faults", "\n".join(self.fired)
         if self._trace is not None:
             with self._trace.open("rb") as file:
@@ -142,7 +182,9 @@ def mlx5_guest(
             guest = stack.enter_context(Guest(options))
         else:
             guest = request.config.stash.setdefault(_POOL, GuestPool()).get(options)
-        request.node.stash[_WATCHED] = _Watched(guest)
+        seen = request.config.stash.setdefault(_SEEN, WeakSet())
+        request.node.stash[_WATCHED] = _Watched(guest, is_new=guest not in seen)
+        seen.add(guest)
         yield guest
 
 
@@ -188,7 +230,11 @@ class Faults:
         return self._control.add(rule)
 
     def load(self, plan: str | os.PathLike[str]) -> int:
-        """Replace all rules by those of a plan: a file, or its text."""
+        """Replace all rules by those of a plan, a file or its text; they begin now.
+
+        A plan that begins before the driver loads wants the test to load it again. By the marker
+        ``mlx5(faults=PATH)`` a guest has a plan that begins when it says.
+        """
         text = plan if isinstance(plan, str) else Path(plan).read_text()
         return self._control.load_plan(text)
 
@@ -210,6 +256,15 @@ class Faults:
             for count in rule["counts"]
         )
 
+    def without_effect(self, name: str | None = None) -> int:
+        """How often the rule of this name, or all, would have fired and changed nothing."""
+        return sum(
+            count["without_effect"]
+            for rule in self._control.rules()
+            if name in (None, rule["name"])
+            for count in rule["counts"]
+        )
+
     def note(self) -> None:
         """Keep what has fired for the report."""
         self._watched.fired += [
@@ -226,6 +281,65 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
         faults = Faults(control, request.node.stash[_WATCHED])
         yield faults
         faults.clear()
+
+
+class Leaks:
+    """Work that must not leave objects in the device of a test's guest."""
+
+    def __init__(self, control: Client) -> None:
+        self._control = control
+
+    def check(self, turn: Callable[[], object], turns: int = 2) -> None:
+        """Carry a turn out once, so that the driver's caches are warm, then ``turns`` times.
+
+        Fails the test when each of these leaves objects of some kind.
+        """
+        from emu.outcome import left, settled
+
+        if turns < 2:
+            raise ValueError("one turn cannot tell a cache from a leak: 2 or more")
+        counts = []
+        for _ in range(turns + 1):
+            turn()
+            counts.append(settled(self._control))
+        if found := left(counts):
+            pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in found), pytrace=False)
+
+
+@pytest.fixture
+def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
+    """Looks for objects that every turn of the same work leaves in the device."""
+    from emu.control.client import Client
+
+    with Client(mlx5_guest.control_socket) as control:
+        yield Leaks(control)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that has passed while its guest's kernel has not."""
+    result = yield
+    watched = item.stash.get(_WATCHED, None)
+    if watched is not None:
+        found = _failures(item, watched)
+        if found:
+            lines = [f"{one.kind}: {one.title}" for one in found]
+            lines += [printable(f"  {line}") for line in found[0].lines]
+            pytest.fail("\n".join(["the guest's kernel:", *lines]), pytrace=False)
+    return result
+
+
+def _failures(item: pytest.Item, watched: _Watched) -> list[Finding]:
+    """The findings during a test that are neither too small nor allowed."""
+    from emu.outcome import FailOn, failures
+
+    fail_on = FailOn(item.config.getoption("--mlx5-fail-on"))
+    marks = list(item.iter_markers("mlx5_allow"))
+    if fail_on is FailOn.NEVER or any(not mark.args for mark in marks):
+        return []
+    allowed = [pattern for mark in marks for pattern in mark.args]
+    found = failures(watched.findings(), fail_on, is_emulated=watched.guest.is_emulated)
+    return [one for one in found if not any(fnmatchcase(one.title, each) for each in allowed)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -107,3 +107,111 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
     full = run_pytest(tmp_path, "--mlx5-tap", "/dev/full")
     assert "--mlx5-tap /dev/full: No space left" in full.stdout + full.stderr
     assert full.returncode == pytest.ExitCode.USAGE_ERROR
+
+
+GUESTS = """
+from contextlib import contextmanager
+import emu.control.client, emu.lab, emu.outcome.objects
+
+class Guest:
+    is_running = is_emulated = True
+    control_socket = None
+    console = ""
+
+    def __init__(self, options):
+        self.options = options
+        self.log = ["[ 0.1] Linux version 6.12"]
+        if "noisy" in options.kernel_arguments:
+            self.says("WARNING: CPU: 0 PID: 1 at a.c:1 mlx5_boot+0x1/0x2 [mlx5_core]")
+
+    def says(self, line):
+        self.log.append(f"[ {len(self.log)}.5] {line}")
+
+    def dmesg(self):
+        return "\\n".join(self.log)
+
+class Pool:
+    guests = {}
+
+    def get(self, options):
+        if options not in self.guests:
+            self.guests[options] = Guest(options)
+        return self.guests[options]
+
+    def close(self):
+        pass
+
+class Client:
+    pds = 3
+
+    def __init__(self, path): pass
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def census(self): return {"pd": Client.pds}
+
+emu.lab.Guest, emu.lab.GuestPool, emu.control.client.Client = Guest, Pool, Client
+emu.outcome.objects._INTERVAL = 0
+"""
+NOISY_TESTS = """
+import pytest
+from conftest import Client
+
+WARNING = "WARNING: CPU: 0 PID: 112 at a.c:1 mlx5_w+0x1/0x2 [mlx5_core]"
+BUG = "kernel BUG at a.c:1!\\n[ 1.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]"
+
+def test_quiet(mlx5_guest): mlx5_guest.says("mlx5_core 0000:01:00.0: health recovery failed")
+
+def test_warns(mlx5_guest): mlx5_guest.says(WARNING)
+
+def test_after_it(mlx5_guest): pass
+
+def test_bug(mlx5_guest): mlx5_guest.says(BUG)
+
+@pytest.mark.mlx5_allow("WARNING in mlx5_?")
+def test_allowed(mlx5_guest): mlx5_guest.says(WARNING)
+
+@pytest.mark.mlx5_allow("WARNING in mlx5_?")
+def test_other_than_allowed(mlx5_guest): mlx5_guest.says(BUG)
+
+@pytest.mark.mlx5_allow
+def test_all_allowed(mlx5_guest): mlx5_guest.says(BUG)
+
+@pytest.mark.mlx5(kernel_arguments=("noisy",))
+def test_boot(mlx5_guest): pass
+
+@pytest.mark.mlx5(kernel_arguments=("noisy",))
+def test_same_guest(mlx5_guest): pass
+
+def test_leak(mlx5_guest, mlx5_leaks):
+    def turn(): Client.pds += 1
+    mlx5_leaks.check(turn)
+
+def test_no_leak(mlx5_guest, mlx5_leaks): mlx5_leaks.check(lambda: None)
+
+def test_fails_by_itself(mlx5_guest):
+    mlx5_guest.says(WARNING)
+    assert not "its own reason"
+"""
+BAD = ["test_bug", "test_other_than_allowed", "test_leak", "test_fails_by_itself"]
+
+
+@pytest.mark.parametrize(
+    ("words", "failed"),
+    [((), [*BAD, "test_warns", "test_boot"]), (("--mlx5-fail-on", "error"), BAD),
+     (("--mlx5-fail-on", "never"), ["test_leak", "test_fails_by_itself"])],
+)  # fmt: skip
+def test_what_the_kernel_says_fails_a_test(tmp_path, words, failed):
+    """But for the driver's own messages, what was there before, and what is allowed."""
+    (tmp_path / "conftest.py").write_text(GUESTS)
+    (tmp_path / "test_it.py").write_text(NOISY_TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rf"]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, "--mlx5-no-trace", "--strict-markers", *words], cwd=tmp_path, env=environ,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    assert {line[1].partition("::")[2] for line in lines} == set(failed), done.stdout
+    assert "objects left in the device: pd: pd: 2 more in 2 turns (4, 5, 6)" in done.stdout
+    assert "its own reason" in done.stdout
+    assert "warning: WARNING in mlx5_w" in done.stdout  # a section of that one's report
