@@ -101,9 +101,9 @@ class Qp(Queue):
 
     __slots__ = (
         "ack_timeout", "buffer", "connection", "ctx", "destination", "epsn", "header_bytes",
-        "held_by", "is_draining", "kept", "log_msg_max", "marks", "max_datagram", "mcgs",
-        "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index", "psn",
-        "q_key", "rae", "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries",
+        "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks", "max_datagram",
+        "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index",
+        "psn", "q_key", "rae", "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries",
         "retry_count", "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq",
         "st", "state", "streams", "timer", "xrcd",
     )  # fmt: skip
@@ -138,6 +138,8 @@ class Qp(Queue):
         """Multicast GIDs that it is attached to."""
         self.is_draining = False
         """It changes to SQD once its current requests are complete, after a signature error."""
+        self.is_established = False
+        """A request has come since it has been in RTR."""
         self.timer: Timer | None = None
         """Runs until a retry, or until the receive queue is checked again."""
         self.retries = self.rnr_retries = 0
@@ -223,7 +225,7 @@ class Qp(Queue):
     def restart(self) -> None:
         """State RST: the driver starts counting at 0 again."""
         self.unlink()
-        self.is_draining = False
+        self.is_draining = self.is_established = False
         self.repeated_page_faults.clear()
         if self.streams is not None:
             self.streams.failed.clear()

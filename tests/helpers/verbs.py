@@ -28,6 +28,7 @@ SOLICITED = 1 << 1
 FENCE = 2 << 5
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
 ASYNC_EVENTS = (
+    EventType.COMM_EST,
     EventType.SQ_DRAINED, EventType.CQ_ERROR, EventType.WQ_CATAS_ERROR,
     EventType.WQ_INVAL_REQ_ERROR, EventType.WQ_ACCESS_ERROR, EventType.SRQ_CATAS_ERROR,
     EventType.SRQ_LAST_WQE, EventType.SRQ_RQ_LIMIT,

@@ -35,6 +35,17 @@ def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
 
 
+def establish(hca: Hca, qp: Qp) -> None:
+    """A request has come to a queue pair in RTR: with the first one, communication is established.
+
+    The event spares a driver that waits for its peer's last word (IBTA 11.6.3.1; mlx5_ib:
+    IB_EVENT_COMM_EST).
+    """
+    if not qp.is_established:
+        qp.is_established = True
+        raise_qp_event(hca, qp, EventType.COMM_EST)
+
+
 def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
     """Raise an affiliated asynchronous event of a shared receive queue."""
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))

@@ -36,6 +36,9 @@ class Transition:
 RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
 """States in which the responder takes requests (IBTA 10.3.1)."""
 
+ESTABLISHED = (QpState.RTS, QpState.SQD, QpState.SQER)
+"""Those among them in which the first request tells nobody anything (see ``events.establish``)."""
+
 _ANY = frozenset(QpState)
 _MTU = ("mtu", "log_msg_max")
 _ACCESS = ("rre", "rwe", "rae", "atomic_mode")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.mr.rights import InPieces
-from emu.engine.qp.transitions import RECEIVING
+from emu.engine.qp.events import establish
+from emu.engine.qp.transitions import ESTABLISHED, RECEIVING
 from emu.engine.rc.fatal_nak import invalid_request
 from emu.engine.rc.nak import Dropped
 from emu.engine.rc.receive import check_resource, keep
@@ -40,8 +41,8 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
     set, and the caller has to pass it by ``take_share``. Raises Nak or RnrNak, Dropped when there
     is no response, and Held when a page is absent: the caller has to pass the message again.
     """
-    if qp.state not in RECEIVING or qp.page_faults:
-        _check_ready(qp)
+    if qp.state not in ESTABLISHED or qp.page_faults:
+        _check_ready(hca, qp)
     op = message.op
     if op is _WRITE:
         _write(hca, qp, message, slid)
@@ -59,9 +60,11 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
         copy(message.reply, (memoryview(atomic_word(hca).pack(old)),))
 
 
-def _check_ready(qp: Qp) -> None:
-    if qp.state not in RECEIVING:
-        raise Dropped(f"{qp!r} is in {qp.state.name}")
+def _check_ready(hca: Hca, qp: Qp) -> None:
+    if qp.state not in ESTABLISHED:
+        if qp.state not in RECEIVING:
+            raise Dropped(f"{qp!r} is in {qp.state.name}")
+        establish(hca, qp)
     if Side.RESPONDER in qp.page_faults:
         raise Held(qp.page_faults[Side.RESPONDER])
 
@@ -114,7 +117,7 @@ def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, sl
     ``local`` is the requester's memory. Raises as ``respond``, and InPieces when they are too much
     for one call.
     """
-    _check_ready(qp)
+    _check_ready(hca, qp)
     if not message.is_begun:
         begin_pieces(hca, qp, message)
         _begin(hca, qp, message)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from emu.device.points import FaultPoint
+from emu.engine.qp.events import establish
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc.packets.congestion import answer_mark, obey
 from emu.engine.rc.packets.connection import connection_of
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
 _STEPS_PER_PACKET = 2
 """What a packet counts among the steps of a round, beside the pieces of its memory."""
-_RTS, _UD, _CNP = QpState.RTS, Service.UD, Kind.CNP
+_RTR, _RTS = QpState.RTR, QpState.RTS
+_UD, _CNP = Service.UD, Kind.CNP
 
 
 def receive(hca: Hca, packet: Packet, length: int) -> None:
@@ -67,6 +69,8 @@ def take(hca: Hca, packet: Packet, length: int) -> None:
         if qp.state is _RTS:
             connection.completer.take(packet)
     else:
+        if qp.state is _RTR:
+            establish(hca, qp)
         connection.responder.request(packet)
 
 
