@@ -18,6 +18,8 @@ from layouts.eqe import EQE_BYTES
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
+WRITE_FAILURE = 0xA
+"""eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""
 STATE_FIRED = 0xA
 STATE_ARMED = 0x9
 
@@ -56,6 +58,7 @@ def query_eq(hca: Hca, cmd: Any, out: Any) -> None:
     eq = hca.eqs.need(cmd.eq_number)
     ctx = out.eq_context_entry
     out.eq_context_entry = bytes(eq.ctx)
+    ctx.status = WRITE_FAILURE if eq.has_write_failed else 0
     ctx.st = STATE_ARMED if eq.armed else STATE_FIRED
     ctx.consumer_counter = eq.ci & 0xFFFFFF
     ctx.producer_counter = eq.pi & 0xFFFFFF

@@ -17,6 +17,7 @@ _COUNTS: Mapping[str, tuple[str, str, str]] = {
     "completions": ("completions", "gauge", "CQEs written to the CQs that exist."),
     "error_completions": ("error_completions_total", "counter", "CQEs of failed requests."),
     "events": ("events", "gauge", "EQEs written to the EQs that exist."),
+    "lost_events": ("lost_events", "gauge", "EQEs that found one of these EQs full."),
     "page_faults": ("page_faults_total", "counter", "Page faults of on-demand paging."),
     "faults_fired": ("faults_fired", "gauge", "How often the loaded fault rules have fired."),
     "sent_packets": ("sent_packets_total", "counter", "Packets that the port has sent."),

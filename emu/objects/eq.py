@@ -12,8 +12,8 @@ class Eq(Object):
     """An event queue; ``emu.engine.events.eq`` writes it."""
 
     __slots__ = (
-        "armed", "buffer", "ci", "ctx", "events", "log_size", "overruns", "pi", "uar_page",
-        "vector",
+        "armed", "buffer", "ci", "ctx", "events", "has_write_failed", "is_losing", "log_size",
+        "overruns", "pi", "uar_page", "vector",
     )  # fmt: skip
     kind = "eq"
     BASE_BYTES = 1024
@@ -31,6 +31,11 @@ class Eq(Object):
         self.pi = 0
         self.ci = 0
         self.overruns = 0
+        """Events that were lost because the ring was full."""
+        self.is_losing = False
+        """The last event was one of them."""
+        self.has_write_failed = False
+        """An event was lost because its page was not the guest's memory."""
 
     @property
     def host_bytes(self) -> int:

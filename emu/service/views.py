@@ -62,6 +62,7 @@ def status(function: Function, index: int) -> dict[str, Any]:
             "completions": sum(cq.pi for cq in hca.cqs),
             "error_completions": hca.error_completions,
             "events": sum(eq.pi for eq in hca.eqs),
+            "lost_events": sum(eq.overruns for eq in hca.eqs),
             "page_faults": hca.page_faults.raised,
             "faults_fired": sum(rule["fired"] for rule in rules),
             "sent_packets": sent.packets,

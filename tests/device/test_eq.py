@@ -3,6 +3,7 @@
 import pytest
 
 from emu.engine.events import eq as eq_engine
+from emu.service.views import status
 from layouts.enums import EventType, Op, Status
 
 
@@ -51,12 +52,19 @@ def test_owner_bit_follows_the_wrap(port_events):
         port_events.tell()
 
 
-def test_overrun_loses_and_counts(port_events, driver, function):
-    assert [port_events.raise_one() for _ in range(5)] == [True] * 4 + [False]
-    assert function.hca.eqs.get(port_events.eqn).overruns == 1
-    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.async_eq_overrun == 1
+def test_overrun_loses_and_counts(port_events, driver, function, caplog):
+    """Each is counted; the log tells once when it begins, and when it is over."""
+    assert [port_events.raise_one() for _ in range(7)] == [True] * 4 + [False] * 3
+    assert function.hca.eqs.get(port_events.eqn).overruns == 3
+    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.async_eq_overrun == 3
+    assert status(function, 0)["counts"]["lost_events"] == 3
     assert len(port_events.drain()) == 4
+    port_events.tell()
     assert port_events.raise_one()
+    assert [record.message.split(": ")[1] for record in caplog.records] == [
+        "overrun", "has room again",
+    ]  # fmt: skip
+    assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0
 
 
 def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog):
@@ -64,6 +72,7 @@ def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog
     assert not port_events.raise_one()
     assert "PORT_CHANGE event lost" in caplog.text
     assert irqs.fired == []
+    assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0xA
 
 
 def test_doorbell_past_the_producer_is_ignored(port_events, function, caplog):

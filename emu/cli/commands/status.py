@@ -71,6 +71,8 @@ def status(
     for segment in told["segments"]:
         console().print(_segment(segment))
     for one in told["functions"]:
+        if lost := one["counts"].get("lost_events"):
+            console().print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
         console().print(f"function {one['function']}: {_ledger(one['ledger'])}")
 
 

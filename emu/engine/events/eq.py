@@ -37,8 +37,11 @@ def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> 
 def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
     """Write one EQE and, when the queue is armed, raise its vector.
 
-    ``data`` is the event's own part (at most 28 bytes). Returns False when the event is lost: the
-    ring is full (counted in ``eq.overruns``) or its page is no longer guest memory.
+    ``data`` is the event's own part (at most 28 bytes). Returns False when the event is lost.
+
+    A ring that is full loses events until its driver reads: the device has no event about that, so
+    it counts them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun) and goes on. One whose page
+    is no longer guest memory says so for good (eqc.status: EQ_WRITE_FAILURE).
     """
     if hca.faults is not None:
         return hca.faults.show(EQE_POINT, eq, event, sub_type, data)
@@ -49,8 +52,16 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
     """As ``post``, without the planned faults."""
     if eq.is_full:
         eq.overruns += 1
-        log.warning("%r: full: %s event lost", eq, event.name)
+        if not eq.is_losing:
+            eq.is_losing = True
+            log.warning(
+                "%r: overrun: all %d entries are unread; a %s event is lost, and what comes until"
+                " the driver reads", eq, 1 << eq.log_size, event.name,
+            )  # fmt: skip
         return False
+    if eq.is_losing:
+        eq.is_losing = False
+        log.warning("%r: has room again: %d events were lost so far", eq, eq.overruns)
     entry = bytearray(EQE_BYTES)
     entry[1] = event
     entry[3] = sub_type
@@ -60,6 +71,7 @@ def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bo
     try:
         eq.buffer.write(at, entry)
     except DmaError as error:
+        eq.has_write_failed = True
         log.warning("%r: %s event lost: %s", eq, event.name, error)
         return False
     if hca.tracer:

@@ -15,8 +15,9 @@ from emu.control import prometheus
 from emu.control.client import ControlError
 
 COUNTS = (
-    "commands", "refused", "completions", "error_completions", "events", "page_faults",
-    "faults_fired", "sent_packets", "sent_bytes", "received_packets", "received_bytes",
+    "commands", "refused", "completions", "error_completions", "events", "lost_events",
+    "page_faults", "faults_fired", "sent_packets", "sent_bytes", "received_packets",
+    "received_bytes",
 )  # fmt: skip
 
 
