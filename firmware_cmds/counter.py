@@ -44,6 +44,7 @@ def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
     env = out.vport_env
     env.comp_eq_overrun = sum(eq.overruns for eq in hca.eqs if not eq.events)
     env.async_eq_overrun = sum(eq.overruns for eq in hca.eqs if eq.events)
+    env.cq_overrun = hca.cq_overruns
     env.invalid_command = hca.unhandled.commands.total()
     if hca.model.port_type is PortType.ETH:
         env.nic_receive_steering_discard = hca.eth.vport.steering_discards

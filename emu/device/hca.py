@@ -120,6 +120,8 @@ class Hca(ObjectTables):
         self.internal_errors = 0
         self.error_completions = 0
         """CQEs of failed requests, flushed ones included."""
+        self.cq_overruns = 0
+        """CQs that have overrun and take no more completions."""
         self.teardowns = 0
         """How many times all objects have been dropped at once."""
         self.has_failed = False

@@ -118,6 +118,10 @@ BASE_GENERAL: Capabilities = MappingProxyType(
         "retransmission_q_counters": 1,
         "rts2rts_qp_counters_set_id": 1,
         "enhanced_error_q_counters": 1,
+        # What devlink's vnic reporter shows (core/diag/reporter_vnic.c).
+        "eq_overrun_count": 1,
+        "vnic_env_cq_overrun": 1,
+        "invalid_command_count": 1,
         "device_frequency_khz": 1_000_000,
         "cmdif_checksum": 3,
         "log_max_current_uc_list": 0,

@@ -54,6 +54,32 @@ def done(initiator):
     return found
 
 
+def test_connects_are_counted(left, right):
+    """Each initiator that turns to the target makes a connection there (hw_counters)."""
+    number = right.driver.must(Op.ALLOC_Q_COUNTER).counter_set_id
+    counted, other = Target(right, counter_set_id=number), Target(right)
+
+    def connects():
+        return right.driver.must(Op.QUERY_Q_COUNTER, counter_set_id=number).rx_dct_connect
+
+    initiator = Initiator(left, counted)
+    target_memory, memory = right.region(4096), left.region(4096)
+    remote = (target_memory.key, target_memory.va)
+
+    def write(to):
+        initiator.to = to
+        initiator.write(remote, memory.sge(0, 8))
+        assert done(initiator)
+
+    for to, expected in ((counted, 1), (counted, 1), (other, 1), (counted, 2)):
+        write(to)
+        assert connects() == expected
+    second = Initiator(left, counted)
+    second.write(remote, memory.sge(0, 8))
+    assert done(second)
+    assert connects() == 3
+
+
 def syndromes(initiator):
     initiator.node.settle()
     return [CqeSyndrome(one.syndrome) for one in initiator.cq.drain()]

@@ -120,6 +120,7 @@ def _break(hca: Hca, cq: Cq, syndrome: CqErrorSyndrome, why: str) -> None:
     """Stop the queue and raise an error event."""
     log.warning("%r: %s: it takes no more completions; destroy it and its queues", cq, why)
     cq.status = _STATUSES[syndrome]
+    hca.cq_overruns += syndrome is CqErrorSyndrome.CQ_OVERRUN
     eq_engine.raise_event(hca, EventType.CQ_ERROR, _ERROR_DATA.pack(cq.handle, syndrome))
     # The queue pair that reports now is in the middle of its turn: it is stopped afterwards.
     hca.broken_cqs.append(cq)

@@ -89,5 +89,6 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, address: int) -> Dcr:
     if found is not None:
         found.leave()
     made = Dcr(node, dct, qp)
+    made.count("rx_dct_connect")
     qp.responder, qp.header_bytes = made, hca.link.header_bytes(address)
     return made

@@ -1,0 +1,63 @@
+"""Each counter that a driver can read is counted, or stands with its reason in one table."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import emu
+import firmware_cmds
+from emu.port.eth import counter_groups
+from emu.port.eth.port import EthPort
+from emu.port.ib.port import IbPort
+from firmware_cmds.uncounted import UNCOUNTED
+from layouts import congestion, counter, mads, reg, vport
+
+HEADER = {"status", "syndrome", "port_select", "counter_select", "op_mod"}
+SOURCES = "".join(
+    path.read_text()
+    for package in (emu, firmware_cmds)
+    for path in Path(package.__file__).parent.rglob("*.py")
+    if path.name != "uncounted.py"
+)
+
+
+def eth_port():
+    return EthPort(0x0002_C903_00E5_0000, bytes.fromhex("0002c9e50000"))
+
+
+def named_in_the_sources(name):
+    return re.search(rf"\b{name}\b", SOURCES) is not None
+
+
+def of_vports():
+    return {*eth_port().counters(), *IbPort(1, 2, 32).counters()}
+
+
+GROUPS = {
+    prm.prm_name: (prm, lambda values=values: set(values(eth_port())))
+    for prm, values in counter_groups.GROUPS.values()
+}
+STRUCTURES = GROUPS | {
+    "query_q_counter_out": (counter.query_q_counter_out, None),
+    "vnic_diagnostic_statistics": (counter.vnic_diagnostic_statistics, None),
+    "query_vport_counter_out": (vport.query_vport_counter_out, of_vports),
+    "query_cong_statistics_out": (congestion.query_cong_statistics_out, None),
+    "ib_port_cntrs_grp_data_layout": (reg.ib_port_cntrs_grp_data_layout, None),
+    "pma_portcounters": (mads.pma_portcounters, None),
+    "pma_portcounters_ext": (mads.pma_portcounters_ext, None),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_every_counter_is_counted_or_has_a_reason(name):
+    prm, counted = STRUCTURES[name]
+    fields = {re.sub(r"_(high|low)$", "", one.name) for one in prm.fields} - HEADER
+    found = {one for one in fields if named_in_the_sources(one)} if counted is None else counted()
+    excused = [one for names in UNCOUNTED.get(name, {}).values() for one in names]
+    assert len(excused) == len(set(excused))
+    assert fields - found == set(excused)
+
+
+def test_no_reason_is_about_something_else():
+    assert set(UNCOUNTED) <= set(STRUCTURES)
