@@ -43,6 +43,8 @@ def query_hca_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
             "lid": port.lid,
             "subnet_timeout": port.subnet_timeout,
             "sm_lid": port.sm_lid,
+            "pkey_violation_counter": port.pkey_violations,
+            "qkey_violation_counter": port.qkey_violations,
         }
     )
 

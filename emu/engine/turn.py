@@ -8,6 +8,7 @@ from emu.engine.qp import lifecycle as qp_life
 from emu.engine.qp import send_requests
 from emu.engine.qp.flush import flush
 from emu.engine.rc import requester
+from emu.engine.rc.agreement import NeedsPacketsError
 from emu.engine.rc.packets.connection import connection_of
 from emu.objects import Qp
 from emu.objects.page_fault import Side
@@ -37,6 +38,9 @@ def turn(hca: Hca, qp: Qp) -> bool:
         if qp.connection is not None or hca.wire.reaches(qp.destination):
             return connection_of(hca, qp).requester.turn() or more
         return qp.timer is None and not _waits_for_page(qp) and requester.turn(hca, qp)
+    except NeedsPacketsError:
+        connection_of(hca, qp)  # from the next turn on, until the queue pair is reset
+        return True
     except (BadWqeError, DmaError) as error:
         send_requests.break_queue(hca, qp, error)
         return more

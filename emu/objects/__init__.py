@@ -21,7 +21,7 @@ from emu.objects.flow import FlowDomain, FlowEntry, FlowGroup, FlowTable
 from emu.objects.geometry import RqGeometry
 from emu.objects.memic import Memic, MemicArea
 from emu.objects.mkey import ANY_QPN, OCTWORD, KeySignature, Mkey, room_bytes
-from emu.objects.qp import Marks, Qp, QpParts
+from emu.objects.qp import GlobalRoute, Marks, Qp, QpParts
 from emu.objects.queue import Queue
 from emu.objects.rq import Rq
 from emu.objects.sq import Sq
@@ -45,6 +45,7 @@ __all__ = [
     "FlowEntry",
     "FlowGroup",
     "FlowTable",
+    "GlobalRoute",
     "KeySignature",
     "Marks",
     "Memic",

@@ -55,6 +55,8 @@ class Message:
     """The address of the target's port, for DC (``emu.port.base.Link``)."""
     dctn = 0
     """Number of the target, for DC."""
+    route: tuple[bytes, bytes] | None = None
+    """Source and destination GID of the global route header, for DC; None without one."""
     access_key = 0
     """The key that the target has to have, for DC."""
     most = 0

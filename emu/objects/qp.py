@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from emu.objects.cq import Cq
@@ -28,6 +29,9 @@ _MTU_BYTES = {code: 128 << code for code in range(1, 6)}
 
 _SMALLEST_MTU, _LARGEST_MTU = 256, 4096
 """What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
+
+
+_revisions = count(1)
 
 
 class Connection(Protocol):
@@ -91,6 +95,13 @@ class Marks(NamedTuple):
     dscp: int
 
 
+class GlobalRoute(NamedTuple):
+    """The ends of a path whose packets have a global route header."""
+
+    own: bytes
+    peer: bytes
+
+
 class Qp(Queue):
     """A queue pair.
 
@@ -100,12 +111,13 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "buffer", "connection", "ctx", "destination", "epsn", "header_bytes",
-        "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks", "max_datagram",
-        "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd", "pkey_index",
-        "psn", "q_key", "rae", "rcq", "remote_qpn", "repeated_page_faults", "responder", "retries",
-        "retry_count", "rnr_retries", "rnr_retry", "rq", "rre", "rwe", "scq", "serial", "sq", "srq",
-        "st", "state", "streams", "timer", "xrcd",
+        "ack_timeout", "agreed", "buffer", "connection", "ctx", "destination", "epsn",
+        "header_bytes", "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks",
+        "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd",
+        "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
+        "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
+        "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
+        "streams", "timer", "xrcd",
     )  # fmt: skip
     kind = "qp"
     BASE_BYTES = 8192
@@ -160,11 +172,20 @@ class Qp(Queue):
         self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
         """The streams of a DC initiator; None when it has none."""
         self.state = QpState.RST
+        self.revision = 0
+        """A number that no other context, of any queue pair in this process, has or had."""
         self.destination = 0
         """The address that the link layer finds in the context's path (``emu.port.base.Link``).
 
         0 for datagram services.
         """
+        self.route: GlobalRoute | None = None
+        """What the global route header of the path's packets says, if they must have one."""
+        self.agreed: tuple[int, object, object] | None = None
+        """With what its peer and both ports have been found to agree with this queue pair, so that
+        messages need no packets (``emu.engine.rc.agreement``); None for nothing yet."""
+        self.reads_ahead = False
+        """It may send more READs and atomics at once than that peer takes."""
         self.header_bytes = 0
         """Bytes of the link layer's headers in front of each packet to it."""
         self.marks: Marks | None = None
@@ -179,6 +200,7 @@ class Qp(Queue):
     def decode(self) -> None:
         """Extract the values from the context after a transition has changed it."""
         ctx = self.ctx
+        self.revision, self.agreed = next(_revisions), None
         path = ctx.primary_address_path
         self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
         self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)

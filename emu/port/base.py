@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from emu.objects import Marks
+from emu.objects import GlobalRoute, Marks
 from emu.port.congestion import Congestion
 from emu.port.counts import Counting
 from emu.port.datagram import Datagram, Destination, Origin
@@ -112,14 +112,31 @@ class Link(Protocol):
     def destination(self, path: Any) -> int:
         """The address that a path leads to."""
 
-    def header_bytes(self, address: int) -> int:
-        """Bytes of the link layer's headers in front of each packet to an address."""
+    @property
+    def attributes(self) -> object:
+        """What decides which packets are taken, and how long they may be.
+
+        Equal as long as the GID and P_Key tables and the MTU are, however they are changed.
+        """
+
+    def header_bytes(self, address: int, *, is_global: bool) -> int:
+        """Bytes of the link layer's headers in front of each packet to an address.
+
+        ``is_global``: the path wants a global route header, which RoCE always has.
+        """
+
+    @property
+    def most_payload(self) -> int:
+        """Payload that a packet of any opcode may have on this port's link."""
+
+    def global_route(self, path: Any) -> GlobalRoute | None:
+        """The GIDs of a path's two ends, if its packets must have a global route header.
+
+        None as well on a link layer whose addresses have them.
+        """
 
     def marks(self, path: Any) -> Marks | None:
         """How a path's packets are marked, for counters by priority; None where there are none."""
-
-    def leads_back(self, mine: int, theirs: int) -> bool:
-        """Whether ``theirs``, where the path of a peer at address ``mine`` leads, is this port."""
 
     def route(self, path: Any) -> Route:
         """The route along a path."""
@@ -136,8 +153,23 @@ class Link(Protocol):
     def about(self, address: int) -> int | str:
         """An address for people."""
 
-    def objection(self, packet: Packet, peer: int) -> str:
-        """Why a packet is not one from the address ``peer``, in fixed words; empty when it is."""
+    def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
+        """Why a packet does not come by a queue pair's path, in fixed words; empty when it does.
+
+        ``peer`` is where the path leads, ``route`` its :meth:`global_route`.
+        """
+
+    def misrouted(self, sgid: bytes, dgid: bytes) -> str:
+        """Why a packet with these GIDs in its header is none for the port; empty when it is one.
+
+        In fixed words. For services without a path that says what they have to be.
+        """
+
+    def violated_pkey(self) -> None:
+        """A packet has come with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+
+    def violated_qkey(self) -> None:
+        """A datagram has come with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
 
     def vector(self, raw: bytes) -> Destination:
         """An address vector (48 bytes, device.h: mlx5_av; the second half may be zeros)."""

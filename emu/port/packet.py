@@ -22,7 +22,9 @@ _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """IP header (RFC 3168)."""
 
 SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
-MAX_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values()) + MAX_PAYLOAD
+MOST_HEADER_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values())
+"""The longest headers of the transport, with the invariant CRC."""
+MAX_BYTES = MOST_HEADER_BYTES + MAX_PAYLOAD
 """The longest possible packet, without the link layer's headers."""
 
 

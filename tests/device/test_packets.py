@@ -221,7 +221,8 @@ def test_packets_follow_the_path_of_the_queue_pair(nodes, wire):
     }  # fmt: skip
     one, two = nodes[0].queue_pair(), nodes[1].queue_pair()
     one.init().to_rtr(2, two.qpn, 0x20, path=path).to_rts(0x10)
-    two.init().to_rtr(1, one.qpn, 0x10).to_rts(0x20)
+    back = {"grh": 1, "rgid_rip": nodes[0].hca.port.gid(0)}
+    two.init().to_rtr(1, one.qpn, 0x10, path=back).to_rts(0x20)
     tap = Tap(wire)
     target = nodes[1].region(64)
     one.write((target.key, target.va), b"routed")

@@ -18,7 +18,8 @@ from emu.engine.ud.delivery import arrive
 from emu.port.datagram import Datagram, Origin
 from emu.port.eth.frame import Frame
 from emu.port.eth.port import FCS_BYTES
-from emu.port.eth.roce.datagram import RoceDestination, frame_of
+from emu.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
+from emu.port.eth.roce.framing import TAG_BYTES
 from emu.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.port.eth.roce.link import parts_of
 from emu.port.eth.wire import EthWire
@@ -33,6 +34,7 @@ FRAMES_PER_TURN = 64
 MOST_HELD = 1024
 """Frames that are kept for functions of this process, and as many to other processes while the way
 there is full. Not everybody waits: datagrams never do."""
+_TOO_LONG = "longer than the MTU"
 KNOWN_ADDRESSES = 4096
 """Addresses whose function is remembered; a guest may send to any number of them."""
 
@@ -130,7 +132,7 @@ class RoceWire:
         if not frame:
             return True
         if len(frame) + FCS_BYTES > source.eth.mtu:
-            source.roce.dropped["longer than the MTU"] += 1
+            source.roce.dropped[_TOO_LONG] += 1
             return True
         if rdma_steering.send(source, frame, sqn) is not Passage.ON:
             return True
@@ -218,6 +220,13 @@ class RoceWire:
 
     # -- datagrams
 
+    @staticmethod
+    def _is_too_long(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+        """Whether a datagram's frame is longer than a port's MTU, as ``transmit`` finds."""
+        assert isinstance(origin, RoceOrigin)
+        tag = 0 if origin.tci is None else TAG_BYTES
+        return packet.octets + tag + FCS_BYTES > hca.eth.mtu
+
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
         to = packet.to
@@ -225,11 +234,18 @@ class RoceWire:
         if origin.gid == NO_GID or to.gid is None or to.gid == NO_GID:
             source.roce.dropped["no GID"] += 1
             return
+        if self._is_too_long(source, packet, origin):
+            source.roce.dropped[_TOO_LONG] += 1
+            return
         if to.is_multicast:
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)
             if not self.reaches(address) and (node := self.node(address)) is not None:
-                arrive(node, packet, origin, is_looped=node is source)
+                if self._is_too_long(node, packet, origin):
+                    node.eth.received.too_long += 1
+                    node.eth.received.errors += 1
+                else:
+                    arrive(node, packet, origin, is_looped=node is source)
                 return
         self.transmit(source, frame_of(packet, origin), origin.qpn)

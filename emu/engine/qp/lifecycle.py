@@ -40,9 +40,11 @@ def entered(hca: Hca, qp: Qp, source: QpState) -> None:
     """A command has changed the context: decode it and act on the new state."""
     qp.decode()
     if qp.st in _CONNECTED:
-        qp.destination = hca.link.destination(qp.ctx.primary_address_path)
-        qp.header_bytes = hca.link.header_bytes(qp.destination)
-        qp.marks = hca.link.marks(qp.ctx.primary_address_path)
+        path = qp.ctx.primary_address_path
+        qp.destination = hca.link.destination(path)
+        qp.route = hca.link.global_route(path)
+        qp.header_bytes = hca.link.header_bytes(qp.destination, is_global=bool(path.grh))
+        qp.marks = hca.link.marks(path)
     if qp.state is source:
         return
     qp.has_failed = False

@@ -1,7 +1,8 @@
 """Requests to a responder in this process: a whole message in one call, or its shares.
 
-The steps are those of ``emu.engine.rc.responder``. The caller, the requester, has compared PSNs and
-connection; a message that it made itself has no opcode sequence and no length to check.
+The steps are those of ``emu.engine.rc.responder``. The caller, the requester, knows that the two
+agree (``agreement.py``); a message that it made itself has no opcode sequence and no length to
+check.
 """
 
 from __future__ import annotations

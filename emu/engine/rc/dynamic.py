@@ -14,14 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.qp.send_requests import LocalError
 from emu.engine.rc.exchange import count, pass_on
 from emu.engine.rc.nak import Dropped
+from emu.engine.rc.validation import check_whole_length
 from emu.objects import Dct, Qp, QpParts
-from emu.objects.message import Message
+from emu.objects.message import Message, MsgOp
 from emu.objects.pages import no_pages
 from emu.objects.send_queue import Wqe
 from emu.port.ib import partitions
-from layouts.enums import QpState, QpType, RqType
+from layouts.enums import CqeSyndrome, QpState, QpType, RqType
 from layouts.qp import qpc
 
 if TYPE_CHECKING:
@@ -62,26 +64,46 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     """
     node = hca.wire.node(message.address)
     dct = node.dcts.get(message.dctn) if node is not None else None
-    if node is None or dct is None or not _takes(hca, node, qp, dct, message.access_key):
+    if node is None or dct is None or not _takes(hca, node, qp, dct, message):
         raise Dropped("no such target")
-    peer = _responder(hca, qp, node, dct, message.address)
+    peer = _responder(hca, qp, node, dct, message)
+    if peer.mtu_bytes != qp.mtu_bytes:
+        _check_length(node, peer, message, qp.mtu_bytes)
     pass_on(hca, qp, wqe, node, peer, message)
     qp.retries = qp.rnr_retries = 0
     packets = -(-message.length // qp.mtu_bytes) or 1
     count(hca.link, node.link, qp, message, packets)
 
 
-def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, access_key: int) -> bool:
-    """Whether the target takes messages, and those of this initiator."""
+def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
+    """Whether the target takes messages, and this one of this initiator."""
     if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
         return False
-    if access_key != dct.access_key:
+    if min(message.length, qp.mtu_bytes) > min(hca.link.most_payload, node.link.most_payload):
+        return False
+    if message.route is not None and node.link.misrouted(*message.route):
+        return False
+    if not partitions.match(node.link.pkey(dct.pkey_index), hca.link.pkey(qp.pkey_index)):
+        node.link.violated_pkey()
+        return False
+    if message.access_key != dct.access_key:
         dct.key_violations += 1
         return False
-    return partitions.match(node.link.pkey(dct.pkey_index), hca.link.pkey(qp.pkey_index))
+    return True
 
 
-def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, address: int) -> Dcr:
+def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> None:
+    """The initiator's path MTU is another than the target's: refuse what needs several packets.
+
+    As with any service the target refuses packets of another length than its own MTU, and the
+    initiator a READ's response that it has not expected.
+    """
+    check_whole_length(node, peer, message, mtu_bytes)
+    if message.op is MsgOp.READ and message.length > min(peer.mtu_bytes, mtu_bytes):
+        raise LocalError(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
+
+
+def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
     """What receives for the initiator at the target."""
     found = qp.responder
     if isinstance(found, Dcr) and found.dct is dct and found.state is QpState.RTR:
@@ -90,5 +112,7 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, address: int) -> Dcr:
         found.leave()
     made = Dcr(node, dct, qp)
     made.count("rx_dct_connect")
-    qp.responder, qp.header_bytes = made, hca.link.header_bytes(address)
+    is_global = message.route is not None
+    qp.header_bytes = hca.link.header_bytes(message.address, is_global=is_global)
+    qp.responder = made
     return made

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from emu.engine.mr.rights import PIECE_BYTES
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc import direct, shares
-from emu.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
-from emu.engine.rc.validation import EXPECTED, GAP, check_psn
+from emu.engine.rc.agreement import NeedsPacketsError, agree
+from emu.engine.rc.nak import Dropped, Nak, RnrNak
 from emu.objects import Qp
 from emu.objects.message import WITH_RESPONSE_DATA, Message
 from emu.objects.page_fault import Held
@@ -33,22 +33,31 @@ class Unfinished(Exception):  # noqa: N818  # not an error: the message takes an
 
 
 def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
-    """Hand a message to the responder and take its response. Raises Unfinished."""
+    """Hand a message to the responder and take its response.
+
+    The two agree (``agreement.py``). Raises Unfinished, and NeedsPacketsError when the peer has to
+    see packets: it is in no state to receive, expects another one, or takes only so many at once.
+    """
     node = hca.wire.node(qp.destination)
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
-    if node is None or peer is None or not _are_partners(hca.link, node.link, qp, peer):
-        raise Dropped("no such peer")
-    packets = -(-message.length // qp.mtu_bytes) or 1
+    if node is None or peer is None or peer.state not in RECEIVING:
+        raise NeedsPacketsError
+    if qp.agreed != (peer.revision, hca.link.attributes, node.link.attributes):
+        agree(hca, qp, node, peer)
+    if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
+        raise NeedsPacketsError
     # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
-    found = EXPECTED if qp.st is _UC else check_psn(peer, qp.psn)
-    if found is GAP:
-        qp.count("packet_seq_err")
-        count_refused(hca.link, node.link, qp, message)
-        raise Nak(NakCode.PSN_SEQUENCE_ERROR, f"psn {qp.psn:#x}, expected {peer.epsn:#x}")
-    if found is EXPECTED:  # a duplicate is only acknowledged again
+    if qp.psn != peer.epsn and qp.st is not _UC:
+        raise NeedsPacketsError
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    try:
+        if not (node.link.is_up and hca.link.is_up):
+            raise Dropped("a link is down")
         pass_on(hca, qp, wqe, node, peer, message)
-        peer.epsn = (qp.psn + packets) & PSN_MASK
-    qp.psn = (qp.psn + packets) & PSN_MASK
+    except Dropped:
+        if qp.st is not _UC:  # which is done with a message that it has sent
+            raise
+    qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
     count(hca.link, node.link, qp, message, packets)
 
@@ -78,18 +87,6 @@ def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
     except Exception:  # a bug in the peer stops only the peer: no response
         node.fail()
         raise Dropped("the peer has failed") from None
-
-
-def _are_partners(ours: Link, theirs: Link, qp: Qp, peer: Qp) -> bool:
-    """The peer can receive, and is connected to us with the same service (IBTA 9.6.1.3)."""
-    return (
-        peer.state in RECEIVING
-        and peer.st is qp.st
-        and peer.remote_qpn == qp.handle
-        and ours.leads_back(qp.destination, peer.destination)
-        and theirs.is_up
-        and ours.is_up
-    )
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES

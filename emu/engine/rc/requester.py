@@ -46,7 +46,8 @@ _RTS, _DCI = QpState.RTS, QpType.DCI
 def turn(hca: Hca, qp: Qp) -> bool:
     """Do a share of the requests that need no packets; True when there are more.
 
-    Raises BadWqeError or DmaError when the ring is broken.
+    Raises BadWqeError or DmaError when the ring is broken, NeedsPacketsError when requests have to
+    go as packets from here on.
     """
     sq = qp.sq
     assert sq is not None
@@ -151,11 +152,7 @@ def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:
 
 
 def _wait_for_answer(hca: Hca, qp: Qp, wqe: Wqe, dropped: Dropped) -> None:
-    """No response: complete a UC request, retry any other after its timeout (IBTA 9.7.6.1)."""
-    if qp.st is QpType.UC:
-        send_requests.complete(hca, qp, wqe, 0)
-        hca.schedule(qp)
-        return
+    """No response: retry after the timeout (IBTA 9.7.6.1)."""
     if not qp.ack_timeout:
         log.info(
             "%r: no response (%s), and no ACK timeout is set: it waits for the next doorbell",

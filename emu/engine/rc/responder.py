@@ -3,7 +3,7 @@
 Every request passes them in this order, whether it comes as a whole (``direct.py``) or packet by
 packet (``packets/responder.py``):
 
-    check_psn        validation.py   expected, after a gap, or a duplicate
+    check_psn        validation.py   expected, after a gap, or a duplicate (packets only)
     check_op_seq     validation.py   does the packet continue what went before (packets only)
     check_op_valid   validation.py   does the queue pair allow the operation
     check_resource   receive.py      take a receive WQE, for a SEND and for immediate data

@@ -1,8 +1,9 @@
 """Validation of request packets: PSN, opcode sequence, opcode and length (IBTA 9.7.4.1).
 
-These are the checks that need neither a memory key nor a receive WQE; they are the same for a whole
-message of this process as for the packets of one. A check that fails sends the NAK that the
-specification wants and stops the responder (``emu.engine.rc.fatal_nak``).
+These are the checks that need neither a memory key nor a receive WQE. A message of this process
+passes them whole where they can fail; where they cannot, ``agreement.py`` says why. A check that
+fails sends the NAK that the specification wants and stops the responder
+(``emu.engine.rc.fatal_nak``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 from emu.engine.rc.fatal_nak import invalid_request
 from emu.objects import Qp
 from emu.objects.message import Message, MsgOp
-from emu.port.packet import Packet
-from layouts.bth import PSN_HALF, PSN_MASK, Kind
+from emu.port.packet import MAX_PAYLOAD, OPS, Packet
+from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -28,6 +29,8 @@ MSG_OPS = {
 }
 """The operation of a message, by the kind of its packets."""
 
+_KINDS = {op: kind for kind, op in MSG_OPS.items()}
+_SOME_BYTES = memoryview(bytes(MAX_PAYLOAD))
 _WRITE, _READ = MsgOp.WRITE, MsgOp.READ
 _SENDS, _WRITES, _READS = Kind.SEND, Kind.WRITE, Kind.READ
 
@@ -112,6 +115,16 @@ def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, befo
         is_wrong = total != announced if op.is_last else total >= announced
     if is_wrong:
         raise invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+
+
+def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> None:
+    """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
+    op = OPS[Service.RC, _KINDS[message.op], True, message.length <= mtu_bytes, None]
+    packet = Packet(op, qp.handle, 0)
+    packet.length = message.length
+    is_placing = op.kind in (_SENDS, _WRITES)
+    packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
+    check_length(hca, qp, packet, None, 0)
 
 
 def is_possible(qp: Qp, length: int) -> bool:

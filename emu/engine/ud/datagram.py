@@ -82,12 +82,16 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
 
 
 def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
-    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1); QP0 has no keys, and hears QP0."""
+    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1), counted; QP0 has no keys, and hears QP0."""
     if qp.st is _QP0:
         return origin.qpn == WELL_KNOWN[_QP0]
     if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
+        link.violated_pkey()
         return False
-    return origin.qkey == (qp.q_key if qp.st is _UD else GSI_QKEY)
+    if origin.qkey != (qp.q_key if qp.st is _UD else GSI_QKEY):
+        link.violated_qkey()
+        return False
+    return True
 
 
 def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:

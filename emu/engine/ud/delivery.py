@@ -52,6 +52,10 @@ def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = Fals
 def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
     if not hca.link.is_up:
         return
+    if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
+        _count(hca.link, packet, is_looped)
+        hca.link.dropped[why] += 1
+        return
     if packet.is_multicast:
         members = list(hca.mcgs.get(packet.to.gid or b"", ()))
         if members:

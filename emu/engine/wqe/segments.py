@@ -31,6 +31,8 @@ def after_receiver(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> int:
     if qp.st is _DCI:
         to, at = read_av(hca.link, wqe)
         message.address, message.dctn = hca.link.address_to(to), to.qpn
+        if to.gid is not None:
+            message.route = hca.link.gid(to.sgid_index), to.gid
         message.access_key = int.from_bytes(wqe.buf[_AV_KEY], "big")
         return at
     if qp.st is not _XRC:

@@ -78,6 +78,8 @@ class EndPort:
     port_num: int = 1
     num_ports: int = 1
     """Those of its node."""
+    pkey_violations: int = 0
+    qkey_violations: int = 0
 
     @property
     def gid(self) -> bytes:
@@ -123,6 +125,7 @@ class EndPort:
             guid_cap=GID_TABLE_ENTRIES, subnet_timeout=self.subnet_timeout,
             cap_mask2=_CAP_MASK2.get(self.speed, 0), link_speed_ext_active=extended,
             link_speed_ext_supported=_up_to(extended), link_speed_ext_enabled=_up_to(extended),
+            pkey_violations=self.pkey_violations, qkey_violations=self.qkey_violations,
         )  # fmt: skip
         return bytes(info)
 
@@ -133,7 +136,7 @@ def end_port(port: IbPort) -> EndPort:
         lid=port.lid,
         port_guid=port.guid,
         node_guid=port.guid,
-        pkeys=tuple(port.pkeys),
+        pkeys=port.pkeys,
         node_description=port.node_description,
         mtu=port.mtu,
         width=port.width_oper,
@@ -144,4 +147,6 @@ def end_port(port: IbPort) -> EndPort:
         sm_lid=port.sm_lid,
         subnet_timeout=port.subnet_timeout,
         device_id=port.device_id,
+        pkey_violations=port.pkey_violations,
+        qkey_violations=port.qkey_violations,
     )

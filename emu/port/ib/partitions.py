@@ -17,8 +17,12 @@ def is_same_partition(one: int, other: int) -> bool:
 
 
 def match(one: int, other: int) -> bool:
-    """Whether holders of these P_Keys may talk: same partition, one of them a full member."""
-    return not (one ^ other) & PKEY_NUMBER and bool((one | other) & PKEY_FULL_MEMBER)
+    """Whether holders of these P_Keys may talk: same partition, one of them a full member.
+
+    Partition 0 is none: an entry that holds it is empty (IBTA 10.9.1.2).
+    """
+    is_same = not (one ^ other) & PKEY_NUMBER and bool(one & PKEY_NUMBER)
+    return is_same and bool((one | other) & PKEY_FULL_MEMBER)
 
 
 def common(mine: Collection[int], theirs: Collection[int]) -> Iterator[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from emu.errors import CmdError
-from emu.objects import Marks
+from emu.objects import GlobalRoute, Marks
 from emu.port.base import NODE_DESCRIPTION_BYTES
 from emu.port.counts import Traffic
 from emu.port.datagram import GRH_BYTES, Datagram, Destination, Origin
@@ -22,6 +22,9 @@ LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
 DEFAULT_PKEY = 0xFFFF
 GID_TABLE_ENTRIES = 8
 PKEY_TABLE_ENTRIES = 128
+MOST_VIOLATIONS = 0xFFFF
+"""Where the counters of wrong keys stay."""
+_PREFIX_BYTES, _MULTICAST_GID = 8, 0xFF
 SM_LID = 0xBFFF
 """LID of the fabric's subnet manager: the last unicast LID, so functions have the others."""
 BASE_GUID = 0x0002_C903_00E5_0000
@@ -87,7 +90,11 @@ class IbPort:
     recovery: ClassVar[Recovery] = Recovery()
     dropped: Counter[str] = field(default_factory=Counter)
     """Packets that no queue pair has taken, by what is wrong with them."""
-    pkeys: list[int] = field(default_factory=lambda: [DEFAULT_PKEY])
+    pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
+    pkey_violations: int = 0
+    """Packets with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+    qkey_violations: int = 0
+    """Datagrams with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
     node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
     transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
     """Unicast and multicast packets sent."""
@@ -183,16 +190,26 @@ class IbPort:
         """The LID that a path leads to."""
         return int(path.rlid)
 
-    def header_bytes(self, address: int) -> int:
-        """A connection's packets are counted with a local route header."""
-        return lrh.size
+    @property
+    def attributes(self) -> object:
+        """The P_Keys; GIDs and MTU stay as they are."""
+        return self.pkeys
+
+    def header_bytes(self, address: int, *, is_global: bool) -> int:
+        """Local and global route header."""
+        return lrh.size + GRH_BYTES if is_global else lrh.size
+
+    @property
+    def most_payload(self) -> int:
+        """The MTU, which headers do not count for (IBTA 7.7.8)."""
+        return self.mtu
+
+    def global_route(self, path: Any) -> GlobalRoute | None:
+        """The GIDs of a path that has a global route header."""
+        return GlobalRoute(self.gid(path.src_addr_index), path.rgid_rip) if path.grh else None
 
     def marks(self, path: Any) -> None:
         """There are no counters by service level."""
-
-    def leads_back(self, mine: int, theirs: int) -> bool:
-        """Whether it is this port's LID."""
-        return theirs == self.lid
 
     def route(self, path: Any) -> Route:
         """The headers of packets along a path (a view of ads)."""
@@ -214,9 +231,39 @@ class IbPort:
         """A LID."""
         return address
 
-    def objection(self, packet: Packet, peer: int) -> str:
-        """A connection's packets come from its peer's LID (IBTA 9.6.1.5)."""
-        return "" if packet.slid == peer else "not from its peer's LID"
+    def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
+        """A connection's packets come by its path (IBTA 9.6.1.5).
+
+        They are from its peer's LID. They have a global route header when the path has, and then
+        its GIDs; when it has not, they have none (hw/hfi1/ruc.c: hfi1_ruc_check_hdr).
+        """
+        if packet.slid != peer:
+            return "not from its peer's LID"
+        header = packet.grh
+        if header is None or route is None:
+            is_alike = header is None and route is None
+            return "" if is_alike else "one of packet and path has a GRH"
+        if header.dgid != route.own:
+            return "not to the queue pair's own GID"
+        return "" if header.sgid == route.peer else "not from its peer's GID"
+
+    def misrouted(self, sgid: bytes, dgid: bytes) -> str:
+        """The destination is the port's GID, the source one that an answer can go to (9.6.1.2).
+
+        Of a multicast GID only those hear who are attached to it (IBTA 10.5.1).
+        """
+        if not any(sgid[_PREFIX_BYTES:]):
+            return "from an empty GID"
+        is_ours = dgid[0] == _MULTICAST_GID or dgid == self.gid(0)
+        return "" if is_ours else "not to the port's GID"
+
+    def violated_pkey(self) -> None:
+        """Count; the counter stays at its end (IBTA 14.2.5.6)."""
+        self.pkey_violations = min(self.pkey_violations + 1, MOST_VIOLATIONS)
+
+    def violated_qkey(self) -> None:
+        """Count; the counter stays at its end."""
+        self.qkey_violations = min(self.qkey_violations + 1, MOST_VIOLATIONS)
 
     def vector(self, raw: bytes) -> Destination:
         """An address vector, which has a GID when its GRH bit is set."""

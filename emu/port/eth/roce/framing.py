@@ -31,7 +31,7 @@ IPV4_BYTES, IPV6_BYTES, UDP_BYTES = 20, 40, 8
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"
 """The first bytes of a GID that is an IPv4 address."""
 
-_TAG_BYTES = 4
+TAG_BYTES = 4
 _IPV4_IN_5_WORDS = 0x45
 _DONT_FRAGMENT = 0x4000
 _FRAGMENT = 0x3FFF
@@ -95,7 +95,7 @@ class Headers:
     @property
     def size(self) -> int:
         """Bytes of all the headers."""
-        tag = 0 if self.tci is None else _TAG_BYTES
+        tag = 0 if self.tci is None else TAG_BYTES
         return ETHERNET_BYTES + tag + (IPV4_BYTES if self.is_ipv4 else IPV6_BYTES) + UDP_BYTES
 
 
@@ -178,7 +178,7 @@ def network_header(frame: bytes | bytearray) -> int:
     """
     if frame.find(ROCE_PORT, *ROCE_PORT_AT) < 0:
         return 0
-    at = ETHERNET_BYTES + _TAG_BYTES if frame[12:14] == _CTAG else ETHERNET_BYTES
+    at = ETHERNET_BYTES + TAG_BYTES if frame[12:14] == _CTAG else ETHERNET_BYTES
     kind = frame[at - 2 : at]
     if kind == _V4:
         is_roce = (

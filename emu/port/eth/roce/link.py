@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from emu.errors import CmdError
-from emu.objects import Marks
+from emu.objects import GlobalRoute, Marks
 from emu.port.congestion import Congestion
 from emu.port.datagram import Datagram, Destination, Origin
 from emu.port.eth.congestion import ECN_MASK, NOT_CAPABLE
-from emu.port.eth.port import EthPort
+from emu.port.eth.port import FCS_BYTES, EthPort
 from emu.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
 from emu.port.eth.roce.framing import (
     Framer,
@@ -30,7 +30,7 @@ from emu.port.eth.roce.framing import (
     transport_header,
 )
 from emu.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
-from emu.port.packet import OPS, BadPacketError, Packet
+from emu.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.port.recovery import Recovery
 from layouts.bth import BECN, Kind, Service
 from layouts.enums import Status
@@ -43,6 +43,7 @@ CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
 _ECT0 = 2
 """IP header: the sender is capable of ECN (RFC 3168)."""
 _DSCP_SHIFT = 2
+_MOST_VIOLATIONS = 0xFFFF
 _UNMARKED = Marks(0, 0, 0)
 _PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
 _CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
@@ -50,7 +51,8 @@ _CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
 _GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
 _GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
 _INDEX_SHIFT = _GID_BITS + _MAC_BITS
-_PEER_MASK = (1 << _INDEX_SHIFT) - 1
+_MOST_AROUND = Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
+"""Headers around a payload: VLAN tag and IPv6, and the longest of the transport."""
 _AV = av.packer(
     "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
 )
@@ -160,7 +162,20 @@ class RoceLink:
         gid = int.from_bytes(path.rgid_rip, "big")
         return int(path.src_addr_index) << _INDEX_SHIFT | mac << _GID_BITS | gid
 
-    def header_bytes(self, address: int) -> int:
+    @property
+    def attributes(self) -> object:
+        """The GID table and the interface's MTU."""
+        return self.gids.changes, self._port.mtu
+
+    @property
+    def most_payload(self) -> int:
+        """What a frame of the MTU has room for behind the longest headers."""
+        return self._port.mtu - _MOST_AROUND
+
+    def global_route(self, path: Any) -> None:
+        """The GIDs are in the address."""
+
+    def header_bytes(self, address: int, *, is_global: bool) -> int:
         """Ethernet, IP and UDP header, and a VLAN tag if the source GID has one."""
         source = self.gids[address >> _INDEX_SHIFT]
         return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
@@ -171,11 +186,6 @@ class RoceLink:
         priority = int(path.eth_prio)
         made = Marks(priority, priority if is_tagged else 0, int(path.tclass) >> _DSCP_SHIFT)
         return _UNMARKED if made == _UNMARKED else made
-
-    def leads_back(self, mine: int, theirs: int) -> bool:
-        """Whether the peer's path leads to the GID and MAC address that ours begins with."""
-        source = self.gids[mine >> _INDEX_SHIFT]
-        return theirs & _PEER_MASK == source.number
 
     def route(self, path: Any) -> RoceRoute:
         """The headers of packets along a path (a view of ads)."""
@@ -209,7 +219,15 @@ class RoceLink:
         _, mac, gid = parts_of(address)
         return f"{text(gid)} at {mac.hex(':')}"
 
-    def objection(self, packet: Packet, peer: int) -> str:
+    def violated_pkey(self) -> None:
+        """There is no such counter: the table has one entry (mlx5_ifc.h: nic_vport_context)."""
+
+    def violated_qkey(self) -> None:
+        """Count; the counter stays at its end."""
+        vport = self._vport
+        vport.qkey_violations = min(vport.qkey_violations + 1, _MOST_VIOLATIONS)
+
+    def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
         """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
         index, _, gid = parts_of(peer)
         ip = packet.grh
@@ -220,6 +238,10 @@ class RoceLink:
         return ""
 
     # -- datagrams
+
+    def misrouted(self, sgid: bytes, dgid: bytes) -> str:
+        """Frames to other addresses do not come here, and those from none are not sent."""
+        return ""
 
     def vector(self, raw: bytes) -> RoceDestination:
         """An address vector. The UDP source port is where InfiniBand's LID would be."""
