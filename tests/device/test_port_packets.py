@@ -2,7 +2,10 @@
 
 import pytest
 from helpers.channels import Channel
+from helpers.roce import on_one_segment
 
+from emu.faults.injector import Injector
+from emu.faults.text import load
 from emu.port.eth import counter_groups
 from emu.port.ib import pma
 from layouts.enums import Op, QpType
@@ -103,3 +106,44 @@ def test_message_that_is_refused(pair, packet_pair, way):
     channel.write((0xBAD00, 0), left.region(4096).sge(0, 8))
     channel.settle()
     assert (vport(left), vport(right)) == ((1, 1, 0), (1, 1, 0))
+
+
+# -- a function whose packets to itself are sent as packets: a rule wants to see them
+
+
+SEES_PACKETS = '[[rule]]\npoint="pkt.tx"\naction="drop"\nprobability=0'
+
+
+def watched(node):
+    injector = Injector(node.function, sink=lambda _: None)
+    node.function.use_faults(injector)
+    injector.load(load(SEES_PACKETS))
+    return node
+
+
+def run_one_of_each(node, clock, service):
+    """As ``one_of_each``; packets need time."""
+    channel = Channel(service, node, node)
+    settle = channel.settle
+
+    def run():
+        for _ in range(50):
+            clock.advance(1000)
+            settle()
+
+    channel.settle = run
+    sent, back = one_of_each(channel, node.region(4096), node.region(4096))
+    assert vport(node) == (sent + back,) * 3
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda one: one.name)
+def test_packets_to_oneself(node, clock, service):
+    run_one_of_each(watched(node), clock, service)
+    assert _passed(node.hca.ib) == (0, 0)
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda one: one.name)
+def test_frames_to_oneself(clock, service):
+    (node,) = on_one_segment(clock, 1)
+    run_one_of_each(watched(node), clock, service)
+    assert _frames(node.hca.eth) == (0, 0)
