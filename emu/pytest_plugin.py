@@ -137,10 +137,19 @@ class _Watched:
         """What the kernel has logged since; of a guest that is gone, what its console has shown."""
         lines = self._dmesg_lines()
         if not lines:
-            return self.guest.console[self._console :].splitlines()
+            return self._shown().splitlines()
         # The log is a ring: what was the last line may be gone.
         known = len(lines) - lines[::-1].index(self._last) if self._last in lines else 0
         return lines[known:]
+
+    def _shown(self) -> str:
+        """What the console has shown since; nothing of a guest that the test has stopped."""
+        from emu.lab import GuestError
+
+        try:
+            return self.guest.console[self._console :]
+        except GuestError:
+            return ""
 
     def findings(self) -> tuple[Finding, ...]:
         """What it tells of."""
@@ -151,7 +160,7 @@ class _Watched:
     def sections(self) -> Iterator[tuple[str, str]]:
         """What has been logged since."""
         yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
-        yield "console", self.guest.console[self._console :] if self.guest.is_running else ""
+        yield "console", self._shown()
         yield "dmesg", "\n".join(self._log())
         yield "faults", "\n".join(self.fired)
         if self._trace is not None:

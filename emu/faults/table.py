@@ -40,12 +40,16 @@ and `until` count commands: the rule is armed when the function has run `after` 
 when it has run `until`. A record has them for rules that were added to a running guest.
 
 ```
-mlx5emu run --faults plan.toml --record record -- ./test.sh
-mlx5emu replay record -- ./test.sh        # the same faults at the same events
-mlx5emu minimize record -- ./test.sh      # a smallest plan that still makes it fail
+mlx5emu run --faults examples/faults/probe-create-eq-fails.toml --record record -- ibv_devinfo
+mlx5emu replay record -- ibv_devinfo        # the same faults at the same events
+mlx5emu minimize record -- ibv_devinfo      # a smallest plan that still makes it fail
 mlx5emu fault add point=load action=link ms=500        # in the guest that runs
 mlx5emu fault list
 ```
+
+A plan begins with the guest's boot, or, where its `[expect] when` is `loaded` (the default there),
+once the driver is up; `fault load` begins any plan at once. An action that changes nothing, such as
+an event for which there is no event queue, counts as without effect and not as fired.
 
 """
 

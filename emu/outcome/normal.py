@@ -16,6 +16,9 @@ _REGISTERS = re.compile(
     r"|Modules linked in:|Hardware name:|PGD |\[last unloaded: )"
 )
 _GUESSED = re.compile(r"^\s*\? ")
+_COMM = re.compile(r"\bComm: .{1,32}?(?= (?:Not tainted|Tainted:)|$)")
+_INTERRUPT_ENDS = re.compile(r"^\s*</(?:IRQ|NMI|SOFTIRQ)>")
+_STACK_ENDS = re.compile(r"^\s*</TASK>|^---\[|^Kernel panic")
 _PROCESS = re.compile(
     r"\b((?:CPU|UID|PID|pid|ppid|tgid|uid|CPU#|PPID)[:=# ]{0,2})\d+|(?<=[\w)]:)\d+(?=\])"
 )
@@ -34,12 +37,16 @@ def normal_text(text: str) -> str:
 def normal_lines(lines: Iterable[str]) -> Iterator[str]:
     """Lines of a kernel's report: without dumps of registers and code, and guessed frames.
 
-    Offsets in functions and places in sources stay: they are the same in the same kernel.
+    Nor do they have the stack of what an interrupt has interrupted. Offsets in functions and places
+    in sources stay: they are the same in the same kernel.
     """
+    is_interrupted = False
     for line in lines:
-        plain = _WORKER.sub("kworker", _TIME.sub("", line))
-        if not _REGISTERS.match(plain) and not _GUESSED.match(plain):
+        plain = _COMM.sub("Comm: NAME", _WORKER.sub("kworker", _TIME.sub("", line)))
+        is_interrupted = is_interrupted and not _STACK_ENDS.match(plain)
+        if not is_interrupted and not _REGISTERS.match(plain) and not _GUESSED.match(plain):
             yield _PROCESS.sub(lambda found: f"{found[1] or ''}N", _words(plain))
+        is_interrupted = is_interrupted or _INTERRUPT_ENDS.match(plain) is not None
 
 
 def _words(line: str) -> str:

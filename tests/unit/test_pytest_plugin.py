@@ -127,6 +127,18 @@ class Guest:
     def says(self, line):
         self.log.append(f"[ {len(self.log)}.5] {line}")
 
+    def stop(self):
+        class Stopped(Guest):
+            @property
+            def console(self):
+                raise emu.lab.GuestError("the guest is not running")
+
+            def dmesg(self):
+                raise emu.lab.GuestError("the guest is not running")
+
+        Pool.guests.clear()
+        self.__class__ = Stopped
+
     def dmesg(self):
         return "\\n".join(self.log)
 
@@ -181,6 +193,9 @@ def test_boot(mlx5_guest): pass
 
 @pytest.mark.mlx5(kernel_arguments=("noisy",))
 def test_same_guest(mlx5_guest): pass
+
+def test_stops_it(mlx5_guest):
+    mlx5_guest.stop()
 
 def test_leak(mlx5_guest, mlx5_leaks):
     def turn(): Client.pds += 1

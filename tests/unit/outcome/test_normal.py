@@ -40,11 +40,16 @@ def test_lines_of_two_runs_are_equal():
         "BUG: unable to handle page fault for address: ADDR",
         "#PF: supervisor write access in kernel mode",
         "Oops: Oops: 0002 [#1] PREEMPT SMP NOPTI",
-        "CPU: N UID: N PID: N Comm: kworker Not tainted 6.12.107+deb13-amd64 #1",
+        "CPU: N UID: N PID: N Comm: NAME Not tainted 6.12.107+deb13-amd64 #1",
         "RIP: 0010:mlx5_ib_poll_cq+0x140/0xd40 [mlx5_ib]",
         "Call Trace:",
         " __ib_process_cq+0x56/0x180 [ib_core]",
     ]
+
+
+def test_what_an_interrupt_has_interrupted_is_left_out():
+    lines = " <IRQ>", " a+0x1/0x2", " </IRQ>", " <TASK>", " b+0x1/0x2", " </TASK>", "the end"
+    assert list(normal_lines(lines)) == [" <IRQ>", " a+0x1/0x2", " </IRQ>", " </TASK>", "the end"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""The commands in the pages of examples/, line by line, as somebody would type them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import emu
+
+ROOT = Path(emu.__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+PROGRAMS = ("mlx5emu", "pytest")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_KERNELS_WORDS = re.compile(r"^(?:CPU: \d|Call Trace:|RIP: )", re.M)
+
+_PINGS = (
+    "sh -c 'ibv_rc_pingpong -n 50 -d mlx5_1 & sleep 3; ibv_rc_pingpong -n 50 -d mlx5_0 localhost'"
+)
+ENDS = {
+    "driver-tests": {
+        "pytest                                       # Debian's stock driver": (0, "3 passed"),
+        "pytest --mlx5-kernel bzImage --mlx5-modules out/lib/modules/7.2.0      # your own":
+            (0, "3 passed"),
+        "pytest --mlx5-suite bookworm --mlx5-suite sid": (0, "6 passed"),
+        "pytest --mlx5-package libfabric-bin          # guests with Debian packages of yours":
+            (0, "3 passed"),
+        "pytest --mlx5-tap results.tap                # as kernel selftests write their results":
+            (0, "3 passed"),
+    },
+    "faults": {
+        "mlx5emu run --faults examples/faults/probe-create-eq-fails.toml --record record"
+        " -- ibv_devinfo": (255, "faults that have fired: rule-1"),
+        "mlx5emu replay record -- ibv_devinfo        # the same faults at the same events":
+            (255, "No IB devices found"),
+        "mlx5emu minimize record -- ibv_devinfo      # a smallest plan that still makes it fail":
+            (0, "[[rule]]"),
+        "mlx5emu fault add point=load action=link ms=500        # in the guest that runs":
+            (0, "added-1"),
+        "mlx5emu fault list": (0, "added-1"),
+    },
+    "findings": {
+        "mlx5emu run --faults examples/findings/pps-event-without-pins.toml -- sleep 10":
+            (125, "RIP: 0010:mlx5_pps_event"),
+        "mlx5emu run --no-probe --faults examples/findings/no-doorbell-pages.toml"
+        " -- modprobe mlx5_ib": (125, "RIP: 0010:alloc_bfreg"),
+    },
+    "links": {
+        "mlx5emu run --faults examples/links/wan.toml --device connectx6 --device connectx6"
+        f" --record record -- {_PINGS}": (0, "50 iters in"),
+        "mlx5emu replay record -- ibv_devinfo             # the same links, changed at the same"
+        " commands": (0, "mlx5_1"),
+        "mlx5emu net set function=0 direction=tx delay=10ms loss=1 rate=1gbit     # in the guest"
+        " that runs": (0, ""),
+        "mlx5emu net show": (0, "10ms"),
+        "mlx5emu net clear": (0, ""),
+    },
+}  # fmt: skip
+"""By page and line: the status, and what is said; tests/guest/test_examples_commands.py runs it."""
+
+
+def pages() -> dict[str, str]:
+    """Every page's text by its folder's name; that of examples/ itself by an empty one."""
+    found = [EXAMPLES / "README.md", *sorted(EXAMPLES.glob("*/README.md"))]
+    return {str(path.parent.relative_to(EXAMPLES)): path.read_text() for path in found}
+
+
+def commands(text: str) -> list[str]:
+    """The command lines in a page's blocks, in their order."""
+    return [line for block in _blocks(text) for line in block.splitlines() if line.strip()]
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Blocks of commands: those without a language that are not what a kernel has logged."""
+    for language, block in _FENCE.findall(text):
+        if language in ("", "sh") and not _KERNELS_WORDS.search(block):
+            yield block
+
+
+def words(line: str) -> list[str]:
+    """A line's words as a shell takes them, without the comment."""
+    return shlex.split(line, comments=True)
+
+
+def inline(text: str) -> list[str]:
+    """Commands in the text, between backticks."""
+    return re.findall(rf"`((?:{'|'.join(PROGRAMS)}) [^`]+)`", text)

@@ -1,0 +1,89 @@
+"""Every command in the pages of examples/ is run by a test, and is one that there is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import click
+import pytest
+from helpers.readme_commands import ENDS, EXAMPLES, PROGRAMS, ROOT, commands, inline, pages, words
+
+from emu.cli.main import main
+
+LINES = [(page, line) for page, text in pages().items() for line in commands(text)]
+
+
+def test_every_line_is_run_by_the_guest_test():
+    """And nothing else is in its table."""
+    assert [line for _, line in LINES] == [line for page in pages() for line in ENDS.get(page, {})]
+    assert len(LINES) >= 15
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where somebody types the commands: beside examples/, with what an earlier line has made."""
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    (tmp_path / "record").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def parsed(arguments):
+    """Take the words as the command line does, without doing anything. Raises ClickException."""
+    command, context = main, main.make_context("mlx5emu", list(arguments))
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_a_line_is_a_command_with_options_and_files_that_there_are(page, line, folder):
+    program, *arguments = words(line)
+    assert program in PROGRAMS
+    if program == "mlx5emu":
+        parsed(arguments)
+        return
+    shutil.copytree(EXAMPLES / page, folder / "tests")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", *arguments],
+        cwd=folder / "tests", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("line", [line for text in pages().values() for line in inline(text)])
+def test_a_command_in_the_text_is_one_that_there_is(line):
+    program, *arguments = words(line)
+    if program == "mlx5emu":
+        names = arguments[: 1 if len(arguments) < 2 or arguments[1].startswith("-") else 2]
+        command = main
+        for name in names:
+            if isinstance(command, click.Group):
+                command = command.get_command(None, name)
+        assert command is not None
+    for word in arguments:
+        assert "/" not in word or word.startswith("/") or (ROOT / word).exists()
+
+
+def test_a_line_that_is_no_command_is_noticed(folder):
+    for wrong in ("run --fault examples/faults/bus-gone-and-back.toml -- true", "ran -- true"):
+        with pytest.raises(click.ClickException):
+            parsed(words(wrong))
+    with pytest.raises(click.ClickException):
+        parsed(words("run --faults examples/faults/no-such.toml -- true"))
+
+
+def test_every_example_of_the_table_is_run_by_some_test():
+    """By its name, or its folder's, which no test would have for another reason."""
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("**/*.py"))
+    named = re.findall(r"^\| \[[^\]]*\]\(([^)]+)\)", pages()["."], re.M)
+    assert len(named) >= 20
+    folders = {name for name in named if f'"{name.partition("/")[0]}"' in tests}
+    missing = [name for name in named if name.rpartition("/")[2] not in tests]
+    assert [name for name in missing if name not in folders] == []
