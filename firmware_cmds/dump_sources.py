@@ -87,8 +87,6 @@ def _set(cmd: Any, name: str, index: int) -> None:
         setattr(cmd, name, index)
     except ValueError:  # wider than any number
         raise MissingError from None
-    if getattr(cmd, name) != index:
-        raise MissingError
 
 
 def _queue(hca: Hca, number: int) -> Queue:

@@ -65,8 +65,6 @@ def _check_options(ctx: Any) -> None:
     for action in FlowAction:
         if ctx.action & action & ~_BUILT:
             raise CmdError(Status.BAD_PARAM_ERR, "flow action not supported", f"{action.name}")
-    if ctx.action & ~sum(FlowAction):
-        raise CmdError(Status.BAD_PARAM_ERR, "unknown flow action", f"{ctx.action:#x}")
 
 
 def _action(hca: Hca, table: FlowTable, ctx: Any, lists: _Lists, *, ignores_level: bool) -> Action:

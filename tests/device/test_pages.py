@@ -4,6 +4,7 @@ import pytest
 from helpers.driver import pack64
 
 from emu.device.hca import HcaOptions
+from firmware_cmds import pages
 from layouts.enums import BootPages, Op, PageOp, Status
 
 
@@ -107,6 +108,15 @@ def test_refused_list_gives_no_page_at_all(driver, refused, kind):
         Status.BAD_PARAM_ERR, Op.MANAGE_PAGES, op_mod=PageOp.GIVE,
         input_num_entries=len(pages), extra=pack64(pages),
     )  # fmt: skip
+
+
+def test_no_more_pages_than_firmware_takes(driver, function, refused, monkeypatch):
+    held = len(function.hca.fwpages)
+    monkeypatch.setattr(pages, "MOST_PAGES", held + 1)
+    two = driver.memory.pages(2 * 4096)
+    fields = {"op_mod": PageOp.GIVE, "input_num_entries": 2, "extra": pack64(two)}
+    refused(Status.LIM_ERR, Op.MANAGE_PAGES, **fields)
+    driver.must(Op.MANAGE_PAGES, **fields | {"input_num_entries": 1, "extra": pack64(two[:1])})
 
 
 @pytest.mark.parametrize("count", [2, 0xFFFFFFFF])

@@ -2,13 +2,21 @@
 
 import pytest
 from helpers.channels import Channel
-from helpers.flows import entry_fields, group_fields, table_fields, to_tir
+from helpers.flows import (
+    context_fields,
+    entry_fields,
+    group_fields,
+    set_field,
+    table_fields,
+    to_table,
+    to_tir,
+)
 from helpers.roce import on_a_cable, on_one_segment
 from helpers.verbs import Node
 
 from emu.models import LINKS
 from layouts.enums import Op, PortType, QpType, Status
-from layouts.eth_enums import FlowAction, FlowTableType, TableMissAction
+from layouts.eth_enums import FlowAction, FlowTableType, ModifyField, TableMissAction
 from layouts.flow_match import fte_match_param
 from layouts.vport import traffic_counter
 
@@ -192,6 +200,26 @@ class TestRefused:
             ).group_id
             fields = entry_fields(table, 0, group, *destinations, action=action)
             refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=kind, **fields)
+
+    def test_tables_and_contexts_of_another_type(self, driver, refused):
+        """Each command names the type as well as the number."""
+        tables = {
+            kind: driver.must(Op.CREATE_FLOW_TABLE, table_type=kind, **table_fields(level)).table_id
+            for kind, level in ((RX, 1), (TX, 2))
+        }
+        for op in (Op.QUERY_FLOW_TABLE, Op.SET_FLOW_TABLE_ROOT):
+            refused(Status.BAD_RES_ERR, op, table_type=TX, table_id=tables[RX])
+        fields = table_fields(1, miss=tables[TX])
+        refused(Status.BAD_RES_ERR, Op.CREATE_FLOW_TABLE, table_type=RX, **fields)
+        group = driver.must(
+            Op.CREATE_FLOW_GROUP, table_type=RX, **group_fields(tables[RX], 0, 0)
+        ).group_id
+        to_tx = entry_fields(tables[RX], 0, group, to_table(tables[TX]))
+        refused(Status.BAD_RES_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=RX, **to_tx)
+        changes = context_fields(set_field(ModifyField.OUT_IP_DSCP, 1, 6))
+        number = driver.must(Op.ALLOC_MODIFY_HEADER_CONTEXT, **changes).modify_header_id
+        fields = entry_fields(tables[RX], 0, group, action=FlowAction.ALLOW, modify=number)
+        refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, table_type=RX, **fields)
 
     def test_types_that_are_not_there(self, refused):
         for kind in (FlowTableType.NIC_TX, FlowTableType.FDB):

@@ -181,6 +181,15 @@ def test_context_that_cannot_be(driver, refused, form, context, status):
     refused(status, queues.form.create, **queues.fields(**context))
 
 
+@pytest.mark.parametrize("where", ["context", "command"])
+def test_an_xrc_queue_is_not_in_user_memory(driver, refused, where):
+    """libmlx5 makes them by CREATE_XRC_SRQ of its kernel driver, which lists the pages."""
+    queues = Queues(driver, "xrc")
+    fields = queues.fields(**({"dbr_umem_valid": 1} if where == "context" else {}))
+    wrong = {"xrc_srq_umem_valid": 1} if where == "command" else {}
+    refused(Status.BAD_PARAM_ERR, queues.form.create, **fields | wrong)
+
+
 def test_older_form_with_a_domain_is_an_xrc_queue(driver, pdn, refused):
     xrcd = driver.must(Op.ALLOC_XRCD).xrcd
     cqn = driver.create_cq(driver.create_eq())

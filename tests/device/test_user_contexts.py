@@ -118,8 +118,39 @@ def test_queues_in_user_memory(driver, users, memory_of, refused, node):
         Status.BAD_PARAM_ERR, Op.CREATE_CQ, uid=uid, cq_context=context,
         **fields | {"cq_umem_offset": 2 * PAGE + 1},
     )  # fmt: skip
+    resize = {
+        "op_mod": 1, "cqn": cqn, "modify_field_select_resize_field_select": 7,
+        "cq_context": {"log_cq_size": 5}, "extra": pack64(node.memory.pages(64 << 5)),
+    }  # fmt: skip
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_CQ, uid=uid, **resize)
     driver.must(Op.DESTROY_CQ, uid=uid, cqn=cqn)
     driver.must(Op.DESTROY_UMEM, uid=uid, umem_id=number)
+
+
+def test_queue_is_not_resized_into_user_memory(driver, users, memory_of, refused, node):
+    uid = users[0]
+    fields = {
+        "op_mod": 1, "cqn": user_cq(driver, uid), "modify_field_select_resize_field_select": 7,
+        "cq_context": {"log_cq_size": 5}, "extra": pack64(node.memory.pages(64 << 5)),
+    }  # fmt: skip
+    wrong = {"cq_umem_valid": 1, "cq_umem_id": memory_of(uid, 2 * PAGE)[0]}
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_CQ, uid=uid, **fields | wrong)
+    driver.must(Op.MODIFY_CQ, uid=uid, **fields)
+
+
+def test_queue_that_is_not_aligned_in_its_memory(driver, users, memory_of, refused):
+    """A CQ of 4 KiB may begin at any entry of the user's memory, and not inside one."""
+    uid = users[0]
+    number, _ = memory_of(uid, 3 * PAGE)
+    eqn = driver.must(Op.CREATE_EQ, uid=SHARED, **driver.eq_fields()).eq_number
+    context = {
+        "log_cq_size": 6, "c_eqn_or_apu_element": eqn,
+        "uar_page": driver.must(Op.ALLOC_UAR, uid=uid).uar,
+        "dbr_umem_valid": 1, "dbr_umem_id": number, "dbr_addr": 2 * PAGE,
+    }  # fmt: skip
+    fields = {"uid": uid, "cq_context": context, "cq_umem_valid": 1, "cq_umem_id": number}
+    refused(Status.BAD_PARAM_ERR, Op.CREATE_CQ, **fields, cq_umem_offset=32)
+    driver.must(Op.CREATE_CQ, **fields, cq_umem_offset=64)
 
 
 def test_rings_in_user_memory(driver, users, memory_of, node):
@@ -163,7 +194,11 @@ def test_key_over_user_memory(driver, users, memory_of, node):
     fields = {"mkey_umem_valid": 1, "mkey_umem_id": number, "mkey_umem_offset": PAGE}
     index = driver.must(Op.CREATE_MKEY, uid=uid, memory_key_mkey_entry=context, **fields).mkey_index
     assert [entry & ~3 for entry in node.hca.mkeys.get(index).entries] == pages[1:3]
-    for wrong in ({"len": 4 * PAGE}, {"start_addr": 8}, {"log_page_size": 13}):
+    wrongs = (
+        {"len": 4 * PAGE}, {"start_addr": 8}, {"log_page_size": 13}, {"log_page_size": 11},
+        {"len": 3 * PAGE}, {"access_mode_1_0": AccessMode.KLMS},
+    )  # fmt: skip
+    for wrong in wrongs:
         answer = driver.command(
             Op.CREATE_MKEY, uid=uid, memory_key_mkey_entry=context | wrong, **fields
         )

@@ -141,6 +141,14 @@ class TestQueuePairs:
     def test_the_drivers(self, uid, refused, qpc):
         refused(Status.BAD_PARAM_ERR, Op.CREATE_QP, uid=uid, qpc=qpc)
 
+    @pytest.mark.parametrize(
+        ("wrong", "status"), [(0, Status.BAD_RES_ERR), (1, Status.BAD_PARAM_ERR)]
+    )
+    def test_a_targets_reserved_lkey(self, uid, refused, wrong, status):
+        """Without it what is wrong is that there is no such domain."""
+        context = {"mtu": 3, "rlky": wrong, "pd": 0xABC}
+        refused(status, Op.CREATE_DCT, uid=uid, dct_context_entry=context)
+
 
 @contextmanager
 def refused_update(qp, key):

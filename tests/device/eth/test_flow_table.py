@@ -116,6 +116,9 @@ class TestTables:
                 flow_table_context=miss_fields(miss),
             )  # fmt: skip
 
+    def test_option_of_the_command_that_is_not_there(self, refused):
+        refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, op_mod=1, **table_fields(1))
+
     @pytest.mark.parametrize("action", [2, 3, 15])
     def test_other_misses(self, refused, action):
         fields = table_fields(1, table_miss_action=action)
@@ -359,6 +362,23 @@ class TestEntries:
     def test_actions_without_capability(self, table, group, tirs, refused, action):
         fields = entry_fields(table, 0, group, to_tir(tirs[0]), action=FlowAction.FWD_DEST | action)
         refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+
+    @pytest.mark.parametrize(
+        "option", ["extended_destination", "uplink_hairpin_en", "encrypt_decrypt_type"]
+    )
+    def test_options_without_capability(self, table, group, tirs, refused, option):
+        fields = entry_fields(table, 0, group, to_tir(tirs[0]))
+        fields["flow_context"] |= {option: 1}
+        refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+
+    def test_an_entry_changes_in_its_own_group(self, flows, table, group, tirs, refused):
+        other = flows.group(table, 8, 15)
+        flows.entry(table, 0, group, to_tir(tirs[0]))
+        fields = entry_fields(table, 0, other, to_tir(tirs[1]))
+        refused(
+            Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, op_mod=1,
+            modify_enable_mask=SetFte.DESTINATION_LIST, **fields,
+        )  # fmt: skip
 
     def test_lists_longer_than_the_command(self, table, group, tirs, refused):
         fields = entry_fields(table, 0, group, to_tir(tirs[0]))

@@ -93,6 +93,15 @@ def test_rq_that_is_not_there(driver, rqns, refused):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("bitmask", [bytes(7) + b"\2", b"\1" + bytes(7)])
+def test_only_the_list_is_modified(driver, rqns, refused, bitmask):
+    rqtn = create_rqt(driver, rqns * 2)
+    fields, extra = rqt_context(rqns)
+    change = {"rqtn": rqtn, "ctx": fields, "extra": extra}
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_RQT, bitmask=bitmask, **change)
+    driver.must(Op.MODIFY_RQT, bitmask={"rqn_list": 1}, **change)
+
+
 def test_table_in_use_stays(driver, rqns, refused):
     rqtn = create_rqt(driver, rqns)
     tirn = create_indirect_tir(driver, alloc_td(driver), rqtn)
