@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from checks import Mutant, mutants, without
 from covered import TIERS, Covered
-from forks import Forks, Job, pytest_main
+from forks import NOT_APPLIED, Forks, Job, pytest_main
 
 FOLDERS = ("emu/engine", "emu/objects", "emu/cmdif", "emu/port", "emu/device", "firmware_cmds")
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
@@ -78,9 +78,12 @@ class Runs:
 
     def _done(self, mutant: Mutant, failed: Sequence[str]) -> None:
         by = failed[0] if failed else SURVIVED
+        self._left -= 1
+        if by.startswith(NOT_APPLIED):
+            click.echo(f"{by}: {mutant}")
+            return
         self._noticed[mutant.file][by] += 1
         self._results.put(mutant, by)
-        self._left -= 1
         if not by:
             click.echo(f"survives: {mutant}")
         if self._left % 50 == 0:
