@@ -28,6 +28,9 @@ from emu.host.userfiles import read_infile, write_outfile
 
 _MARK = "fuzz.json"
 _VERSION = 1
+_FOLDERS = ("inputs", "findings")
+_DEEPEST = 3
+"""How far below a corpus its files are: findings/NAME/plan.toml."""
 _MOST_ABOUT = 64 << 20
 _ID = re.compile(r"[0-9a-f]{12}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")
@@ -87,13 +90,28 @@ class Corpus:
         self.path = path
         mark = path / _MARK
         if create and (not path.exists() or not any(path.iterdir())):
-            for folder in (path / "inputs", path / "findings"):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in _FOLDERS:
+                (path / folder).mkdir(parents=True, exist_ok=True)
             write_outfile(mark, json.dumps({"mlx5emu_fuzz": _VERSION}) + "\n")
         if not mark.is_file():
             raise UserError(f"{path}: no corpus: it has no {_MARK}")
         if _table(mark).get("mlx5emu_fuzz") != _VERSION:
             raise UserError(f"{mark}: no corpus of version {_VERSION}")
+
+    @classmethod
+    def around(cls, path: Path) -> tuple[Corpus, str]:
+        """The corpus that a file or folder of an input or a finding is in, and that one's name.
+
+        ``DIR/ID`` and ``DIR/NAME`` are short for them.
+        """
+        parts = path.absolute().parts
+        for depth in range(1, min(len(parts), _DEEPEST + 1)):
+            root, below = Path(*parts[:-depth]), parts[-depth:]
+            if (root / _MARK).is_file():
+                name = below[1] if below[0] in _FOLDERS and len(below) > 1 else below[0]
+                is_input = below[0] == "inputs" and Path(name).suffix in (".toml", ".json")
+                return cls(root), Path(name).stem if is_input else name
+        raise UserError(f"{path}: in no corpus: none of the folders around it has {_MARK}")
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:

@@ -140,17 +140,17 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
 
 @fuzz.command()
 @guest_options
-@click.argument("which", metavar="DIR/ID", type=click.Path(path_type=Path))
+@click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
 def replay(which: Path, **choices: Any) -> None:
     """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
 
-    ID is that of an input, or the name of a finding's folder. Status 1 says that a finding did not
-    come up again.
+    PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
+    a finding's folder. Status 1 says that a finding did not come up again.
     """
     from emu.fuzz.executor import GuestExecutor
 
-    kept = Corpus(which.parent)
-    wanted, entry, devices = _named(kept, which.name)
+    kept, name = Corpus.around(which)
+    wanted, entry, devices = _named(kept, name)
     choices["devices"] = choices["devices"] or devices
     executor = GuestExecutor(to_options(**choices))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -83,3 +84,58 @@ def test_a_broken_line_of_progress_is_told_with_its_number(corpus):
     said = mlx5emu("show", corpus.path)
     assert said.exit_code == 1
     assert "progress.jsonl:4: no line" in said.output
+
+
+class TestReplayedPath:
+    """What a shell's completion makes of the corpus."""
+
+    @pytest.fixture
+    def executed(self, monkeypatch):
+        """The plans that would have been carried out."""
+        plans = []
+
+        class Executor:
+            def __init__(self, options):
+                self.options = options
+
+            def run(self, wanted):
+                plans.append(wanted.id)
+                return SimpleNamespace(titles=["BUG: it is [red]gone[/red]"], log="log")
+
+            def close(self):
+                pass
+
+        monkeypatch.setattr("emu.fuzz.executor.GuestExecutor", Executor)
+        return plans
+
+    @pytest.mark.parametrize(
+        "form",
+        ["{0}/{1}", "{0}/{1}/", "{0}/inputs/{1}", "{0}/inputs/{1}.toml", "{0}/inputs/{1}.json"],
+    )
+    def test_of_an_input(self, corpus, executed, form):
+        (entry,) = corpus.entries()
+        said = mlx5emu("replay", form.format(corpus.path, entry.input.id))
+        assert (said.exit_code, executed) == (0, [entry.input.id])
+
+    @pytest.mark.parametrize(
+        "form",
+        ["{0}/{1}", "{0}/findings/{1}", "{0}/findings/{1}/", "{0}/findings/{1}/plan.toml",
+         "{0}/findings/{1}/log.txt"],
+    )  # fmt: skip
+    @pytest.mark.parametrize("is_relative", [False, True])
+    def test_of_a_finding(self, corpus, executed, monkeypatch, form, is_relative):
+        (name,) = corpus.findings()
+        if is_relative:
+            monkeypatch.chdir(corpus.path)
+        said = mlx5emu("replay", form.format("." if is_relative else corpus.path, name))
+        assert (said.exit_code, len(executed)) == (0, 1)
+
+    def test_from_inside_the_folder(self, corpus, executed, monkeypatch):
+        (name,) = corpus.findings()
+        monkeypatch.chdir(corpus.path / "findings" / name)
+        assert mlx5emu("replay", ".").exit_code == 0
+
+    def test_in_no_corpus(self, tmp_path):
+        said = mlx5emu("replay", tmp_path / "inputs" / "x")
+        assert said.exit_code == 1
+        assert "in no corpus: none of the folders around it has fuzz.json" in said.output
