@@ -133,12 +133,13 @@ def save_json(path: Path, value: dict[str, Any]) -> None:
     save_text(path, json.dumps(value, indent=1))
 
 
-def save_text(path: Path, text: str) -> None:
+def save_text(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file atomically: a reader sees either the old or the new one. Raises OSError."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(text)
             file.close()
+            Path(file.name).chmod(mode)
             Path(file.name).replace(path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)

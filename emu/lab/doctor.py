@@ -125,7 +125,8 @@ def _qemu() -> tuple[Qemu | None, Check]:
     if program is None:
         found = "none with vfio-user-pci; Debian's is fetched when it is needed"
         return None, Check("QEMU", State.NOTE, found)
-    return program, Check("QEMU", State.GOOD, f"{program.version_text} ({program.origin})")
+    found = f"{program.version_text} ({program.origin}): {qemu.program_path(program)}"
+    return program, Check("QEMU", State.GOOD, found)
 
 
 def _kvm(program: Qemu | None, built: Image | None) -> Check:

@@ -143,6 +143,7 @@ def test_qemu_takes_what_virtme_ng_gives_it(program, tmp_path):
     done = virtme(tmp_path / "bin", 'printf "%s\\n" "$@"; exit 7', "--", "uname")
     lines = done.stdout.splitlines()
     assert (done.returncode, lines[:2], lines[-1]) == (7, ["--run", "bzImage"], "uname")
+    assert lines[lines.index("--qemu") + 1] == str(qemu.program_path(program))
     options = [line.removeprefix("--qemu-opts=") for line in lines if "--qemu-opts" in line]
     words = ["-m", lines[lines.index("--memory") + 1], *shlex.split(" ".join(options))]
     path = json.loads(words[-1])["socket"]["path"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import shlex
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ from emu.cli.commands._files import NewFile
 from emu.cli.commands._net_option import net_option
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
+from emu.host.user_error import UserError
 from emu.net.eth.spec import parse as parse_net
 from emu.net.pcap.file import DEFAULT_MIB
 from emu.service.collector import short_collections
@@ -28,6 +31,7 @@ from emu.vfio.base import TransportError
 from emu.vfio.kinds import DEFAULT_KIND, KINDS
 
 REPLY_TIMEOUT_MS = 60_000
+_MEMORY = "2G"
 
 
 class _Lines(logging.Formatter):
@@ -153,7 +157,8 @@ def serve(
 ) -> None:
     """Serve emulated functions until interrupted.
 
-    Prints the option that attaches each to QEMU (10.1 or later), then "ready".
+    Prints the option that attaches each to QEMU (10.1 or later; `mlx5emu qemu` prints the path of
+    one), then "ready". The guest's memory has to be shared.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -180,6 +185,8 @@ def serve(
         stack.enter_context(short_collections(server.functions))
         for socket in sockets:
             click.echo(f"-device '{_qemu_option(socket)}'")
+        if sys.stdout.isatty():
+            click.echo(f"for example:\n{example(sockets)}", err=True)
         server.run()
 
 
@@ -195,7 +202,25 @@ def _check_begin(path: Path) -> None:
         )
 
 
-def _qemu_option(socket: Path) -> str:
+def example(sockets: Sequence[Path]) -> str:
+    """A command line with those functions, by the QEMU that `mlx5emu qemu` prints."""
+    from emu.lab.machine import qemu
+
+    try:
+        found = qemu.find()
+    except UserError:
+        found = None
+    program = '"$(mlx5emu qemu)"' if found is None else shlex.quote(str(qemu.program_path(found)))
+    memory = f"-m {_MEMORY} -object memory-backend-memfd,id=ram,size={_MEMORY},share=on"
+    ports = [
+        f"-device pcie-root-port,id=port{number},chassis={number},slot={number}"
+        f" -device '{_qemu_option(socket, f'port{number}')}'"
+        for number, socket in enumerate(sockets, start=1)
+    ]
+    return " ".join([program, "-machine q35,memory-backend=ram", memory, *ports, "..."])
+
+
+def _qemu_option(socket: Path, bus: str = "") -> str:
     address = {"type": "unix", "path": str(socket.absolute())}
     option = {"driver": "vfio-user-pci", "socket": address, "x-msg-timeout": REPLY_TIMEOUT_MS}
-    return json.dumps(option)
+    return json.dumps(option | ({"bus": bus} if bus else {}))

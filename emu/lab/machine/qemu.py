@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -72,6 +73,20 @@ def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None 
     if found is None:
         raise LabError(f"the QEMU in {_directory()} does not run here: remove that directory")
     return found
+
+
+def program_path(found: Qemu) -> Path:
+    """One file to start this QEMU by, for those who want to: itself, or a script in the cache.
+
+    The cached one takes its own dynamic loader, libraries and firmware, which the script names.
+    """
+    if len(found.command) == 1:
+        return Path(found.command[0])
+    path = _directory().parent / _PROGRAM
+    script = f'#!/bin/sh\nexec {shlex.join(found.command)} "$@"\n'
+    if not path.exists() or path.read_text() != script:
+        cache.save_text(path, script, 0o755)
+    return path
 
 
 def _minimum() -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
+import subprocess
 import threading
 
 import pytest
+from click.testing import CliRunner
 
+from emu.cli.commands import serve
+from emu.cli.main import main
 from emu.lab.errors import GuestError, LabError
 from emu.lab.guest import console
 from emu.lab.machine import qemu
@@ -67,6 +72,41 @@ def test_the_environment_goes_first(install, monkeypatch):
     monkeypatch.setenv("MLX5EMU_QEMU", "/nowhere/qemu")
     with pytest.raises(LabError, match=r"/nowhere/qemu is no QEMU 10\.1 or newer"):
         qemu.find()
+
+
+def test_the_cached_one_is_started_by_a_script(install, tmp_path):
+    """With its own loader and libraries, from a directory whose name a shell would split."""
+    cached = tmp_path / "cache" / "mlx5emu" / "qemu" / "it's unpacked"
+    loader = install("11.1.3", name="loader")
+    found = qemu.Qemu((str(loader), "--library-path", str(cached)), (11, 1, 3), "cache")
+    path = qemu.program_path(found)
+    assert path.name == "qemu-system-x86_64"
+    loader.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    said = subprocess.run([path, "-a", "b c"], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["--library-path", str(cached), "-a", "b c"]
+    assert qemu.program_path(found) == path
+
+
+def test_the_system_s_is_its_own_program(install):
+    path = install("10.1.0")
+    assert qemu.program_path(qemu.find()) == path
+
+
+def test_it_is_printed(install):
+    path = install("10.1.0")
+    result = CliRunner().invoke(main, ["qemu"])
+    assert (result.exit_code, result.output) == (0, f"{path}\n")
+
+
+def test_serve_shows_it_in_an_example(install, tmp_path):
+    said = serve.example([tmp_path / "a", tmp_path / "b"])
+    assert said.startswith('"$(mlx5emu qemu)" -machine q35')
+    path = install("10.1.0")
+    said = serve.example([tmp_path / "a", tmp_path / "b"])
+    words = shlex.split(said)
+    assert words[0] == str(path)
+    devices = [json.loads(word) for word in words if word.startswith("{")]
+    assert [device["bus"] for device in devices] == ["port1", "port2"]
 
 
 class FakeQemu:
