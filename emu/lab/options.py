@@ -41,10 +41,12 @@ class GuestOptions:
 
     ``devices`` are passed to the server unchanged, one emulated function each. ``kernel`` and
     ``modules`` replace the suite's kernel: a bzImage, and its module tree if it has modules.
-    ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and ``qemu_arguments`` are
-    appended. With ``icount`` the guest's clock counts instructions, each 2^icount ns; that takes
-    emulation and one processor. ``hang_timeout`` is how many seconds the guest may take to answer
-    a ping. ``verbose`` copies the console and the server's log to our standard error.
+    With ``stays`` a guest that panics or powers off can still be looked at, and one that
+    reboots comes back. ``probe`` loads the mlx5 driver during boot. ``kernel_arguments`` and
+    ``qemu_arguments`` are appended. With ``icount`` the guest's clock counts instructions, each
+    2^icount ns; that takes emulation and one processor. ``hang_timeout`` is how many seconds
+    the guest may take to answer a ping. ``verbose`` copies the console and the server's log to
+    our standard error.
     """
 
     suite: str = DEFAULT_SUITE
@@ -66,6 +68,7 @@ class GuestOptions:
     probe: bool = True
     hold_probe: bool = False
     dump: Path | None = None
+    stays: bool = False
     gdb: bool = False
     accelerator: str = "auto"
     icount: int | None = None

@@ -62,10 +62,34 @@ def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
     panic = mlx5emu("exec", "dev", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60")
     assert panic.returncode == 125
     assert b"the guest panicked: sysrq triggered crash; its memory is in" in panic.stderr
+    assert b"panicked" in mlx5emu("ps").stdout
+    later = mlx5emu("exec", "dev", "--", "true")
+    assert (later.returncode, b"the guest panicked: sysrq" in later.stderr) == (125, True)
+    log = mlx5emu("dmesg", "dev")
+    assert (log.returncode, b"Kernel panic - not syncing: sysrq" in log.stdout) == (0, True)
+    memory.append(tmp_path / "later")
+    assert mlx5emu("dump", "dev", str(memory[2])).returncode == 0
     for path in memory:
         assert_memory_of_a_kernel(path)
     assert mlx5emu("down", "dev").stdout == b"dev is down\n"
     assert b"no guests" in mlx5emu("ps").stdout
+
+
+@pytest.mark.parametrize("how", ["reboot", "echo b > /proc/sysrq-trigger"])
+def test_a_guest_that_reboots_comes_back(mlx5emu, how):
+    """Whether it says so before or not, and more than once; then it powers off, and stays so."""
+    assert mlx5emu("up", "dev", "--memory", "1024").returncode == 0
+    for _ in range(2):
+        assert mlx5emu("exec", "dev", "--", "touch", "/run/before").returncode == 0
+        ended = mlx5emu("exec", "dev", "--", "sh", "-c", f"{how}; sleep 600")
+        assert (ended.returncode, b"the guest was rebooted" in ended.stderr) == (125, True)
+        assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
+        assert mlx5emu("exec", "dev", "--", "test", "-e", "/run/before").returncode == 1
+    assert b" up " in mlx5emu("ps").stdout
+    ended = mlx5emu("exec", "dev", "--", "sh", "-c", "poweroff -f; sleep 600")
+    assert (ended.returncode, b"the guest powered off" in ended.stderr) == (125, True)
+    assert b" off " in mlx5emu("ps").stdout
+    assert mlx5emu("down", "dev").returncode == 0
 
 
 def assert_memory_of_a_kernel(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from emu.lab.channel.channel import Channel
 
@@ -25,6 +26,9 @@ class FakeGuest:
 
     def __init__(self, path=None):
         self.path = path
+        self.state = "up"
+        self.control_socket = Path("/nowhere/control")
+        self.console = "its console\n"
 
     def __enter__(self):
         ours, theirs = socket.socketpair()
@@ -46,6 +50,9 @@ class FakeGuest:
 
     def wait(self, job, timeout=None):
         return job.wait(timeout)
+
+    def await_boot(self):
+        pass
 
     def dump(self, path):
         path.write_bytes(b"memory")

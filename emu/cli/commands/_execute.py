@@ -17,7 +17,7 @@ import click
 
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._words import command_words
-from emu.lab.named.attach import attached
+from emu.lab.named.attach import at_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +44,7 @@ def execute(name: str, words: tuple[str, ...], terminal: bool, timeout: float | 
     if not words and not terminal:
         raise click.UsageError("name a command, or say -t for a shell")
     environ = {"TERM": os.environ.get("TERM", "dumb")} if terminal else {}
-    with attached(name) as channel, _raw_terminal(terminal):
+    with at_command(name) as channel, _raw_terminal(terminal):
         argv = _with_terminal(words or ("bash", "-i")) if terminal else list(words)
         job = channel.start(shlex.join(words), argv, environ, has_input=True, sink=pass_on)
         threading.Thread(target=feed, args=(job,), name="stdin", daemon=True).start()

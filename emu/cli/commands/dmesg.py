@@ -9,7 +9,7 @@ import click
 
 from emu.cli.commands._stored import stored_events
 from emu.host.printable import printable
-from emu.lab.named.attach import attached, output_of
+from emu.lab.named.attach import ENDED, attached, log_of, output_of
 from emu.lab.timeline.clock import Clock
 from emu.lab.timeline.kernel_log import log_events
 from emu.lab.timeline.merge import merged
@@ -28,13 +28,18 @@ from emu.trace.text import body, seconds
 def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
     """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
 
+    Of a guest that has panicked or powered off, it is what its console has: warnings and worse.
+
     With --trace, times are the guest's. Device and kernel are right to a millisecond, on a busy
     host a few, against each other.
     """
     if trace is None:
         if as_json:
             raise click.UsageError("--json is for --trace")
-        click.echo(printable(output_of(name, ["dmesg"]).decode(errors="replace")), nl=False)
+        text, state = log_of(name)
+        click.echo(printable(text), nl=False)
+        if state in ENDED:
+            click.echo(f"mlx5emu: {name}: {state}; this is its console's log", err=True)
         return
     with attached(name) as channel:
         channel.ask("clock").wait()

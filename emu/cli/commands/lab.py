@@ -15,6 +15,7 @@ from emu.cli.commands._execute import command_options, execute
 from emu.cli.commands._guest_options import prepare
 from emu.host.printable import printable
 from emu.lab.errors import LabError
+from emu.lab.guest.guest import UP
 from emu.lab.named import attach, hosts, keeper, running, topology
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
@@ -82,13 +83,16 @@ def _checks() -> topology.Checks:
 
 def _state(name: str) -> tuple[str, str, str]:
     words = ["sh", "-c", 'uname -r; free -m | awk \'/^Mem/ {print $3, "of", $2, "MiB"}\'']
+    state = attach.state_of(name)
+    if state != UP:
+        return state, "", ""
     with contextlib.suppress(ValueError):
         try:
             release, memory = attach.output_of(name, words).decode(errors="replace").splitlines()
         except LabError as error:
             return f"down: {error}", "", ""
-        return "up", release, memory
-    return "up", "", ""
+        return state, release, memory
+    return state, "", ""
 
 
 def _lab(name: str | None) -> running.Entry:

@@ -10,26 +10,44 @@ from rich.table import Table
 
 from emu.cli.commands._control import console
 from emu.host.printable import printable
-from emu.lab.named import running
+from emu.lab.named import attach, running
 
 
 @click.command()
 def ps() -> None:
-    """List the guests that run, those of `up`, `lab up` and `run`."""
+    """List the guests that run, those of `up`, `lab up` and `run`, and their states.
+
+    A guest is up or booting. One that has panicked or is off stays until `mlx5emu down`, for
+    `dmesg` and `dump`.
+    """
     found = running.entries()
     if not found:
         click.echo("no guests; mlx5emu up NAME starts one")
         return
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("name", "guests", "suite", "functions", "minutes", "process"):
+    for heading in ("name", "guests", "state", "suite", "functions", "minutes", "process"):
         table.add_column(heading, overflow="fold")
     for entry in found:
         since = entry.info.get("since")
         minutes = (time.time() - since) / 60 if isinstance(since, float) else 0.0
         guests = " ".join(entry.guests) or "starting"
-        words = (entry.name, guests, str(entry.info.get("suite", "")), _devices(entry))
+        words = (
+            entry.name,
+            guests,
+            _state(entry),
+            str(entry.info.get("suite", "")),
+            _devices(entry),
+        )
         table.add_row(*map(printable, words), f"{minutes:.0f}", str(entry.pid))
     console().print(table)
+
+
+def _state(entry: running.Entry) -> str:
+    """The state of its guests; where they differ, each by its name."""
+    states = {name: attach.state_of(f"{entry.name}/{name}") for name in entry.guests}
+    if len(set(states.values())) < 2:
+        return next(iter(states.values()), "booting")
+    return "\n".join(f"{name}: {state}" for name, state in states.items())
 
 
 def _devices(entry: running.Entry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import threading
 from collections.abc import Mapping
@@ -39,8 +40,12 @@ logger = logging.getLogger(__name__)
 @dump_option
 @gdb_option
 def up(name: str, gdb: str | None, **choices: Any) -> None:
-    """Start a guest that runs in the background until `mlx5emu down NAME`."""
-    options = to_options(**with_debugging(choices, Debugging(gdb)))
+    """Start a guest that runs in the background until `mlx5emu down NAME`.
+
+    When it panics, `dmesg` and `dump` still work; when it reboots, it comes back.
+    """
+    chosen = to_options(**with_debugging(choices, Debugging(gdb)))
+    options = dataclasses.replace(chosen, stays=True)
     prepare(options)
     info = described(options)
 

@@ -53,6 +53,11 @@ class Channel:
         """Whether the connection to the guest is up, as far as is known."""
         return self._failure is None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the guest is up, since its last reboot as well."""
+        return self._release is not None
+
     def wait_ready(self, timeout: float) -> str | None:
         """Wait until the guest is up; return its kernel release, or None after ``timeout``."""
         with self._changed:

@@ -14,14 +14,23 @@ from pathlib import Path
 from emu.lab.archive.bootstrap import Progress
 from emu.lab.channel.channel import Channel
 from emu.lab.channel.job import Job, Sink
-from emu.lab.errors import ChannelClosedError, CommandFailedError, GuestError, GuestHungError
+from emu.lab.errors import (
+    ChannelClosedError,
+    CommandFailedError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+)
 from emu.lab.guest import console, dump
 from emu.lab.guest.server import RECORD_NAME
 from emu.lab.guest.vm import Served, Vm
+from emu.lab.guest.watch import Stay
 from emu.lab.options import GuestOptions
 
 logger = logging.getLogger(__name__)
 
+UP, BOOTING, PANICKED, OFF = STATES = ("up", "booting", "panicked", "off")
+"""What a guest's state can be."""
 _MODPROBE_TIMEOUT = 60.0
 _MARKS = 5
 
@@ -70,6 +79,8 @@ class Guest:
         self._vm: Vm | None = None
         self._channel: Channel | None = None
         self._server_failure: GuestError | None = None
+        self._ending: GuestError | None = None
+        """How a guest has ended that stays as it is."""
         self._begun = 0.0
 
     def __enter__(self) -> Guest:
@@ -91,7 +102,9 @@ class Guest:
             raise GuestError("the guest is running already")
         self._begun = time.monotonic()
         self._server_failure = None
-        self._vm = Vm(self.options, self.lose_server, self._served)
+        stay = Stay(self._come_back, self._end) if self.options.stays else None
+        self._ending = None
+        self._vm = Vm(self.options, self.lose_server, self._served, stay)
         atexit.register(self.stop)
         try:
             connection = self._vm.start(self._progress, self._on_wait)
@@ -115,6 +128,12 @@ class Guest:
             raise
         took = time.monotonic() - self._begun
         logger.info("guest %s ready in %.1f s", self.kernel_release, took)
+
+    def await_boot(self) -> None:
+        """Wait until a guest that has rebooted accepts commands again; at once when it does."""
+        with self._diagnosed():
+            if self.state == BOOTING:
+                self._wait_ready()
 
     def stop(self) -> None:
         """Stop the guest and its server at once; disk changes are lost. May be called twice."""
@@ -164,6 +183,8 @@ class Guest:
         name = command if isinstance(command, str) else shlex.join(words)
         with self._diagnosed():
             channel = self._running
+            if self.state == BOOTING:
+                raise GuestError("the guest is booting")  # what it is sent now is lost
             return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
@@ -204,7 +225,8 @@ class Guest:
     def dump(self, path: Path) -> None:
         """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""
         # The kernel tells QEMU then what the file has to say of it.
-        self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
+        if self.state == UP:
+            self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
         with self._diagnosed():
             dump.write(self._machine.control, path)
 
@@ -244,6 +266,14 @@ class Guest:
         return self._vm is None or self._vm.is_emulated
 
     @property
+    def state(self) -> str:
+        """One of :data:`STATES`; without ``options.stays`` none of those after the first two."""
+        if self._ending is not None:
+            return PANICKED if isinstance(self._ending, GuestPanicError) else OFF
+        is_ready = self._channel is not None and self._channel.is_ready
+        return UP if is_ready else BOOTING
+
+    @property
     def logs(self) -> Path:
         """Directory of ``console.log``, ``qemu.log`` and ``server.log``."""
         return self._machine.logs
@@ -272,6 +302,17 @@ class Guest:
     def lose_server(self, error: GuestError) -> None:
         """The server has ended: whoever waits for the guest gets ``error``."""
         self._server_failure = error
+        if self._channel is not None:
+            self._channel.fail(error)
+
+    def _come_back(self) -> None:
+        """The guest is about to boot again."""
+        if self._channel is not None:
+            self._channel.expect_reboot()
+
+    def _end(self, error: GuestError) -> None:
+        """The guest has panicked or powered off: its commands, and all later ones, say so."""
+        self._ending = error
         if self._channel is not None:
             self._channel.fail(error)
 

@@ -17,9 +17,9 @@ from emu.lab.archive.bootstrap import Progress
 from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
 from emu.lab.guest import console
 from emu.lab.guest.console_log import ConsoleLog
-from emu.lab.guest.dump import PanicDump
 from emu.lab.guest.process import Listener, stop, tied
 from emu.lab.guest.server import Server
+from emu.lab.guest.watch import Stay, Watch
 from emu.lab.machine.command_line import arguments
 from emu.lab.machine.launch import machine_for
 from emu.lab.machine.qmp import Qmp
@@ -44,7 +44,8 @@ class Vm:
     """The processes of one guest and their files.
 
     ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
-    ``on_server_end`` is called, from another thread, when the server ends by itself.
+    ``on_server_end`` is called, from another thread, when the server ends by itself. ``stay`` is
+    told of what the guest does to its machine, when that is to stay.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Vm:
         options: GuestOptions,
         on_server_end: Callable[[ServerError], None],
         served: Served | None = None,
+        stay: Stay | None = None,
     ) -> None:
         self.logs = cache.new_run_dir()
         self._served = served
@@ -62,9 +64,10 @@ class Vm:
         self._server: Server | None = None
         self._qmp: Qmp | None = None
         self._console: ConsoleLog | None = None
-        self._dump: PanicDump | None = None
         self.is_emulated = True
         """Whether QEMU emulates the processors."""
+        self._stay = stay
+        self._watch: Watch | None = None
         self.gdb_socket: Path | None = None
         """Where QEMU takes a debugger, if it does."""
 
@@ -81,9 +84,9 @@ class Vm:
         self._open.callback(log.close)
         control = self._open.enter_context(Listener(work / "qmp"))
         port = self._open.enter_context(Listener(work / "port"))
-        if self._options.dump is not None:
-            self._dump = PanicDump(self._options.dump, work, lambda: self.console)
-            self._open.callback(self._dump.close)
+        if self._options.dump is not None or self._stay is not None:
+            self._watch = Watch(self._options.dump, work, lambda: self.console, self._stay)
+            self._open.callback(self._watch.close)
         if self._options.gdb:
             self.gdb_socket = work / "gdb"
         machine = machine_for(
@@ -92,7 +95,7 @@ class Vm:
             functions=functions,
             control=control.path,
             port=port.path,
-            events=None if self._dump is None else self._dump.control,
+            events=None if self._watch is None else self._watch.control,
             gdb=self.gdb_socket,
             console_log=log.path,
             progress=progress,
@@ -100,8 +103,8 @@ class Vm:
         )
         self.is_emulated = machine.accelerator != "kvm"
         process = self._start_qemu(arguments(machine), log)
-        if self._dump is not None:
-            self._dump.start(process)
+        if self._watch is not None:
+            self._watch.start(process)
         try:
             self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
             self._open.callback(self._qmp.close)
@@ -155,7 +158,7 @@ class Vm:
         tail = console.tail(self.console)
         reason = console.panic(self.console)
         if reason is not None:
-            kept = f"; {self._dump.outcome}" if self._dump and self._dump.outcome else ""
+            kept = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
             return GuestPanicError(f"the guest panicked: {reason}{kept}", tail)
         if status == 0:
             return GuestStoppedError("the guest powered off or rebooted", tail)

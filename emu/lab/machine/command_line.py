@@ -62,7 +62,7 @@ class Machine:
     console_log: Path | None = None
     control: Path | None = None  # QMP; like port, our own listening socket
     port: Path | None = None  # the port into the guest
-    events: Path | None = None  # QMP as well, for who waits for a panic: QEMU stops there
+    events: Path | None = None  # QMP as well, for who waits for a panic, a reboot: QEMU stops
     gdb: Path | None = None  # a socket on which QEMU waits for a debugger
     extra: tuple[str, ...] = ()
 

@@ -118,7 +118,7 @@ def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> d
     config: dict[str, str | int] = {
         "release": release,
         "probe": "held" if options.hold_probe else int(options.probe),
-        "dump": int(options.dump is not None),
+        "dump": int(options.dump is not None or options.stays),
         "shares": " ".join(
             f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
         ),

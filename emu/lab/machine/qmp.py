@@ -1,4 +1,4 @@
-"""A small client for QEMU's control protocol (QMP): one command at a time, events skipped.
+"""A small client for QEMU's control protocol (QMP): one command at a time, events on request.
 
 Protocol: QEMU, docs/interop/qmp-spec.rst.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections import deque
 from typing import Any
 
 from emu.lab.errors import GuestError
@@ -17,6 +18,8 @@ REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
 _MOST_OF_A_LINE = 1 << 20
 _MOST_EVENTS = 100_000
 """Limit on the events between a command and its answer."""
+_MOST_EARLY = 100
+"""Number of these that are kept for :meth:`Qmp.wait_for`."""
 
 
 class Qmp:
@@ -27,6 +30,7 @@ class Qmp:
         self._connection = connection
         self._timeout = timeout
         self._lock = threading.Lock()
+        self._early: deque[dict[str, Any]] = deque(maxlen=_MOST_EARLY)
         self._lines = connection.makefile("rb")
         self._receive()  # its greeting
         self.execute("qmp_capabilities")
@@ -46,12 +50,18 @@ class Qmp:
             raise GuestError(f"QEMU refuses {command}: {why}")
         return reply["return"]
 
-    def wait_for(self, event: str) -> None:
-        """Wait until QEMU tells of that event, however long it takes. Raises OSError at its end."""
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """Wait until QEMU tells of that event, however long it takes, and return what it says.
+
+        Raises OSError at QEMU's end. Events that came between the last commands and their answers
+        count as well.
+        """
         self._connection.settimeout(None)
-        while self._receive().get("event") != event:
+        while (told := self._next()).get("event") != event:
             pass
         self._connection.settimeout(self._timeout)
+        data = told.get("data")
+        return data if isinstance(data, dict) else {}
 
     def close(self) -> None:
         """Close the connection; QEMU keeps running."""
@@ -63,7 +73,11 @@ class Qmp:
             reply = self._receive()
             if "return" in reply or "error" in reply:
                 return reply
+            self._early.append(reply)
         raise ConnectionResetError("it tells of events only")
+
+    def _next(self) -> dict[str, Any]:
+        return self._early.popleft() if self._early else self._receive()
 
     def _receive(self) -> dict[str, Any]:
         line = self._lines.readline(_MOST_OF_A_LINE)

@@ -38,6 +38,18 @@ class Inhabitant(Protocol):
 
     kernel_release: str
 
+    @property
+    def state(self) -> str:
+        """Whether it takes commands, in a word (:data:`emu.lab.guest.guest.STATES`)."""
+
+    @property
+    def control_socket(self) -> Path:
+        """The control socket of the server of its functions. Raises LabError."""
+
+    @property
+    def console(self) -> str:
+        """The output of its console."""
+
     def popen(
         self,
         command: str | Sequence[str],
@@ -50,6 +62,9 @@ class Inhabitant(Protocol):
 
     def wait(self, job: Job, timeout: float | None = None) -> int:
         """Wait for a command's end."""
+
+    def await_boot(self) -> None:
+        """Wait while it boots."""
 
     def dump(self, path: Path) -> None:
         """Write the guest's memory into a file."""
@@ -221,24 +236,29 @@ class _Visit:
         arguments = (frame.job, work)
         threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()
 
-    def _request(self, what: str, path: str = "") -> Callable[[], None]:
-        """What a request asks for. Raises KeyError and ValueError."""
+    def _request(self, what: str, path: str = "") -> Callable[[], str | None]:
+        """What a request asks for; it may have an answer. Raises KeyError and ValueError."""
         if (what == "dump") != bool(path):
             raise ValueError("only a dump has a path, and has to")
-        works: dict[str, Callable[[], None]] = {
+        works: dict[str, Callable[[], str | None]] = {
             "dump": partial(self._guest.dump, Path(path)),
             "clock": self._guest.mark_clock,
+            "boot": self._guest.await_boot,
+            "control": lambda: str(self._guest.control_socket),
+            "state": lambda: self._guest.state,
+            "console": lambda: self._guest.console,
         }
         return works[what]
 
-    def _do(self, number: int, work: Callable[[], None]) -> None:
+    def _do(self, number: int, work: Callable[[], str | None]) -> None:
         with contextlib.suppress(OSError):
             try:
-                work()
+                answer = work()
             except (LabError, OSError) as error:
                 self._is_asked = False
                 self._fail(number, error)
             else:
+                self._pass_on(number, frames.STDOUT, (answer or "").encode())
                 self._is_asked = False
                 self._send(frames.EXIT, number, b"\0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest
         count = len(node.options.devices)
         served = Served(tuple(sockets[:count]), control)
         del sockets[:count]
-        guest = Guest(node.options, served=served)
+        guest = Guest(dataclasses.replace(node.options, stays=True), served=served)
         hosts.guests[node.name] = guest
         stack.callback(guest.stop)
         guest.begin()

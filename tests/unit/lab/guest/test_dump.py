@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -63,35 +59,3 @@ def test_a_guest_that_says_odd_things_of_itself(text):
     file = io.BytesIO(header(text))
     dump.complete(file)
     assert utsname(file.getvalue())[2] == b"unknown"
-
-
-@pytest.mark.parametrize(
-    ("said", "asked", "outcome"),
-    [
-        ("Kernel panic - not syncing: why", ["dump-guest-memory", "quit"], "its memory is in"),
-        ("it powers off", ["quit"], ""),
-    ],
-)
-def test_only_a_panic_is_kept(tmp_path, monkeypatch, said, asked, outcome):
-    monkeypatch.setattr(dump, "complete", lambda _: None)
-    waiting = dump.PanicDump(tmp_path / "memory", tmp_path, lambda: said)
-    commands = []
-    with (
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
-        socket.socket(socket.AF_UNIX) as qmp,
-    ):
-        qmp.settimeout(30)
-        qmp.connect(str(waiting.control))
-        waiting.start(process)
-        qmp.sendall(b'{"QMP": {}}\n')
-        with qmp.makefile("rb") as lines:
-            while commands[-1:] != ["quit"]:
-                commands.append(json.loads(lines.readline())["execute"])
-                (tmp_path / "memory.part").touch()
-                qmp.sendall(b'{"return": {}}\n')
-                if commands == ["qmp_capabilities"]:
-                    qmp.sendall(b'{"event": "STOP"}\n{"event": "SHUTDOWN"}\n')
-        process.communicate(b"\n", timeout=30)
-    waiting.close()
-    assert commands[1:] == asked
-    assert outcome in waiting.outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import queue
 import signal
@@ -14,13 +15,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from helpers.named_guests import FakeGuest
 
+from emu.cli.commands import _control
+from emu.cli.main import main
 from emu.lab import LabError
 from emu.lab.channel import frames
 from emu.lab.errors import GuestError, GuestHungError, as_told, told_failure
 from emu.lab.named import keeper, outbox, running
-from emu.lab.named.attach import attached, output_of
+from emu.lab.named.attach import attached, log_of, output_of, state_of
 from emu.lab.named.door import Door
 
 
@@ -143,6 +147,123 @@ def test_a_door_does_things_itself(open_guest, tmp_path):
         with pytest.raises(GuestError, match="No such file"):
             job.wait(30)
     assert (tmp_path / "memory").read_bytes() == b"memory"
+
+
+def test_a_door_tells_the_state_and_of_a_guest_that_has_ended_the_console(open_guest):
+    open_guest.console = "c" * 3_000_000
+    with attached("one") as channel:
+        job = channel.ask("state")
+        assert (job.wait(30), bytes(job.stdout)) == (0, b"up")
+    assert state_of("one") == "up"
+    open_guest.state = "panicked"
+    assert state_of("one") == "panicked"
+    assert log_of("one") == (open_guest.console, "panicked")
+    with pytest.raises(LabError):
+        log_of("two")
+    assert state_of("two") == "silent"
+
+
+@pytest.fixture
+def clients(monkeypatch, tmp_path):
+    """The sockets that control commands connect to; both servers run."""
+    taken = []
+
+    class Client:
+        def __init__(self, path):
+            taken.append(path)
+
+        def close(self):
+            taken.pop()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def rules(self):
+            return []
+
+        links = rules
+
+        def clear(self):
+            pass
+
+        def add(self, rule):
+            return json.dumps(rule)
+
+        def remove(self, name):
+            taken.append(name)
+
+        def load_plan(self, text):
+            return 1
+
+        def set_link(self, link):
+            pass
+
+    monkeypatch.setattr(_control, "Client", Client)
+    monkeypatch.setattr(_control, "sockets", lambda: [Path("/nowhere/control"), tmp_path / "x"])
+    return taken
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fault", "list", "one"],
+        ["fault", "list", "one/one"],
+        ["fault", "add", "one", "point=cmd"],
+        ["fault", "remove", "one", "--all"],
+        ["fault", "remove", "one", "r1"],
+        ["fault", "load", "one", "{plan}"],
+        ["net", "show", "one"],
+        ["net", "set", "one", "delay=1ms"],
+        ["net", "clear", "one"],
+        ["net", "clear", "one", "function=0"],
+    ],
+)
+def test_control_commands_take_a_guest_s_name(open_guest, clients, tmp_path, words):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[rule]]\npoint = "cmd"\naction = "fail"\n')
+    result = CliRunner().invoke(main, [word.format(plan=plan) for word in words])
+    assert (result.exit_code, result.output.count("Error")) == (0, 0)
+    assert clients[0] == Path("/nowhere/control")
+    assert clients[1:] == (["r1"] if "r1" in words else [])
+
+
+def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
+    """And the socket of a server that has none; a rule is no guest."""
+    for words in (["status"], ["fault", "remove", "one"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 1
+        assert f"choose one by its name:\n  one\n  --control {tmp_path}/x" in result.output
+    result = CliRunner().invoke(main, ["status", "two"])
+    assert "nothing named two runs here; these do: one" in result.output
+    result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])
+    assert "NAME or --control, not both" in result.output
+
+
+def test_ps_shows_states(open_guest):
+    """Each guest's by its name where they differ."""
+    with FakeGuest() as other, running.Claim("two") as claim:
+        other.state = "off"
+        with keeper.open_doors(claim, {"suite": "x"}, {"h1": open_guest, "h2": other}):
+            said = CliRunner().invoke(main, ["ps"]).output
+            open_guest.state = "off"
+            later = CliRunner().invoke(main, ["ps"]).output
+    assert [line.split()[2:4] for line in said.splitlines() if " x " in line] == [
+        ["up", "x"],
+        ["h2", "h1:"],
+    ]
+    assert "h2: off" in said
+    assert "h1:" not in later
+
+
+def test_dmesg_of_a_guest_that_has_panicked(open_guest):
+    open_guest.state = "panicked"
+    result = CliRunner().invoke(main, ["dmesg", "one"])
+    assert result.exit_code == 0
+    assert result.output.startswith("its console\n")
+    assert "one: panicked; this is its console's log" in result.output
 
 
 def test_what_a_client_has_started_ends_with_it(open_guest, tmp_path):
