@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import click
 from rich.console import Console
 
 from emu.control.client import Client, ControlError, sockets
+from emu.lab.errors import LabError
+from emu.lab.named import attach, running
 
 WIDE = 200
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,8 +25,25 @@ def control_option(function: F) -> F:
         "--control",
         type=click.Path(path_type=Path),
         metavar="SOCKET",
-        help="The server's control socket. Default: that of the one guest that runs.",
+        help="The server's control socket, in place of a guest's name.",
     )(function)
+
+
+def guest_argument(function: F) -> F:
+    """Add NAME to a command, the guest whose functions it is about."""
+    return click.argument("name", required=False, metavar="[NAME]")(function)
+
+
+def named(
+    words: tuple[str, ...], control: Path | None, is_name: Callable[[str], bool]
+) -> tuple[str | None, tuple[str, ...]]:
+    """NAME in front of a command's other words, if it is there, and these words.
+
+    With ``control`` there is none.
+    """
+    if control is None and words and is_name(words[0]):
+        return words[0], words[1:]
+    return None, words
 
 
 def interval_option(what: str) -> Callable[[F], F]:
@@ -47,10 +67,17 @@ def console() -> Console:
     return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
-def connect(path: Path | None) -> Client:
-    """The server at ``path``, or the only one that there is. Raises ControlError."""
+def connect(path: Path | None, name: str | None = None) -> Client:
+    """The server at ``path``, that of a guest (``NAME`` or ``LAB/GUEST``), or the only one.
+
+    Raises ControlError and LabError.
+    """
     if path is not None:
+        if name is not None:
+            raise click.UsageError("NAME or --control, not both")
         return Client(path)
+    if name is not None:
+        return Client(attach.control_of(name))
     alive = []
     for found in sockets():
         try:
@@ -63,5 +90,16 @@ def connect(path: Path | None) -> Client:
         client.close()
     if not alive:
         raise ControlError("no guest with emulated functions runs here; name one with --control")
-    names = "\n  ".join(str(name) for name, _ in alive)
-    raise ControlError(f"{len(alive)} guests run here; choose one with --control:\n  {names}")
+    known = _names()
+    names = "\n  ".join(known.get(path, f"--control {path}") for path, _ in alive)
+    raise ControlError(f"{len(alive)} guests run here; choose one by its name:\n  {names}")
+
+
+def _names() -> dict[Path, str]:
+    """The names of the guests that run, by their servers' sockets; a lab has one for all."""
+    found = {}
+    for entry in running.entries():
+        for guest in entry.guests[:1]:
+            with contextlib.suppress(LabError):
+                found[attach.control_of(f"{entry.name}/{guest}")] = entry.name
+    return found

@@ -10,12 +10,15 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._control import connect, console, control_option, guest_argument, named
 from emu.cli.commands._fired import tell_idle
 from emu.cli.commands._words import table_of
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
+from emu.lab.named import running
+
+_PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -70,28 +73,34 @@ def _table(*columns: str) -> Table:
 
 @fault.command()
 @control_option
-@click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
 def add(words: tuple[str, ...], control: Path | None) -> None:
-    """Add a rule: mlx5emu fault add point=cmd action=fail match.op=CREATE_CQ times=1"""
+    """Add a rule: mlx5emu fault add dev point=cmd action=fail match.op=CREATE_CQ times=1
+
+    NAME is the guest that it is for; without, the only one that runs.
+    """
+    name, words = named(words, control, lambda word: "=" not in word)
     table = table_of(words, "rule")
-    with connect(control) as client:
-        name = client.add(table)
-        told = [rule for rule in client.rules() if rule["name"] == name]
-    click.echo(name)
+    with connect(control, name) as client:
+        added = client.add(table)
+        told = [rule for rule in client.rules() if rule["name"] == added]
+    click.echo(added)
     tell_idle(told)
 
 
 @fault.command("list")
+@guest_argument
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
-def list_(control: Path | None, as_json: bool) -> None:
-    """Show the rules: events matched, times fired, times without effect, events held back.
+def list_(name: str | None, control: Path | None, as_json: bool) -> None:
+    """Show the rules of the guest NAME; without NAME, of the only one that runs.
 
-    Also whether more can come. An action that changes nothing, such as an event that no queue
-    takes, has not fired. A rule waits for its time (after), is armed while it can fire, and in
-    force while what it has begun goes on.
+    Told are events matched, times fired, times without effect, events held back, and whether more
+    can come. An action that changes nothing, such as an event that no queue takes, has not fired. A
+    rule waits for its time (after), is armed while it can fire, and in force while what it has
+    begun goes on.
     """
-    with connect(control) as client:
+    with connect(control, name) as client:
         rules = client.rules()
     if as_json:
         click.echo(json.dumps(rules, indent=1))
@@ -121,34 +130,49 @@ def _now(rule: Mapping[str, Any]) -> str:
 
 @fault.command()
 @control_option
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="[NAME] RULE...")
 @click.option("--all", "all_rules", is_flag=True, help="Every rule.")
 def remove(names: tuple[str, ...], control: Path | None, all_rules: bool) -> None:
-    """Take rules away; what they have begun ends."""
+    """Take rules away; what they have begun ends.
+
+    NAME is the guest that they are in; without, the only one that runs. A single word is a rule's
+    name, unless --all is given.
+    """
+    name, names = named(names, control, lambda _: all_rules or (len(names) > 1 and _runs(names[0])))
     if bool(names) == all_rules:
         raise click.UsageError("the names of rules, or --all")
-    with connect(control) as client:
+    with connect(control, name) as client:
         if all_rules:
             client.clear()
-        for name in names:
-            client.remove(name)
+        for rule in names:
+            client.remove(rule)
+
+
+def _runs(name: str) -> bool:
+    """Whether a guest or lab of that name runs."""
+    return any(name.partition("/")[0] == entry.name for entry in running.entries())
 
 
 @fault.command()
 @control_option
-@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def load(plan: Path, control: Path | None) -> None:
-    """Replace all rules by those of PLAN, which begins now.
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] PLAN")
+def load(words: tuple[str, ...], control: Path | None) -> None:
+    """Replace all rules of the guest NAME by those of PLAN, which begins now.
 
-    One that is for a driver that loads has its effect when the driver is loaded the next time.
+    Without NAME it is about the only guest that runs. A plan that is for a driver that loads has
+    its effect when the driver is loaded the next time.
     """
     from emu.faults.plan import LOADING
     from emu.faults.text import MOST_BYTES
     from emu.service.fault_session import read_plan
 
+    name, words = named(words, control, lambda _: len(words) > 1)
+    if len(words) != 1:
+        raise click.UsageError("one PLAN")
+    plan = _PLAN.convert(words[0], None, click.get_current_context())
     expect = read_plan(plan).expect  # its mistakes, with the file's name
     text = read_infile(plan, MOST_BYTES).decode()
-    with connect(control) as client:
+    with connect(control, name) as client:
         count = client.load_plan(text)
         told = client.rules()
     click.echo(f"{count} rules")

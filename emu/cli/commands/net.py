@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._control import connect, console, control_option, guest_argument, named
 from emu.cli.commands._words import table_of
 from emu.host.printable import one_line
 
@@ -27,45 +27,50 @@ def net() -> None:
 
 @net.command("set")
 @control_option
-@click.argument("words", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] KEY=VALUE...")
 def set_(words: tuple[str, ...], control: Path | None) -> None:
-    """Set links: mlx5emu net set function=0 direction=tx delay=10ms loss=1
+    """Set links: mlx5emu net set dev function=0 direction=tx delay=10ms loss=1
+
+    NAME is the guest that they are of; without, the only one that runs.
 
     What is not given is not done: the new properties replace all old ones. Without function and
     direction it is about all functions, and both ways.
     """
+    name, words = named(words, control, lambda word: "=" not in word)
     table = table_of(words, "link")
     if not table.keys() - {*_WHERE}:
         raise click.UsageError("a property, like delay=1ms; `net clear` takes all away")
-    with connect(control) as client:
+    with connect(control, name) as client:
         client.set_link(table)
 
 
 @net.command()
 @control_option
-@click.argument("words", nargs=-1, metavar="[KEY=VALUE...]")
+@click.argument("words", nargs=-1, metavar="[NAME] [KEY=VALUE...]")
 def clear(words: tuple[str, ...], control: Path | None) -> None:
-    """Clear all links, or those of function=N and direction=tx|rx."""
+    """Clear all links of the guest NAME, or those of function=N and direction=tx|rx."""
+    name, words = named(words, control, lambda word: "=" not in word)
     table = table_of(words, "link")
     if others := sorted(table.keys() - {*_WHERE}):
         raise click.UsageError(f"{', '.join(others)}: only function and direction choose links")
-    with connect(control) as client:
+    with connect(control, name) as client:
         client.set_link(table)
 
 
 @net.command()
+@guest_argument
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
-def show(control: Path | None, as_json: bool) -> None:
-    """Show the links that are or were set, and what has become of their packets."""
-    with connect(control) as client:
+def show(name: str | None, control: Path | None, as_json: bool) -> None:
+    """Show the links of the guest NAME, of now and before, and what became of their packets."""
+    with connect(control, name) as client:
         links = client.links()
     if as_json:
         click.echo(json.dumps(links, indent=1))
         return
     table = Table(box=None, header_style="bold")
-    for name in ("function", "direction", "properties", "on the way", "packets"):
-        table.add_column(name)
+    for title in ("function", "direction", "properties", "on the way", "packets"):
+        table.add_column(title, overflow="fold")
     for link in links:
         where = (str(link[key]) for key in _WHERE)
         table.add_row(*where, _properties(link), str(link["on_the_way"]), _counts(link))

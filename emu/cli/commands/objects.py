@@ -12,20 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from emu.cli.commands._control import connect, console, control_option
+from emu.cli.commands._control import connect, console, control_option, guest_argument
 from emu.host.printable import one_line
 
 
 @click.command()
+@guest_argument
 @control_option
 @click.option("--function", type=click.IntRange(0, 15), metavar="N", help="Only this function.")
 @click.option("--kind", metavar="KIND", help="Only objects of this kind, such as qp or mkey.")
 @click.option("--limit", type=click.IntRange(0, 20000), default=100, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
 def objects(
-    control: Path | None, function: int | None, kind: str | None, limit: int, as_json: bool
+    name: str | None,
+    control: Path | None,
+    function: int | None,
+    kind: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
-    """Show the objects that the driver has made: queues, keys, domains.
+    """Show the objects that the driver of the guest NAME has made: queues, keys, domains.
+
+    Without NAME it is about the only guest or server that runs.
 
     Page faults that wait for the driver and fault rules are shown, too. Keys that lead to other
     keys are shown as trees. Addresses that Ethernet segments have learned come last.
@@ -35,16 +43,16 @@ def objects(
         choice["function"] = function
     if kind is not None:
         choice["kind"] = kind
-    with connect(control) as client:
+    with connect(control, name) as client:
         told = client.objects(**choice)
     if as_json:
         click.echo(json.dumps(told, indent=1))
         return
     screen = console()
     for one in told["functions"]:
-        for name, table in one["objects"].items():
+        for found, table in one["objects"].items():
             if table["total"]:
-                _show(screen, f"function {one['function']}: {name}", table)
+                _show(screen, f"function {one['function']}: {found}", table)
     for segment in told["segments"]:
         if segment["addresses"]:
             _show_segment(screen, segment)
@@ -67,14 +75,35 @@ def _show(screen: Console, title: str, told: Mapping[str, Any]) -> None:
     items: Sequence[Mapping[str, Any]] = told["items"]
     shown = f"{len(items)} of {told['total']}" if len(items) < told["total"] else told["total"]
     names = [name for name in (items[0] if items else {}) if name != "below"]
-    table = Table(title=f"{title}, {shown}", title_justify="left", box=None, header_style="bold")
-    for name in names:
-        table.add_column(name)
-    for item in items:
-        table.add_row(*(_word(name, item.get(name)) for name in names))
-    screen.print(table)
+    rows = [[_word(name, item.get(name)) for name in names] for item in items]
+    widths = [max(map(len, column)) for column in zip(names, *rows)]
+    title = f"{title}, {shown}"
+    for part in _parts(widths, screen.width):
+        table = Table(title=title, title_justify="left", box=None, header_style="bold")
+        for at in part:
+            table.add_column(names[at], overflow="fold")
+        for row in rows:
+            table.add_row(*(row[at] for at in part))
+        screen.print(table)
+        title = ""
     _show_trees(screen, items)
     screen.print()
+
+
+def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The columns of a table in parts that are not wider than ``room``; each has the first column.
+
+    A column has one more of space on both sides, and the first column is what the others are of.
+    """
+    parts: list[list[int]] = [[]]
+    used = 0
+    for at, width in enumerate(widths):
+        if len(parts[-1]) > 1 and used + width + 2 > room:
+            parts.append([0])
+            used = widths[0] + 2
+        parts[-1].append(at)
+        used += width + 2
+    return parts
 
 
 def _show_trees(screen: Console, items: Sequence[Mapping[str, Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,45 @@ import click
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option, interval_option
+from emu.cli.commands import _units as units
+from emu.cli.commands._control import (
+    connect,
+    console,
+    control_option,
+    guest_argument,
+    interval_option,
+)
 from emu.control import prometheus
 from emu.host.printable import one_line
 
 _SECOND_NS = 1e9
-_ABOUT = (
-    "function",
-    "model",
-    "state",
-    "address",
-    "link",
-    "faults",
-    "held",
-    "in_force",
-    "page_faults",
-)
-_COUNTS = (
-    "commands", "events", "completions", "sent_packets", "sent_bytes", "received_packets",
-    "received_bytes",
-)  # fmt: skip
+_ABOUT = ("model", "state", "address", "link")
+_TROUBLE = ("faults", "held", "in_force", "page_faults")
+_UNITS = {
+    "commands": units.count,
+    "events": units.count,
+    "completions": units.count,
+    "sent_packets": units.count,
+    "sent_bytes": units.size,
+    "received_packets": units.count,
+    "received_bytes": units.size,
+}
+"""The counts that are shown, and how."""
+_TITLES = {
+    "sent_packets": "packets sent",
+    "sent_bytes": "sent",
+    "received_packets": "packets received",
+    "received_bytes": "received",
+}
+_TABLES = (_ABOUT, (*list(_UNITS)[:3], *_TROUBLE), list(_UNITS)[3:])
+"""What stands side by side: 80 columns hold each."""
 _PORT_COUNTS = ("received", "sent", "known")
 _PORT = ("port", "link", *_PORT_COUNTS, "dropped")
 _PORT_TITLES = {"known": "addresses"}
 
 
 @click.command()
+@guest_argument
 @control_option
 @click.option("--json", "as_json", is_flag=True, help="Print what the server says.")
 @click.option(
@@ -46,10 +59,18 @@ _PORT_TITLES = {"known": "addresses"}
 @click.option("--rate", is_flag=True, help="Counts per second instead of counts.")
 @interval_option("How long --rate looks.")
 def status(
-    control: Path | None, as_json: bool, as_prometheus: bool, rate: bool, interval: float
+    name: str | None,
+    control: Path | None,
+    as_json: bool,
+    as_prometheus: bool,
+    rate: bool,
+    interval: float,
 ) -> None:
-    """Show state, port and counts of the functions of a running guest or server."""
-    with connect(control) as client:
+    """Show state, port and counts of the functions of the guest NAME (in a lab, LAB/GUEST).
+
+    Without NAME it is about the only guest or server that runs.
+    """
+    with connect(control, name) as client:
         told = client.status()
         if as_prometheus:
             click.echo(prometheus.text(told), nl=False)
@@ -60,20 +81,32 @@ def status(
     if as_json:
         click.echo(json.dumps(told, indent=1))
         return
-    table = Table(box=None, header_style="bold")
-    for name in ("", *_ABOUT[1:], *_COUNTS):
-        table.add_column(name.replace("_", " "), justify="right" if name in _COUNTS else "left")
-    for one in told["functions"]:
-        counts = [f"{one['counts'][name]:,.0f}" for name in _COUNTS]
-        words = (one_line(str(one[name])) for name in _ABOUT)
-        table.add_row(*words, *counts)
-    console().print(table)
+    screen = console()
+    for names in _TABLES:
+        screen.print(_functions(told["functions"], names))
     for segment in told["segments"]:
-        console().print(_segment(segment))
+        screen.print(_segment(segment))
     for one in told["functions"]:
         if lost := one["counts"].get("lost_events"):
-            console().print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
-        console().print(f"function {one['function']}: {_ledger(one['ledger'])}")
+            screen.print(f"function {one['function']}: {lost:,.0f} events lost, EQ overrun")
+        screen.print(f"function {one['function']}: {_ledger(one['ledger'])}")
+
+
+def _functions(functions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """Some of what is told of the functions, a line for each."""
+    table = Table(box=None, header_style="bold")
+    for name in ("function", *names):
+        is_number = name in _UNITS
+        title = _TITLES.get(name, name.replace("_", " "))
+        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
+    for one in functions:
+        counts = one["counts"]
+        cells = (
+            _UNITS[name](counts[name]) if name in _UNITS else one_line(str(one[name]))
+            for name in names
+        )
+        table.add_row(str(one["function"]), *cells)
+    return table
 
 
 def _segment(told: Mapping[str, Any]) -> Table:
@@ -93,14 +126,9 @@ def _segment(told: Mapping[str, Any]) -> Table:
 def _ledger(ledger: Mapping[str, Any]) -> str:
     """What the host holds for a function, the most first."""
     accounts = sorted(ledger["accounts"].items(), key=lambda account: -account[1])
-    parts = ", ".join(f"{kind} {_mib(used)}" for kind, used in accounts)
-    return f"{_mib(ledger['used'])} of {_mib(ledger['limit'])} MiB held" + f" ({parts})" * bool(
-        parts
-    )
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.1f}"
+    parts = ", ".join(f"{kind} {units.size(used)}" for kind, used in accounts)
+    held = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
+    return held + f" ({parts})" * bool(parts)
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

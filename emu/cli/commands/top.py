@@ -13,19 +13,24 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._control import connect, console, control_option, interval_option
+from emu.cli.commands import _units as units
+from emu.cli.commands._control import (
+    connect,
+    console,
+    control_option,
+    guest_argument,
+    interval_option,
+)
 from emu.cli.commands.status import rates
 from emu.control.client import ControlError
 from emu.host.printable import one_line
 
-_RATES = {
-    "commands": "commands/s",
-    "completions": "CQEs/s",
-    "events": "EQEs/s",
+_RATES = {"commands": "commands/s", "completions": "CQEs/s", "events": "EQEs/s"}
+_TRAFFIC = {
     "sent_packets": "packets sent/s",
-    "sent_bytes": "bytes sent/s",
-    "received_packets": "received/s",
-    "received_bytes": "bytes received/s",
+    "sent_bytes": "sent/s",
+    "received_packets": "packets received/s",
+    "received_bytes": "received/s",
 }
 _TROUBLE = {
     "refused": "refused",
@@ -33,10 +38,10 @@ _TROUBLE = {
     "page_faults": "page faults",
     "faults_fired": "faults fired",
 }
-_UNITS = ("", "K", "M", "G", "T")
 
 
 @click.command()
+@guest_argument
 @control_option
 @interval_option("How often it looks.")
 @click.option(
@@ -45,13 +50,15 @@ _UNITS = ("", "K", "M", "G", "T")
     metavar="N",
     help="End after so many looks, not by Ctrl-C.",
 )
-def top(control: Path | None, interval: float, times: int | None) -> None:
-    """Watch the functions of a running guest or server: rates, errors, objects, memory.
+def top(name: str | None, control: Path | None, interval: float, times: int | None) -> None:
+    """Watch the functions of the guest NAME: rates, errors, objects, memory.
+
+    Without NAME it is about the only guest or server that runs.
 
     Numbers with a unit of /s are of the last interval; errors and faults are counts since the
     function's power-on.
     """
-    with connect(control) as client, Live(console=console(), auto_refresh=False) as live:
+    with connect(control, name) as client, Live(console=console(), auto_refresh=False) as live:
         before = client.status()
         done = 0
         while times is None or done < times:
@@ -68,15 +75,23 @@ def top(control: Path | None, interval: float, times: int | None) -> None:
 def view(before: Mapping[str, Any], now: Mapping[str, Any]) -> Group:
     """What is shown between two answers: rates, then counts of what goes wrong, then objects."""
     moving = rates(before, now)["functions"]
-    traffic = _table("function", "model", "state", "link", **_RATES)
+    working = _table("function", "model", "state", "link", **_RATES)
+    traffic = _table("function", **_TRAFFIC)
     trouble = _table("function", **_TROUBLE, internal="internal errors", rules="rules", held="held")
     for one, rate in zip(now["functions"], moving):
-        words = (one_line(str(one[name])) for name in ("function", "model", "state", "link"))
-        traffic.add_row(*words, *(scaled(rate["counts"][name]) for name in _RATES))
+        words = [one_line(str(one[name])) for name in ("function", "model", "state", "link")]
+        working.add_row(*words, *(units.count(rate["counts"][name]) for name in _RATES))
+        traffic.add_row(words[0], *(_moved(name, rate["counts"][name]) for name in _TRAFFIC))
         counts = [one["counts"][name] for name in _TROUBLE]
         counts += [one["internal_errors"], one["faults"], one["held"]]
-        trouble.add_row(str(one["function"]), *(_alarming(count) for count in counts))
-    return Group(traffic, Text(), trouble, Text(), *map(_objects, now["functions"]))
+        trouble.add_row(words[0], *(_alarming(count) for count in counts))
+    shown = (working, traffic, trouble)
+    parts = [part for table in shown for part in (table, Text())]
+    return Group(*parts, *map(_objects, now["functions"]))
+
+
+def _moved(name: str, number: float) -> str:
+    return units.size(number) if name.endswith("_bytes") else units.count(number)
 
 
 def _table(*words: str, **numbers: str) -> Table:
@@ -89,18 +104,9 @@ def _table(*words: str, **numbers: str) -> Table:
 def _objects(one: Mapping[str, Any]) -> Text:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in one["objects"].items() if count)
     ledger = one["ledger"]
-    held = f"{scaled(ledger['used'])}B of {scaled(ledger['limit'])}B held"
+    held = f"{units.size(ledger['used'])} of {units.size(ledger['limit'])} held"
     return Text(one_line(f"function {one['function']}: {held}; {kinds or 'no objects'}"))
 
 
 def _alarming(count: int) -> Text:
     return Text(f"{count:,}", style="bold red" if count else "dim")
-
-
-def scaled(number: float) -> str:
-    """A number of up to four digits and its unit, of 1000."""
-    for unit in _UNITS[:-1]:
-        if number < 999.5:
-            return f"{number:.0f}{unit}" if number >= 99.5 or not unit else f"{number:.1f}{unit}"
-        number /= 1000
-    return f"{number:.1f}{_UNITS[-1]}"

@@ -7,9 +7,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from emu.cli.commands import _units as units
 from emu.cli.commands import status as status_command
 from emu.cli.commands import top as top_command
-from emu.cli.commands.top import scaled, view
+from emu.cli.commands.objects import _parts
+from emu.cli.commands.top import view
 from emu.cli.main import main
 from emu.control import prometheus
 from emu.control.client import ControlError
@@ -82,7 +84,42 @@ def test_prometheus_reads_every_line():
      (5_000_000_000, "5.0G"), (1e18, "1000000.0T")],
 )  # fmt: skip
 def test_numbers_are_short(number, text):
-    assert scaled(number) == text
+    assert units.count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4_200_000, "4.0 MiB"),
+     (150 << 20, "150 MiB"), (1 << 32, "4.0 GiB")],
+)  # fmt: skip
+def test_bytes_have_units_of_1024(number, text):
+    assert units.size(number) == text
+
+
+def two_functions():
+    told = answer(t_ns=10**9, commands=123_456_789, sent_bytes=1 << 60)
+    (one,) = told["functions"]
+    one |= {"model": "connectx6dx-vf", "address": "0c:42:a1:00:00:01", "in_force": 0}
+    one |= {"page_faults": 12, "link": "INITIALIZE"}
+    one["ledger"]["accounts"] = dict.fromkeys(("mkey", "qp", "cq", "flow table entry"), 10**9)
+    told["segments"][0]["ports"][0]["known"] = 3
+    told["functions"].append({**one, "function": 15})
+    return told
+
+
+@pytest.mark.parametrize("words", [["status"], ["top", "--times", "1"]])
+def test_two_functions_fit_a_terminal(server, monkeypatch, words):
+    """80 columns hold every table: nothing is folded or cut, and both say the same of bytes."""
+    told = two_functions()
+    server(told, {**told, "t_ns": 2 * 10**9})
+    out = io.StringIO()
+    for module in (status_command, top_command):
+        monkeypatch.setattr(module, "console", lambda: Console(width=80, file=out))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert "\u2026" not in out.getvalue()
+    assert sum(bool(re.match(r" *15 ", line)) for line in lines) == 3, out.getvalue()
+    assert "4.0 MiB of 4.0 GiB held" in out.getvalue()
 
 
 def test_top_shows_rates_and_what_goes_wrong():
@@ -92,7 +129,7 @@ def test_top_shows_rates_and_what_goes_wrong():
     text = console.export_text()
     assert re.search(r"connectx6 +INITIALIZED +ACTIVE +10 ", text)
     assert re.search(r"^ *0 +0 +4 +0", text, re.MULTILINE)
-    assert "4.2MB of 4.3GB held; 3 qp" in text
+    assert "4.0 MiB of 4.0 GiB held; 3 qp" in text
 
 
 class FakeClient:
@@ -116,7 +153,7 @@ class FakeClient:
 def server(monkeypatch):
     def serve(*answers):
         for module in (status_command, top_command):
-            monkeypatch.setattr(module, "connect", lambda _path: FakeClient(answers))
+            monkeypatch.setattr(module, "connect", lambda *_: FakeClient(answers))
         monkeypatch.setattr(top_command.time, "sleep", lambda _seconds: None)
 
     return serve
@@ -136,3 +173,17 @@ def test_top_ends_with_the_server(server):
     server(answer(), answer(t_ns=10**9))
     result = CliRunner().invoke(main, ["top"])
     assert (result.exit_code, "the server has ended" in result.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("widths", "room", "parts"),
+    [
+        ([6, 6], 80, [[0, 1]]),
+        ([6, 30, 30, 30], 80, [[0, 1, 2], [0, 3]]),
+        ([6, 200, 6], 80, [[0, 1], [0, 2]]),
+        ([], 80, [[]]),
+    ],
+)
+def test_wide_tables_come_in_parts(widths, room, parts):
+    """Each begins with the handle."""
+    assert _parts(widths, room) == parts
