@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from emu.host.printable import one_line
+from emu.lab.guest.vm import BOOTING
 
 
 class Display:
@@ -34,11 +35,16 @@ class Display:
         """Take in a step of :data:`emu.lab.archive.bootstrap.Progress`."""
         what = one_line(what)
         if self._console.is_terminal:
-            self._bars.start()
             self._bars.update(self._task, description=what, completed=done, total=total or None)
-        elif what != self._shown:
+            self._bars.start()  # draws it at once
+        elif what not in (self._shown, BOOTING):
             self._console.print(what, highlight=False, markup=False, emoji=False)
         self._shown = what
+
+    def work(self, what: str) -> None:
+        """Say on a terminal what is done; elsewhere nobody waits for it."""
+        if self._console.is_terminal:
+            self(what, 0, 0)
 
     def waiting(self) -> None:
         """Say that somebody else does the same work just now."""
@@ -56,5 +62,19 @@ def display() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], No
     shown = Display(Console(stderr=True))
     try:
         yield shown, shown.waiting
+    finally:
+        shown.close()
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[Callable[[], None]]:
+    """Say on a terminal what is being done, and for how long; gives what ends that before the end.
+
+    For all that may take more than a few seconds and has no steps that could be counted.
+    """
+    shown = Display(Console(stderr=True))
+    shown.work(what)
+    try:
+        yield shown.close
     finally:
         shown.close()

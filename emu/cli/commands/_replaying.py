@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import click
 
 from emu.cli.commands._guest_options import guest_options, to_options
 from emu.cli.commands._output import pass_on
+from emu.cli.commands._progress import display
 from emu.faults import record
 from emu.faults.plan import Plan
 from emu.faults.record import Record, RecordError
@@ -91,14 +93,17 @@ def run_trial(
     is_loud: bool,
 ) -> Ending:
     """Boot a guest, run a command under a plan. A guest that is lost over it counts as failed."""
-    with work_directory() as directory:
+    with work_directory() as directory, contextlib.ExitStack() as stack:
         path, fired = directory / "plan.toml", directory / "record"
         path.write_text(dump(plan))
         kept = options.record or fired
-        guest = Guest(dataclasses.replace(options, faults=path, record=kept))
         why = ""
+        progress, on_wait = stack.enter_context(display())
+        wanted = dataclasses.replace(options, faults=path, record=kept)
+        guest = Guest(wanted, progress=progress, on_wait=on_wait)
         try:
             guest.start()
+            stack.close()
             job = guest.popen(words, sink=pass_on if is_loud else _nowhere)
             status = guest.wait(job, timeout)
         except ServerError:

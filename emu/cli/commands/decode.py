@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.commands._progress import working
 from emu.host.printable import printable
 from emu.lab.kernel.stack_trace import Decoder
 
@@ -21,4 +22,6 @@ def decode(tree: Path) -> None:
     TREE is the build tree of the kernel that printed them, with CONFIG_DEBUG_INFO.
     """
     text = sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
-    click.echo(printable(Decoder(tree).decode(text)))
+    with working("looking up source lines"):
+        decoded = Decoder(tree).decode(text)
+    click.echo(printable(decoded))

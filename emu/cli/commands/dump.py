@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from emu.cli.commands._files import NewFile
+from emu.cli.commands._progress import working
 from emu.lab.named.attach import attached
 
 _NEW_FILE = NewFile(resolve_path=True)
@@ -21,6 +22,6 @@ def dump(name: str, file: Path) -> None:
     The guest stops meanwhile, and goes on. `run --dump FILE` and `up --dump FILE` do the same when
     the guest panics.
     """
-    with attached(name) as channel:
+    with attached(name) as channel, working(f"writing the memory of {name}"):
         channel.ask("dump", path=str(file)).wait()
     click.echo(f"{file} is written: {file.stat().st_size >> 20} MiB")

@@ -12,6 +12,7 @@ from rich.table import Table
 from emu.cli.commands._control import console
 from emu.cli.commands._files import NewFile
 from emu.cli.commands._guest_options import guest_options, to_options
+from emu.cli.commands._progress import working
 from emu.fuzz.corpus import Corpus, Entry
 from emu.fuzz.workloads import WORKLOADS
 from emu.host.printable import one_line, printable
@@ -154,7 +155,8 @@ def replay(which: Path, **choices: Any) -> None:
     choices["devices"] = choices["devices"] or devices
     executor = GuestExecutor(to_options(**choices))
     try:
-        feedback = executor.run(entry.input)
+        with working(f"replaying {name}: a guest does {entry.input.workload}"):
+            feedback = executor.run(entry.input)
     finally:
         executor.close()
     for title in feedback.titles:

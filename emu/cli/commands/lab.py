@@ -13,6 +13,7 @@ from rich.table import Table
 from emu.cli.commands._control import console
 from emu.cli.commands._execute import command_options, execute
 from emu.cli.commands._guest_options import prepare
+from emu.cli.commands._progress import working
 from emu.host.printable import printable
 from emu.lab.errors import LabError
 from emu.lab.guest.guest import UP
@@ -37,7 +38,8 @@ def up(file: Path) -> None:
     wanted = topology.read(file, _checks())
     prepare(*(node.options for node in wanted.nodes))
     info = {"lab": True, "file": str(file), "devices": wanted.devices}
-    keeper.launch(wanted.name, info, lambda stack: hosts.start(wanted, stack))
+    waiting = working(f"booting {len(wanted.nodes)} guests")
+    keeper.launch(wanted.name, info, lambda stack: hosts.start(wanted, stack), waiting)
     click.echo(f"{wanted.name} is up: {', '.join(node.name for node in wanted.nodes)}")
 
 

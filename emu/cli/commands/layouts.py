@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._progress import display
+from emu.cli.commands._progress import display, working
 from emu.host.printable import printable
 from emu.host.user_error import UserError
 from emu.lab.archive.names import SUITES
@@ -84,8 +84,9 @@ def _of_suite(suite: str) -> Report:
 
 def _of_files(modules: list[Path], kernel: Path) -> Report:
     try:
-        driver = binaries.load(modules, kernel)
-        return compare(structures(), driver.release, driver.btfs, KNOWN)
+        with working("reading the driver's type information"):
+            driver = binaries.load(modules, kernel)
+            return compare(structures(), driver.release, driver.btfs, KNOWN)
     except (binaries.BinaryError, BtfError) as error:
         raise UserError(str(error)) from error
 

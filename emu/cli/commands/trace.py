@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.cli.commands._files import NewFile
+from emu.cli.commands._progress import working
 from emu.cli.commands._stored import stored_events
 from emu.host.userfiles import write_parts
 from emu.trace.event import Event, Point
@@ -110,9 +111,11 @@ def show(file: str, as_json: bool, **wanted: Any) -> None:
     """
     choice, form = Choice(**wanted), TextForm()
     say = _json_line if as_json else _printer(form)
-    for line, event in stored_events(file):
-        if choice.takes(event, form.origin_ns(event)):
-            say(line, event)
+    with working(f"reading {file}") as end:
+        for line, event in stored_events(file):
+            if choice.takes(event, form.origin_ns(event)):
+                end()
+                say(line, event)
     # A reader that has gone is noticed here, not when the interpreter ends.
     sys.stdout.flush()
 
@@ -125,8 +128,9 @@ def count(file: str) -> None:
     FILE is what --trace has written in its JSON form; - is standard input.
     """
     found: Counter[tuple[str, str]] = Counter()
-    for _, event in stored_events(file):
-        found[kind_of(event)] += 1
+    with working(f"reading {file}"):
+        for _, event in stored_events(file):
+            found[kind_of(event)] += 1
     table = Table("point", "kind")
     table.add_column("number", justify="right")
     for (point, kind), number in sorted(found.items()):
@@ -151,7 +155,8 @@ def export(file: str, perfetto: Path | None, html: Path | None) -> None:
     if not chosen or (file == "-" and len(chosen) > 1):
         raise click.UsageError("--perfetto FILE or --html FILE; of standard input, one of them")
     for path, form in chosen:
-        write_parts(path, form(event for _, event in stored_events(file)))
+        with working(f"writing {path}"):
+            write_parts(path, form(event for _, event in stored_events(file)))
 
 
 def _json_line(line: str, _event: Event) -> None:

@@ -26,6 +26,7 @@ from emu.cli.commands._guest_options import (
     prepare,
     to_options,
 )
+from emu.cli.commands._progress import working
 from emu.lab import Guest
 from emu.lab.errors import LabError
 from emu.lab.named import keeper, running
@@ -57,7 +58,7 @@ def up(name: str, gdb: str | None, **choices: Any) -> None:
                 threading.Thread(target=_probe, args=(guest,), name="probe", daemon=True).start()
         return {name: guest}
 
-    keeper.launch(name, info, start)
+    keeper.launch(name, info, start, working(f"booting {name}"))
     if gdb is not None:
         invite(gdb, Path(running.find(name).info["gdb"]))
     click.echo(f"{name} is up: mlx5emu exec {name} -- COMMAND")

@@ -28,6 +28,8 @@ from emu.lab.workdir import work_directory
 
 logger = logging.getLogger(__name__)
 
+BOOTING = "booting the guest"
+"""What a :data:`Progress` is told when nothing is built or fetched any more."""
 CONNECT_TIMEOUT = 60.0
 EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
 
@@ -102,6 +104,8 @@ class Vm:
             on_wait=on_wait,
         )
         self.is_emulated = machine.accelerator != "kvm"
+        if progress is not None and not self._options.verbose:  # else its console is seen
+            progress(BOOTING, 0, 0)
         process = self._start_qemu(arguments(machine), log)
         if self._watch is not None:
             self._watch.start(process)

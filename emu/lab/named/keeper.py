@@ -43,9 +43,15 @@ def open_doors(
         yield
 
 
-def launch(name: str, info: Mapping[str, Any], start: Start) -> None:
+def launch(
+    name: str,
+    info: Mapping[str, Any],
+    start: Start,
+    meanwhile: contextlib.AbstractContextManager[object] | None = None,
+) -> None:
     """Start guests in a process of their own, and return when they take commands.
 
+    ``meanwhile`` is entered once that process is there: it may have threads, which no fork copies.
     Raises :class:`LabError`: the name is taken, or what ``start`` raised.
     """
     claim = running.Claim(name)
@@ -57,7 +63,7 @@ def launch(name: str, info: Mapping[str, Any], start: Start) -> None:
     os.close(writer)
     claim.hand_over()
     try:
-        with open(reader, "rb") as report:
+        with meanwhile or contextlib.nullcontext(), open(reader, "rb") as report:
             told = report.read(_MOST_OF_A_REPORT)
     except BaseException:
         _end(pid)

@@ -95,7 +95,7 @@ def test_rules_of_such_names(monkeypatch, capsys):
         def rules(self):
             return [{"name": NASTY, "rule": {"point": "irq", "action": "drop"}, "counts": []}]
 
-    monkeypatch.setattr(fault_command, "connect", lambda _: Client())
+    monkeypatch.setattr(fault_command, "connect", lambda *_: Client())
     result = CliRunner().invoke(cli.main, ["fault", "list"])
     assert result.exit_code == 0
     assert "[/red] [bold]x[/] :smile:" in result.output
