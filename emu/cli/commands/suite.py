@@ -23,9 +23,10 @@ from emu.cli.commands._progress import display
 from emu.cli.commands._results_options import results_options, write_results
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
-from emu.lab import Guest
+from emu.lab import Guest, GuestError
 from emu.lab.conformance import suite as tests
 from emu.lab.conformance.reasons import count_wants
+from emu.lab.conformance.results import Case, Verdict
 from emu.lab.conformance.suite import BROKEN, ModuleRun, Outcome
 
 REASONS = 3
@@ -66,19 +67,28 @@ def suite(
 
     Prints what each module's tests did, and why some did not run: they want another maker's
     device, a GPU, another set-up, or what is not built. The status is 1 when a test failed.
+    A guest that panics leaves the results that were there until then, and its end as an error.
     Huge pages are set aside, and interfaces get addresses and an MTU, without asking.
     """
     choices["hugepages"] = choices["hugepages"] or tests.HUGE_PAGES
     options = to_options(**with_coverage(choices, coverage))
     runs: list[ModuleRun] = []
-    with (
-        display() as (progress, on_wait),
-        Guest(options, progress=progress, on_wait=on_wait) as guest,
-        covered(guest, coverage),
-    ):
-        tests.prepare(guest)
-        for module in tests.choose(tests.list_modules(guest), names):
-            runs.append(tests.run_module(guest, module, timeout, progress))
+    begun = "the guest"
+    try:
+        with (
+            display() as (progress, on_wait),
+            Guest(options, progress=progress, on_wait=on_wait) as guest,
+            covered(guest, coverage),
+        ):
+            tests.prepare(guest)
+            for module in tests.choose(tests.list_modules(guest), names):
+                begun = module
+                runs.append(tests.run_module(guest, module, timeout, progress))
+    except GuestError as error:
+        # What has been learned until then is a result, and so is the end.
+        lost = Case(begun, "the guest", Verdict.ERROR, str(error), log=error.console)
+        write_results([*tests.cases(runs), lost], junit_file, tap_file)
+        raise
     if json_file is not None:
         text = json.dumps([run.as_dict() for run in runs], indent=1) + "\n"
         write_outfile(json_file, text)

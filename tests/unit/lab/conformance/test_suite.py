@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from emu.cli.commands import suite as command
 from emu.lab.channel import frames
 from emu.lab.conformance import inside as program_inside
 from emu.lab.conformance.suite import Outcome, choose, list_modules, prepare, run_module
-from emu.lab.errors import GuestError, GuestStoppedError, LabError
+from emu.lab.errors import GuestError, GuestPanicError, GuestStoppedError, LabError
 
 ARGS_PARSER = """
 class Parser:
@@ -300,6 +301,28 @@ def test_command_with_its_own_huge_pages(invoke):
 def test_command_with_a_module_that_is_not_there(invoke):
     result = invoke("--module", "test_nothing")
     assert isinstance(result.exception, LabError)
+
+
+def test_a_guest_that_panics_leaves_what_was_there_until_then(invoke, tmp_path, monkeypatch):
+    """One module is finished, the next one takes the guest along."""
+    finished = command.tests.run_module
+
+    def run_module(guest, module, timeout, progress):
+        if module == "test_empty":
+            raise GuestPanicError("the guest panicked: Fatal exception", "the console's end")
+        return finished(guest, module, timeout, progress)
+
+    monkeypatch.setattr(command.tests, "run_module", run_module)
+    files = tmp_path / "suite.xml", tmp_path / "suite.tap"
+    modules = "--module", "test_all", "--module", "test_empty"
+    result = invoke(*modules, "--timeout", "2", "--junit", str(files[0]), "--tap", str(files[1]))
+    assert isinstance(result.exception, GuestPanicError)
+    *done, last = ElementTree.parse(files[0]).iter("testcase")
+    assert len(done) >= 4
+    assert (last.get("classname"), last.get("name")) == ("test_empty", "the guest")
+    assert last.find("error").get("message") == "the guest panicked: Fatal exception"
+    assert last.find("system-err").text == "the console's end"
+    assert "not ok" in files[1].read_text()
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "x"])
