@@ -77,8 +77,10 @@ class CommandInterface:
         """Slots whose doorbell has rung, one bit each."""
         self._working = 0
         """Slots whose command has begun and not ended."""
-        self._line: deque[Turns[None]] = deque()
-        """Commands that take several turns; only the first one is in progress."""
+        self.line: deque[Turns[None]] = deque()
+        """Commands that take several turns; only the first one is in progress.
+
+        All that belongs to one driver's command queue: another line is another driver's."""
         self._finished = 0
         self._is_left = False
         """The driver has disabled the interface."""
@@ -106,9 +108,10 @@ class CommandInterface:
     def _drop(self) -> None:
         """Drop all pending commands without an answer."""
         self._waiting = self._working = self._finished = 0
-        for work in self._line:
+        for work in self.line:
             work.close()
-        self._line.clear()
+        self.line.clear()
+        self.line = deque()
 
     def doorbell(self, vector: int) -> None:
         """Note the slots that the driver has filled, except those whose command is in progress."""
@@ -124,11 +127,11 @@ class CommandInterface:
     @property
     def busy(self) -> bool:
         """True while slots wait to be served, or to be finished."""
-        return bool(self._waiting or self._line)
+        return bool(self._waiting or self.line)
 
     def run(self) -> None:
         """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report."""
-        if self._line:
+        if self.line:
             self._first_in_line()
         for _ in range(COMMANDS_PER_ROUND):
             if not self._waiting:
@@ -140,14 +143,16 @@ class CommandInterface:
         self.report()
 
     def _first_in_line(self) -> None:
-        work = self._line.popleft()
+        line = self.line
+        work = line.popleft()
         if _is_left(work):
-            self._line.appendleft(work)
+            line.appendleft(work)
 
     def begin(self, work: Turns[None]) -> None:
         """Run the first turn of some work; queue it if it is not finished then."""
+        line = self.line
         if _is_left(work):
-            self._line.append(work)
+            line.append(work)
 
     def _serve(self, slot: int) -> Turns[None]:
         """Process a slot's command from its entry to its completion."""

@@ -49,6 +49,9 @@ class FaultPoints(Protocol):
     ) -> Told:
         """Show what is about to happen at a point. It then happens, unless a rule changes that."""
 
+    def forget_objects(self) -> None:
+        """All objects are about to go: so do the events of theirs that rules are holding back."""
+
     @property
     def held(self) -> int:
         """How many events rules are holding back now."""

@@ -90,6 +90,8 @@ def quiesce(hca: Hca) -> None:
             qp.stop_waiting()
         if qp.page_faults or qp.held_by is not None:
             page_faults.cancel(hca, qp)
+    if hca.faults is not None:
+        hca.faults.forget_objects()
     eth_queues.quiesce(hca)
     for cq in hca.cqs:
         if cq.moderation is not None:

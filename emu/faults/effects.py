@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from emu.faults.event import Faults
 from emu.faults.rule import Rule
+from emu.ports import Timer
 
 Begin = Callable[["Effects", Rule], "Ending | None"]
 Ending = Callable[[], object]
@@ -22,6 +23,7 @@ class Effects:
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
         self._endings: dict[str, list[Ending]] = {}
+        self._timers: set[Timer] = set()
         self.is_gone = False
         """Whether the function is off the bus."""
         self.wanted_pages: int | None = None
@@ -56,9 +58,21 @@ class Effects:
             return
         self._endings.setdefault(rule.name, []).append(ending)
         if rule["ms"] is not None:
-            self.faults.hca.clock.call_later(
-                int(rule["ms"] * 1_000_000), lambda: self._over(rule.name, ending)
-            )
+            self.after(rule, lambda: self._over(rule.name, ending))
+
+    def after(self, rule: Rule, call: Callable[[], None]) -> Ending:
+        """Call after the rule's time, unless the function is reset before; returns what ends that.
+
+        By the clock of the function, which lasts: one that is off the bus comes back after a reset.
+        """
+
+        def go() -> None:
+            self._timers.discard(timer)
+            call()
+
+        timer = self.faults.function.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go)
+        self._timers.add(timer)
+        return timer.cancel
 
     def end(self, rule: Rule) -> None:
         """The rule is removed: end its effects."""
@@ -73,6 +87,9 @@ class Effects:
         self.wanted_pages = None
         if not self.is_gone:
             self._endings.clear()
+            for timer in self._timers:
+                timer.cancel()
+            self._timers.clear()
 
     def _over(self, name: str, ending: Ending) -> None:
         endings = self._endings.get(name, [])

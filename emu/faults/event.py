@@ -59,8 +59,13 @@ class Faults(Protocol):
     ) -> Told:
         """Show an event of another point that follows from this one."""
 
-    def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
-        """Call back after ``ms``, or after the rule's time if None, by the device's clock."""
+    def later(
+        self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
+    ) -> None:
+        """Call back after ``ms``, or after the rule's time if None, by the device's clock.
+
+        Does nothing if the function is reset before, or its objects go and the event with them.
+        """
 
     def behind_next(self, event: Event[Any]) -> None:
         """Let an event go on after the next event of its point."""
@@ -114,6 +119,8 @@ class Event(Generic[Result]):
     point: ClassVar[str]
     declared: ClassVar[Mapping[str, Field]]
     """The declaration's fields, by name."""
+    ends_with_objects: ClassVar[bool] = False
+    """Whether it is of an object, and must not happen when all objects have gone."""
     instead: ClassVar[Any] = None
     """What the dispatcher gets back when a rule keeps the event from going on now."""
 

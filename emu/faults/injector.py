@@ -21,7 +21,7 @@ from emu.faults.plan import Plan
 from emu.faults.record import Fired
 from emu.faults.rule import Rule
 from emu.faults.vocabulary import POINTS
-from emu.ports import DmaError
+from emu.ports import DmaError, Timer
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
@@ -46,6 +46,8 @@ class Injector:
         self.states: list[RuleState] = []
         self._by_point: dict[str, list[RuleState]] = {}
         self._held: Counter[str] = Counter()
+        self._timers: dict[Timer, tuple[str, Event[Any] | None]] = {}
+        """What is held back: its rule, and the event if it is one that ends with its objects."""
         self._behind: dict[str, list[Event[Any]]] = {}
         """Events that wait for the next one of their point."""
         self._to_come: list[tuple[int, Callable[[], None]]] = []
@@ -147,12 +149,25 @@ class Injector:
 
     def power_on(self, cause: str) -> None:
         """The function has a new Hca."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
         self._held = Counter()
         self._behind = {}
         self.effects.forget()
         self.attach()
         if self.states:
             self.show(POWER_ON_POINT, cause)
+
+    def forget_objects(self) -> None:
+        """The function's objects are about to go: so do the events of theirs that are held back."""
+        for timer, (name, event) in list(self._timers.items()):
+            if event is not None:
+                timer.cancel()
+                del self._timers[timer]
+                self._held[name] -= 1
+        for point, waiting in self._behind.items():
+            self._behind[point] = [event for event in waiting if not event.ends_with_objects]
 
     def attach(self) -> None:
         """Watch the points that rules are about, and no others."""
@@ -286,23 +301,26 @@ class Injector:
         state.take_back(why)
         self._tell(state, event, why)
 
-    def later(self, rule: Rule, call: Callable[[], object], ms: float | None = None) -> None:
+    def later(
+        self, rule: Rule, call: Callable[[], object], event: Event[Any], ms: float | None = None
+    ) -> None:
         """Call back after ``ms``, or after the rule's time if that is None, by the device's clock.
 
         Does nothing if the function is reset before.
         """
-        hca, held, ms = self.hca, self._held, (rule["ms"] or 0) if ms is None else ms
+        held, ms = self._held, (rule["ms"] or 0) if ms is None else ms
         if held.total() >= MOST_DELAYED:
             log.warning("%d events are held back already: this one is not delayed", held.total())
             ms = 0
 
         def go() -> None:
             held[rule.name] -= 1
-            if self.function.hca is hca:
-                self.guarded(call)
+            del self._timers[timer]
+            self.guarded(call)
 
         held[rule.name] += 1
-        hca.clock.call_later(int(ms * 1_000_000), go)
+        timer = self.hca.clock.call_later(int(ms * 1_000_000), go)
+        self._timers[timer] = rule.name, event if event.ends_with_objects else None
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Run a delayed action; an exception in it is logged and does not end the loop."""

@@ -34,7 +34,7 @@ class Delayable(Event[Result]):
     def delay(self, rule: Rule) -> Any:
         """Go on after ``ms`` of the device's clock."""
         self.keep()
-        self.faults.later(rule, self.go_on_late)
+        self.faults.later(rule, self.go_on_late, self)
         return self.instead
 
 

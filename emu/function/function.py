@@ -59,6 +59,7 @@ class Function:
         self.tracer = tracer
         self.memory = memory
         self.interrupts = interrupts
+        self.clock = clock
         if model.port_type is PortType.ETH:
             eth_wire = eth_wire or NoWire()
             wire = RoceWire(eth_wire)

@@ -197,6 +197,22 @@ def test_late_command_of_a_reset_function_stays_away(driver, plan, clock, functi
 # -- events and interrupts
 
 
+@pytest.mark.parametrize("point", ["cmd", "cmd.done", "cmd.completion"])
+def test_delayed_command_of_a_driver_that_has_left(driver, function, plan, clock, point):
+    """Its command queue is the memory of somebody else by then."""
+    plan(f'point="{point}"\naction="delay"\nms=50\nmatch.op="ALLOC_PD"')
+    driver.use_events()
+    blocks = driver.submit(Op.ALLOC_PD.to_bytes(2, "big") + bytes(14), 16, slot=3)
+    driver.ring(1 << 3)
+    assert blocks
+    driver.queue = driver.memory.alloc(4096)
+    driver.attach()
+    before = bytes(driver.memory.ram)
+    clock.advance(100 * MS)
+    driver.bar.settle()
+    assert driver.memory.ram == before
+
+
 def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
     def link(up):
         lifecycle.set_link(function.hca, up=up)

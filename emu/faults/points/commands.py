@@ -87,12 +87,13 @@ _DELIVERY = one_of("delivery", Delivery, 127)
 class _OfCommand(Event[Result]):
     """An event of a command; the dispatcher gets whether the completion may be reported now."""
 
-    __slots__ = ("cmdif", "request")
+    __slots__ = ("_line", "cmdif", "request")
 
     def __init__(self, faults: Faults, cmdif: CommandInterface, request: Request) -> None:
         super().__init__(faults)
         self.cmdif = cmdif
         self.request = request
+        self._line = cmdif.line
 
     @property
     def op(self) -> int:
@@ -152,12 +153,20 @@ class _OfCommand(Event[Result]):
             return "", None
         return f"{name}.", layout.view(view.buf, at)
 
+    @property
+    def _is_dropped(self) -> bool:
+        """Whether the driver has left its command queue since, so that nobody waits any more."""
+        return self.cmdif.line is not self._line
+
     def _finish(self) -> None:
-        self.cmdif.finish(self.request.slot)
-        self.cmdif.report()
+        if not self._is_dropped:
+            self.cmdif.finish(self.request.slot)
+            self.cmdif.report()
 
     def _begin_late(self, work: Turns[None]) -> None:
         """Go on later; the slot's memory may be gone by then, which is only logged."""
+        if self._is_dropped:
+            return
 
         def guarded() -> Turns[None]:
             try:
@@ -198,7 +207,7 @@ class CommandRuns(_OfCommand[Turns[bool]]):
     @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Turns[bool]:
         """Run it after ``ms``."""
-        self.faults.later(rule, lambda: self._begin_late(self._late()))
+        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return self._followed(_never())
 
     @action("fields of the command's input get the values in set",
@@ -269,7 +278,7 @@ class CommandHasRun(_OfCommand[Turns[bool]]):
     @action("it is delayed by ms", needs=[MS])
     def delay(self, rule: Rule) -> Turns[bool]:
         """Deliver its output after ``ms``."""
-        self.faults.later(rule, lambda: self._begin_late(self._late()))
+        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
         return _never()
 
     @action("fields of the command's output get the values in set, also those of a page of"
@@ -319,5 +328,5 @@ class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
     def duplicate(self, rule: Rule) -> bool:
         """Report its slot, and again after the other commands of the round."""
         for _ in range(rule["count"] or 1):
-            self.faults.later(rule, self._finish, ms=0)
+            self.faults.later(rule, self._finish, self, ms=0)
         return True

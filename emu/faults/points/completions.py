@@ -112,6 +112,7 @@ class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
     """An entry for a completion queue. The dispatcher takes one that a rule loses for written."""
 
     __slots__ = ("_cq", "_entry", "_op_own", "_queue", "_solicited", "_whole", "opcode")
+    ends_with_objects = True
     instead = True
 
     def __init__(

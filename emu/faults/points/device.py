@@ -135,14 +135,14 @@ def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
 def link(effects: Effects, rule: Rule) -> Ending:
     """Pull the cable, or plug it in."""
     faults, up = effects.faults, bool(rule["up"])
-    hca = faults.hca
+    hca, restarts = faults.hca, faults.function.restarts
     if hca.port.has_cable == up:
         raise NoEffectError(f"the link is {'up' if up else 'down'} already")
     lifecycle.set_link(hca, up=up)
 
     def end() -> None:
-        if faults.hca is hca:
-            lifecycle.set_link(hca, up=not up)
+        if faults.function.restarts == restarts:
+            lifecycle.set_link(faults.hca, up=not up)
 
     return end
 
@@ -173,13 +173,7 @@ def gone(effects: Effects, _rule: Rule) -> Ending:
 def restart(effects: Effects, rule: Rule) -> Ending:
     """Restart the firmware."""
     faults = effects.faults
-    hca, function = faults.hca, faults.function
-
-    def go() -> None:
-        if faults.hca is hca:
-            faults.guarded(lambda: function.restart("firmware"))
-
-    return hca.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go).cancel
+    return effects.after(rule, lambda: faults.guarded(lambda: faults.function.restart("firmware")))
 
 
 @effect(

@@ -33,6 +33,7 @@ class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reordera
     """An entry for an event queue. The dispatcher takes one that a rule loses for written."""
 
     __slots__ = ("_data", "_eq", "sub_type", "type")
+    ends_with_objects = True
     instead = True
 
     def __init__(

@@ -28,6 +28,7 @@ _FIELDS = (
 
 class _OfPageFault(Event[None]):
     __slots__ = ("_page_fault",)
+    ends_with_objects = True
 
     def __init__(self, faults: Faults, page_fault: PageFault) -> None:
         super().__init__(faults)
@@ -78,7 +79,7 @@ class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
     @action("the page fault fails, and the driver is not told")
     def fail(self, rule: Rule) -> None:
         """End the wait in error, once the faulting operation has been suspended."""
-        self.faults.later(rule, partial(self._end, refused=True), ms=0)
+        self.faults.later(rule, partial(self._end, refused=True), self, ms=0)
 
     @action("it comes again, count times (1)", takes=[COUNT])
     def duplicate(self, rule: Rule) -> None:
