@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.engine.events import eq as eq_engine
+from emu.engine.rc.dynamic import end_some
 from emu.errors import CmdError
 from emu.objects import Dct
-from emu.objects.table import DRIVER_UID
+from emu.objects.table import DRIVER_UID, holding
+from emu.turns import Turns
 from firmware_cmds.wq import user_index
 from layouts import dct as layout
 from layouts.enums import EventType, Op, Status
@@ -58,6 +60,14 @@ def drain_dct(hca: Hca, cmd: Any, out: Any) -> None:
 
 
 @command(Op.DESTROY_DCT, layout.destroy_dct_in, layout.destroy_dct_out)
-def destroy_dct(hca: Hca, cmd: Any, out: Any) -> None:
-    """Destroy the target; an initiator that has begun a message gets no response."""
+def destroy_dct(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
+    """Destroy the target; an initiator that has begun a message gets no response.
+
+    It may have a responder for each initiator of all functions.
+    """
+    dct = hca.dcts.removable(cmd.dctn)
+    dct.is_drained = True
+    with holding(dct):
+        while end_some(dct):
+            yield
     hca.dcts.remove(cmd.dctn)

@@ -16,6 +16,7 @@ from emu.engine.eth import send as _send  # noqa: F401  # registers the turn of 
 from emu.engine.events import eq as eq_engine
 from emu.engine.mr import page_faults
 from emu.engine.qp import lifecycle as qp_life
+from emu.engine.rc import dynamic
 from emu.objects import Eq
 from emu.objects.table import Object, Table
 from emu.rounds import STEPS_PER_ROUND
@@ -83,19 +84,32 @@ def shut_down(hca: Hca) -> None:
 
 def quiesce(hca: Hca) -> None:
     """Stop all access to guest memory, whatever doorbells or timers are pending."""
-    # There may be 250,000 of each, and most have no timer or page fault to cancel.
+    # There may be 250,000 of each, and most do not wait for anything.
     for qp in hca.qps:
         qp.state = QpState.RST
-        if qp.timer is not None or qp.connection is not None:
+        if (
+            qp.timer is not None
+            or qp.connection is not None
+            or qp.responder is not None
+            or qp.moving is not None
+        ):
             qp.stop_waiting()
-        if qp.page_faults or qp.held_by is not None:
+        if qp.held_by is not None:
             page_faults.cancel(hca, qp)
+        if qp.kept is not None or qp.connection is not None:
+            qp_life.forget_receives(qp)
+    for dct in hca.dcts:
+        while dynamic.end_some(dct):
+            pass
+    page_faults.cancel_all(hca)
     if hca.faults is not None:
         hca.faults.forget_objects()
     eth_queues.quiesce(hca)
     for cq in hca.cqs:
         if cq.moderation is not None:
             cq.stop_waiting()
+    for queue in hca.ready:
+        queue.is_ready = False
     hca.ready.clear()
     hca.arrivals.clear()
     hca.broken_cqs.clear()

@@ -6,7 +6,7 @@ turns to the target (``emu.engine.rc.dynamic``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from emu.objects.cq import Cq
 from emu.objects.domains import Pd, QCounter
@@ -17,12 +17,22 @@ DRAINED = 2
 """dctc.state of a target that takes no more messages."""
 
 
+class Responder(Protocol):
+    """What receives for a DC initiator at its target (``emu.engine.rc.dynamic``)."""
+
+    def leave(self) -> None:
+        """The initiator or the target stops, or the initiator turns to another target.
+
+        The initiator has no responder then.
+        """
+
+
 class Dct(Object):
     """A DC target."""
 
     __slots__ = (
         "access_key", "counter", "cq", "ctx", "is_drained", "key_violations", "pd", "pkey_index",
-        "srq", "uidx",
+        "responders", "srq", "uidx",
     )  # fmt: skip
     kind = "dct"
     BASE_BYTES = 1024
@@ -43,6 +53,8 @@ class Dct(Object):
         """The driver is about to destroy it: it takes no more messages."""
         self.key_violations = 0
         """Messages with another key than its own."""
+        self.responders: dict[Responder, None] = {}
+        """What receives for it; the oldest first."""
 
     def encode(self) -> None:
         """Write the values that have changed since the creation into the context, for a query."""

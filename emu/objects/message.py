@@ -65,8 +65,8 @@ class Message:
     """Bytes moved so far, for such a message."""
     wqe: Wqe | None = None
     """The work request that it was read from."""
-    is_begun = False
-    """The responder has begun it; for such a message."""
+    begun: object | None = None
+    """What the responder that has begun it knows it by; for such a message."""
     taken: TakenWqe | None = None
     """The receive WQE that it has taken at the responder, None before."""
     target: Views = ()

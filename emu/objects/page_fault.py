@@ -114,8 +114,8 @@ class PageFault:
     """
 
     __slots__ = (
-        "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse", "side",
-        "token",
+        "_held", "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse",
+        "side", "token",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +132,8 @@ class PageFault:
         self.page = page
         self.refuse = refuse
         self.go_on: Callable[[Exception | None], None] | None = None
+        self._held: Qp | None = None
+        """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
         self.is_memory = False
         self.is_open = False
         self.token = 0
@@ -139,6 +141,16 @@ class PageFault:
 
     def __repr__(self) -> str:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
+
+    def hold(self, qp: Qp, go_on: Callable[[Exception | None], None]) -> None:
+        """The requests of a queue pair in this process, perhaps of another function, wait, too."""
+        qp.held_by, self._held, self.go_on = self, qp, go_on
+
+    def release(self, qp: Qp) -> None:
+        """This queue pair does not wait any more."""
+        qp.held_by = None
+        if self._held is qp:
+            self._held = self.go_on = None
 
     def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
         """Sub-type and data of the event, with the page fault's own token or another one."""
@@ -242,6 +254,14 @@ class PageFaultTable:
         self._lapsed[fault.token] = None
         if len(self._lapsed) > MOST_LAPSED:
             del self._lapsed[next(iter(self._lapsed))]
+
+    def restart(self) -> None:
+        """The function has stopped, and no page fault is open any more. Tokens go on from here."""
+        self._lapsed.clear()
+        self.untold.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def forget(self, token: int) -> bool:
         """Whether the token is that of a lapsed page fault, which is then forgotten."""

@@ -19,6 +19,7 @@ from emu.ports import Timer
 from layouts.enums import QpState, QpType
 
 if TYPE_CHECKING:
+    from emu.objects.dct import Responder
     from emu.objects.message import Message
     from emu.objects.page_fault import Page, PageFault, Side
     from emu.objects.receive_queue import RecvRing, TakenWqe
@@ -58,13 +59,6 @@ class Connection(Protocol):
 
     def respond(self) -> bool:
         """Execute and answer some of the requests that have arrived; True when there are more."""
-
-
-class Responder(Protocol):
-    """What receives for a DC initiator at its target (``emu.engine.rc.dynamic``)."""
-
-    def leave(self) -> None:
-        """The initiator stops, or turns to another target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class Qp(Queue):
     """
 
     __slots__ = (
-        "ack_timeout", "agreed", "buffer", "connection", "ctx", "destination", "epsn",
+        "ack_timeout", "agreed", "begun", "buffer", "connection", "ctx", "destination", "epsn",
         "header_bytes", "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks",
         "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd",
         "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
@@ -167,6 +161,11 @@ class Qp(Queue):
         """The receive WQE of a message that waits for a page and will be delivered again."""
         self.moving: Message | None = None
         """A message that takes several turns, and has had some of them."""
+        self.begun: object | None = None
+        """What a sender in this process knows by that such a message has begun here.
+
+        It is the message's as well, so that neither end has to know the other's objects.
+        """
         self.responder: Responder | None = None
         """For a DC initiator: what receives for it at the target that it has sent to last."""
         self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
@@ -235,7 +234,6 @@ class Qp(Queue):
             self.connection.pause()
         if self.responder is not None:
             self.responder.leave()
-            self.responder = None
         self.retries = self.rnr_retries = 0
 
     def unlink(self) -> None:
@@ -248,6 +246,7 @@ class Qp(Queue):
         """State RST: the driver starts counting at 0 again."""
         self.unlink()
         self.is_draining = self.is_established = False
+        self.begun = None
         self.repeated_page_faults.clear()
         if self.streams is not None:
             self.streams.failed.clear()

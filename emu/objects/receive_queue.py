@@ -291,3 +291,11 @@ class TakenWqe:
         self.cq = cq
         self.srqn = srqn
         """The shared queue's number; 0 for the queue pair's own receive queue."""
+
+    def forget(self) -> None:
+        """The responder stops: a sender in another function may still know this, and nothing else.
+
+        The CQ may be destroyed next, and its memory is the driver's then.
+        """
+        self.wqe = None
+        del self.cq

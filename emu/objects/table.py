@@ -44,6 +44,9 @@ class Object:
         """The objects that this one refers to as long as it exists."""
         return ()
 
+    def unlink(self) -> None:
+        """It has gone and is about to be freed: take apart what refers to itself."""
+
     def __repr__(self) -> str:
         return f"{self.kind} {self.handle:#x}"
 
@@ -83,7 +86,7 @@ class Remains:
         """Free as many as one round allows."""
         objects = self.tables[0]
         for _ in range(min(len(objects), FREED_PER_ROUND)):
-            objects.popitem()
+            objects.popitem()[1].unlink()
         if not objects:
             self.tables.popleft()
 
@@ -246,13 +249,8 @@ class Table(Generic[T]):
             held.refs += 1
         return handle
 
-    def remove(self, handle: int) -> T:
-        """Remove the object. Raises BAD_RES_STATE_ERR for none, and while others refer to it.
-
-        The latter is known of DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT and
-        DEALLOC_PACKET_REFORMAT_CONTEXT, which messages of kernel commits quote, and inferred for
-        the others: RES_BUSY is in no log.
-        """
+    def removable(self, handle: int) -> T:
+        """The object, which may be removed. Raises as ``remove``."""
         item = self.subject(handle)
         if not self._caller.owns(item):
             raise CmdError(Status.BAD_RES_STATE_ERR, f"{self.kind} is the driver's own", f"{item}")
@@ -262,6 +260,16 @@ class Table(Generic[T]):
                 f"{self.kind} is still in use",
                 f"{item}: {item.refs} references",
             )
+        return item
+
+    def remove(self, handle: int) -> T:
+        """Remove the object. Raises BAD_RES_STATE_ERR for none, and while others refer to it.
+
+        The latter is known of DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT and
+        DEALLOC_PACKET_REFORMAT_CONTEXT, which messages of kernel commits quote, and inferred for
+        the others: RES_BUSY is in no log.
+        """
+        item = self.removable(handle)
         del self._objects[handle]
         self.numbers.give_back(handle)
         self._ledger.give_back(self.kind, item.charge)

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.completions import ERRORS
-from helpers.driver import missing
+from helpers.driver import Driver, FunctionBar, missing
 from helpers.dynamic import ACCESS_KEY, Initiator, Target
 from helpers.roce import on_one_segment
 from helpers.two_nodes import two_nodes
@@ -87,6 +87,18 @@ def syndromes(initiator):
 
 def remote(region):
     return region.key, region.va
+
+
+def torn_down(node):
+    node.driver.must(Op.TEARDOWN_HCA)
+
+
+def up_again(node, other):
+    """The next driver of a function, with the same memory."""
+    bar = FunctionBar(node.function, other.function)
+    driver = Driver(bar, node.memory, node.function.interrupts)
+    node.memory._next = node.memory.base
+    return type(node)(node.function, driver.probe())
 
 
 class TestTraffic:
@@ -228,6 +240,56 @@ class TestErrors:
         initiator.send(b"again")
         assert len(done(initiator)) == 1
         assert [one.byte_cnt for one in target.cq.drain()] == [5]
+
+    @pytest.mark.parametrize("reset", [lambda node: node.function.reset(), torn_down])
+    def test_functions_that_stop_in_the_middle_take_no_requests_with_them(
+        self, left, right, target, reset
+    ):
+        """The target's shared queue is another guest's: it still has all requests afterwards."""
+        place = right.region(6 * MIB)
+        for _ in range(4):
+            target.srq.post(place.sge())
+        for _ in range(5):
+            Initiator(left, target).send(left.region(6 * MIB).sge())
+            left.function.run()
+            reset(left)
+            assert right.hca.srqs.get(target.srq.srqn).queue.posted() == 4
+            left = up_again(left, right)
+        assert target.cq.drain() == []
+
+    @pytest.mark.parametrize("operation", ["send", "write"])
+    def test_a_new_driver_gets_the_message_from_its_beginning_or_not_at_all(
+        self, left, right, clock, operation
+    ):
+        """Number and access key of its target are those of the old driver's."""
+        target, length = Target(right), 6 * MIB
+        initiator = Initiator(left, target, ack_timeout=10, retry_count=7)
+        source, old = left.region(length), right.region(length, va=1 << 40)
+        source.write(TEXT * (length // len(TEXT)))
+        target.srq.post(old.sge())
+        if operation == "send":
+            initiator.send(source.sge())
+        else:
+            initiator.write(remote(old), source.sge(), imm=7)
+        left.function.run()
+        torn_down(right)
+        before = bytes(right.memory.ram)
+        left.function.run()
+        assert right.memory.ram == before
+        right = up_again(right, left)
+        again = Target(right)
+        new = right.region(length, va=1 << 40)
+        assert (again.dctn, new.key) == (target.dctn, old.key)
+        again.srq.post(new.sge())
+        right.settle()
+        clock.advance(ACK_TIMEOUT_UNIT_NS << 10)
+        assert len(done(initiator)) == 1
+        (found,) = again.cq.drain()
+        assert found.opcode not in ERRORS
+        assert new.read() == source.read()
+        clock.advance(ACK_TIMEOUT_UNIT_NS << 14)
+        left.settle()
+        assert again.cq.drain() == initiator.cq.drain() == []
 
     def test_others_are_not_spoken_to(self, left, right, target):
         """A connected queue pair does not reach a target, nor an initiator."""

@@ -220,6 +220,14 @@ class TestStopping:
         node.driver.must(Op.TEARDOWN_HCA)
         assert not len(node.hca.page_faults)
 
+    def test_tokens_of_a_driver_that_has_gone(self, node, sending, pager):
+        """They mean nothing to the next one, which is told that."""
+        node.driver.must(Op.TEARDOWN_HCA)
+        node.driver.must(Op.INIT_HCA)
+        assert pager.resume(sending) == Status.BAD_RES_ERR
+        assert len(node.hca.page_faults) == 0
+        assert not node.hca.ledger.accounts.get("page fault", 0)
+
 
 class TestNobodyAnswers:
     """An absent page is a protection error where no fault can be raised."""

@@ -64,6 +64,23 @@ def stops_after(node, count):
 class TestLong:
     """A message of several megabytes, on every way there is."""
 
+    @pytest.mark.parametrize("service", [RC])
+    @pytest.mark.parametrize("ends", ["two functions"], indirect=True)
+    def test_receiver_that_was_reset_meanwhile_gets_all_of_it(
+        self, channel, source, target, text, clock
+    ):
+        """What it had of the message was before it was reset."""
+        psn = channel.right.hca.qps.get(channel.receiver.qpn).epsn
+        channel.write((target.key, target.va), source.sge())
+        stops_after(channel.left, 1)
+        channel.receiver.to_reset()
+        target.write(bytes(LONG))
+        channel.receiver.init()
+        path = channel.right.path_to(channel.left)
+        channel.receiver.to_rtr(qpn=channel.sender.qpn, psn=psn, path=path)
+        channel.until_sent(clock, 1, 1_000_000_000)
+        assert target.read() == text
+
     @pytest.mark.parametrize("service", [RC, UC, XRC])
     @pytest.mark.parametrize("immediate", [None, 77])
     def test_write(self, channel, source, target, text, immediate):

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from emu.device.containment import contain
+from emu.device.recall import Recall
 from emu.engine.eth import rdma_steering, roce
 from emu.engine.eth.rdma_steering import Passage
 from emu.engine.ud.delivery import arrive
@@ -27,6 +29,7 @@ from emu.rounds import ENOUGH_STEPS
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
+    from emu.ports import Timer
 
 ROOM = 256
 """Frames that may wait for functions of this process before the sender has to."""
@@ -49,23 +52,34 @@ class RoceWire:
         self._eth = eth
         self._hca: Hca | None = None
         self._changes = -1
-        self._nodes: dict[int, Hca | None] = {}
+        self._nodes: dict[int, ref[Hca] | None] = {}
+        """What is known since the last change. Whoever is reset must not stay here until the next
+        look."""
         self._macs: frozenset[bytes] = frozenset()
         """MAC addresses of RoCE in this process."""
         self._frames: deque[bytes] = deque()
         self._held: deque[bytes] = deque()
         """Frames to other processes that wait for room."""
         self._waiting: list[Callable[[], None]] = []
-        self._is_running = False
+        self._next_run: Timer | None = None
+        """The loop's next round has frames to deliver, or room to tell of."""
+        self._room: list[Recall] = []
+        """What the port calls when there is room on the way."""
 
     def attach(self, hca: Hca) -> None:
         """The function is there; after a reset, its new state replaces the old one."""
         self._hca = hca
         self._changes = -1
+        self._nodes.clear()
         self._frames.clear()
         self._held.clear()
         self._waiting.clear()
-        self._is_running = False
+        for room in self._room:
+            room.cancel()
+        self._room.clear()
+        if self._next_run is not None:
+            self._next_run.cancel()
+            self._next_run = None
 
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down; :class:`EthWire` is told as well."""
@@ -84,9 +98,10 @@ class RoceWire:
         if self._changes != self._eth.changes:
             self._look()
         try:
-            return self._nodes[address]
+            found = self._nodes[address]
         except KeyError:
             return self._find(address)
+        return None if found is None else found()
 
     def _find(self, address: int) -> Hca | None:
         assert self._hca is not None
@@ -100,7 +115,7 @@ class RoceWire:
                     break
         if len(self._nodes) >= KNOWN_ADDRESSES:
             self._nodes.clear()
-        self._nodes[address] = found
+        self._nodes[address] = None if found is None else ref(found)
         return found
 
     def reaches(self, address: int) -> bool:
@@ -160,17 +175,22 @@ class RoceWire:
             return False
         self._held.append(frame)
         if len(self._held) == 1:
-            self._eth.when_room_to(mac, partial(self._release, source))
+            self._await_room(source, mac)
         return False
+
+    def _await_room(self, source: Hca, mac: bytes) -> None:
+        """Have the port call when frames to this address may be sent."""
+        room = Recall(partial(self._release, source))
+        self._room.append(room)
+        self._eth.when_room_to(mac, room)
 
     def _release(self, source: Hca) -> None:
         """There is room: send what was kept, and tell those who wait when nothing is left."""
-        if source is not self._hca:
-            return  # from before a reset
+        self._room = [room for room in self._room if room.is_pending]
         while self._held:
             mac = self._held[0][:MAC_BYTES]
             if self._eth.is_pausing_to(mac):
-                self._eth.when_room_to(mac, partial(self._release, source))
+                self._await_room(source, mac)
                 return
             self._eth.transmit(source, Frame(self._held.popleft()))
         self._wake()
@@ -184,21 +204,20 @@ class RoceWire:
         if mac in self._macs or self._hca is None or not self._eth.is_pausing_to(mac):
             self._start()
         else:
-            self._eth.when_room_to(mac, partial(self._release, self._hca))
+            self._await_room(self._hca, mac)
 
     def _start(self) -> None:
-        if not self._is_running and self._hca is not None:
-            self._is_running = True
-            self._hca.clock.call_later(0, partial(self._run, self._hca))
+        if self._next_run is None and self._hca is not None:
+            self._next_run = self._hca.clock.call_later(0, partial(self._run, self._hca))
 
     def _run(self, hca: Hca) -> None:
-        if hca is not self._hca:
-            return  # from before a reset
         for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
             if hca.round.steps > ENOUGH_STEPS:
                 break
             self._deliver(hca, self._frames.popleft())
-        self._is_running = False
+        if hca is not self._hca:
+            return  # a frame has reset the function
+        self._next_run = None
         if len(self._frames) < ROOM and not self._held:
             self._wake()
         if self._frames:

@@ -194,9 +194,12 @@ def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
 
 
 def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
-    """The queue pair stops, or one side of it: cancel its page faults."""
-    if Side.RESPONDER not in sides:
-        qp.held_by = None
+    """The queue pair stops, or one side of it: cancel its page faults.
+
+    It does not wait for its peer's any more, either.
+    """
+    if Side.RESPONDER not in sides and qp.held_by is not None:
+        qp.held_by.release(qp)
     for side in sides or Side:
         fault = qp.page_faults.pop(side, None)
         if fault is not None:
@@ -204,6 +207,17 @@ def cancel(hca: Hca, qp: Qp, *sides: Side) -> None:
             _trace(hca, fault, "cancelled")
             if fault.go_on is not None:
                 fault.go_on(None)
+
+
+def cancel_all(hca: Hca) -> None:
+    """The function stops: cancel all page faults, whoever waits. Tokens told before mean nothing.
+
+    Responders of DC targets are among those who wait, and they are in no table.
+    """
+    for fault in hca.page_faults.open():
+        if fault.is_open:
+            cancel(hca, fault.qp)
+    hca.page_faults.restart()
 
 
 def give_up(hca: Hca) -> None:

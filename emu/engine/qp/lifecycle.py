@@ -90,14 +90,24 @@ def drained(hca: Hca, qp: Qp) -> None:
 def stop_paging(hca: Hca, qp: Qp) -> None:
     """Reset: return receive requests that no message has filled to their shared queue."""
     page_faults.cancel(hca, qp)
-    unfinished = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
-    qp.kept = None
-    for taken in unfinished:
-        if taken is None or taken.wqe is None:
-            continue
+    for taken in _begun_receives(qp):
         srq = hca.srqs.get(taken.srqn)
-        if srq is not None:
+        if srq is not None and taken.wqe is not None:
             srq.queue.give_back(taken.wqe)
+    forget_receives(qp)
+
+
+def forget_receives(qp: Qp) -> None:
+    """Receive requests that no message has filled are the driver's again."""
+    for taken in _begun_receives(qp):
+        taken.forget()
+    qp.kept = qp.begun = None
+
+
+def _begun_receives(qp: Qp) -> list[TakenWqe]:
+    """The receive requests that messages have taken and not filled yet."""
+    begun = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
+    return list({id(one): one for one in begun if one is not None and one.wqe is not None}.values())
 
 
 def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
@@ -132,8 +142,7 @@ def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     """Whether a message has a request of a shared queue that reports to one of these CQs."""
     if qp.kept is None and qp.connection is None:
         return False
-    begun = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
-    return any(one is not None and one.wqe is not None and one.cq in cqs for one in begun)
+    return any(taken.cq in cqs for taken in _begun_receives(qp))
 
 
 def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:

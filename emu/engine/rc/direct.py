@@ -101,15 +101,20 @@ def _receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
 
 def _begin(hca: Hca, qp: Qp, message: Message) -> None:
     """Remember that a message has begun; if the QP stops, its receive WQE is flushed."""
-    message.is_begun = True
+    if message.begun is None:
+        message.begun = object()
+    qp.begun = message.begun
     if message.has_wqe:
         qp.kept = message.taken
         keep(hca, qp, message)
 
 
 def is_begun(qp: Qp, message: Message) -> bool:
-    """Whether the message has begun at this responder and still has its receive WQE."""
-    return message.is_begun and (message.op is not _SEND or message.taken is qp.kept)
+    """Whether the message has begun at this responder and still has its receive WQE.
+
+    A responder that was reset since, or another one with its number, has not begun it.
+    """
+    return message.begun is qp.begun and (message.op is not _SEND or message.taken is qp.kept)
 
 
 def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, slid: int) -> None:
@@ -119,7 +124,7 @@ def take_share(hca: Hca, qp: Qp, message: Message, local: Views, length: int, sl
     for one call.
     """
     _check_ready(hca, qp)
-    if not message.is_begun:
+    if message.begun is None:
         begin_pieces(hca, qp, message)
         _begin(hca, qp, message)
     if message.op is _SEND and not message.has_wqe:

@@ -3,7 +3,9 @@
 Each request of an initiator (DCI) names its target (DCT) by an address vector, a number and the
 target's access key. What receives the message is a responder that initiator and target have to
 themselves (the PRM's DCR): it has the target's domain, rights and shared receive queue, and fails
-without the target. It lasts until the initiator stops, or turns to another target.
+without the target. It lasts until the initiator stops or turns to another target, or until the
+target is destroyed or its function stops. It is in no table; initiator and target know it, and
+either of them ends it.
 
 What DC puts on a wire is not public. So a target is reached only in this process, and its messages
 stay messages: an initiator gets no response from anywhere else.
@@ -11,6 +13,7 @@ stay messages: an initiator gets no response from anywhere else.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from emu.engine.qp import lifecycle as qp_life
@@ -29,14 +32,17 @@ from layouts.qp import qpc
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
+ENDED_AT_ONCE = 512
+"""Responders of a target that end in one turn of its destruction."""
+
 _SAME = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
 """Fields of a target's context that a qpc has as well."""
 
 
 class Dcr(Qp):
-    """The responder of one initiator at one target; it is in no table."""
+    """The responder of one initiator at one target."""
 
-    __slots__ = ("dct", "node")
+    __slots__ = ("dct", "initiator", "node")
 
     def __init__(self, node: Hca, dct: Dct, initiator: Qp) -> None:
         """``node`` is the target's function."""
@@ -47,11 +53,17 @@ class Dcr(Qp):
         super().__init__(ctx, parts, no_pages(node.memory), None, None)
         self.node = node
         self.dct = dct
+        self.initiator = initiator
         self.handle, self.uidx = dct.handle, dct.uidx
         self.state = QpState.RTR
+        dct.responders[self] = None
+        initiator.responder = self
 
     def leave(self) -> None:
-        """The initiator is done with it: a receive request that nobody fills goes back."""
+        """End it: it waits for no page any more, and a receive request that it has goes back."""
+        self.dct.responders.pop(self, None)
+        if self.initiator.responder is self:
+            self.initiator.responder = None
         self.state = QpState.RST
         self.stop_waiting()
         qp_life.stop_paging(self.node, self)
@@ -114,5 +126,11 @@ def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
     made.count("rx_dct_connect")
     is_global = message.route is not None
     qp.header_bytes = hca.link.header_bytes(message.address, is_global=is_global)
-    qp.responder = made
     return made
+
+
+def end_some(dct: Dct) -> bool:
+    """End some of a target's responders; True when there are more."""
+    for responder in list(islice(dct.responders, ENDED_AT_ONCE)):
+        responder.leave()
+    return bool(dct.responders)

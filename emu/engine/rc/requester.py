@@ -131,15 +131,13 @@ def _wait_for_peer(hca: Hca, qp: Qp, wqe: Wqe, held: Held) -> None:
     fault = held.page_fault
 
     def go_on(answer: Exception | None) -> None:
-        if qp.held_by is not fault:
-            return
-        qp.held_by = None
+        fault.release(qp)
         if isinstance(answer, Nak) and qp.state is QpState.RTS:
             send_requests.fail(hca, qp, wqe, SYNDROMES[answer.code], f"peer: {answer}")
         else:
             hca.schedule(qp)
 
-    qp.held_by, fault.go_on = fault, go_on
+    fault.hold(qp, go_on)
 
 
 def _wait_for_receiver(hca: Hca, qp: Qp, wqe: Wqe, nak: RnrNak) -> None:

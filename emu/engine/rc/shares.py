@@ -34,8 +34,8 @@ def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
     Raises LocalError and AbsentPageError for the requester's own errors; Nak, RnrNak, Dropped and
     Held are the responder's response. In its next turn the message continues after ``done`` bytes.
     """
-    if message.is_begun and not direct.is_begun(peer, message):
-        message.done, message.is_begun, message.taken = 0, False, None
+    if message.begun is not None and not direct.is_begun(peer, message):
+        message.done, message.begun, message.taken = 0, None, None
     limit = min(hca.round.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
     while hca.round.steps < limit:
         length = min(message.most, message.length - message.done)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.device.recall import Recall
 from emu.engine.qp.transitions import RECEIVING
 from emu.engine.rc.packets.completer import PacketCompleter
 from emu.engine.rc.packets.rate import FlowRate
@@ -23,13 +24,14 @@ from layouts.enums import QpState
 if TYPE_CHECKING:
     from emu.device.hca import Hca
     from emu.objects import Qp
+    from emu.ports import Timer
 
 
 class PacketConnection:
     """One queue pair's packet connection to its peer in another process."""
 
     __slots__ = (
-        "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
+        "_room", "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
         "repeats_selectively", "requester", "responder",
     )  # fmt: skip
 
@@ -43,6 +45,8 @@ class PacketConnection:
         self._route: Route | None = None
         self.is_waiting = False
         """The wire has no room: nothing is sent until it schedules the queue pair again."""
+        self._room: Timer | None = None
+        """What ends that, or the pause that a rate wants."""
         self.rate: FlowRate | None = None
         """The rate to keep to after congestion notifications; None for as fast as possible."""
         self.next_cnp_ns = 0
@@ -61,7 +65,8 @@ class PacketConnection:
             and not self.is_waiting
         ):
             self.is_waiting = True
-            hca.wire.when_room(self._route.address, self._go_on)
+            self._room = room = Recall(self._go_on)
+            hca.wire.when_room(self._route.address, room)
         if self.rate is not None:
             self._keep_to(self.rate, len(frame))
 
@@ -75,7 +80,7 @@ class PacketConnection:
             self.limit(None)
         elif (pause := rate.sent(octets, now)) and not self.is_waiting:
             self.is_waiting = True
-            clock.call_later(pause, self._go_on)
+            self._room = clock.call_later(pause, self._go_on)
 
     def limit(self, rate: FlowRate | None) -> None:
         """Keep to a rate from now on, or to none."""
@@ -86,6 +91,7 @@ class PacketConnection:
 
     def _go_on(self) -> None:
         self.is_waiting = False
+        self._room = None
         self.hca.schedule(self.qp)
 
     def reload(self) -> None:
@@ -94,6 +100,7 @@ class PacketConnection:
 
     def dissolve(self) -> None:
         """The queue pair drops its connection: break the reference cycles with its parts."""
+        self._give_up_room()
         self.limit(None)
         del self.completer.timer
         del self.completer, self.requester, self.responder
@@ -103,6 +110,16 @@ class PacketConnection:
         self.completer.timer.stop()
         if self.qp.state not in RECEIVING:
             self.responder.drop_held()
+        if self.qp.state is QpState.RST:
+            self._give_up_room()
+            self.limit(None)
+
+    def _give_up_room(self) -> None:
+        """Nothing will be sent: wait for the wire no longer."""
+        self.is_waiting = False
+        if self._room is not None:
+            self._room.cancel()
+            self._room = None
 
     @property
     def is_awaiting(self) -> bool:
