@@ -24,9 +24,8 @@ the guest's findings, console, kernel log and trace of that test, and the faults
 from __future__ import annotations
 
 import contextlib
-import os
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,21 +34,19 @@ from weakref import WeakSet
 import pytest
 
 from emu.host.printable import printable
+from emu.testing.handles import Faults, Leaks
+from emu.testing.watched import MOST_SHOWN, Watched
 
 if TYPE_CHECKING:
-    from emu.control.client import Client
     from emu.lab import Guest, GuestOptions, GuestPool
     from emu.outcome import Finding
-
-MOST_SHOWN = 20_000
-"""Characters of each section of a report."""
 
 MOST_OF_A_NAME = 100
 """Characters of a hash of a guest's options in its directory's name."""
 
 _POOL: pytest.StashKey[GuestPool] = pytest.StashKey()
 _SEEN: pytest.StashKey[WeakSet[Guest]] = pytest.StashKey()
-_WATCHED = pytest.StashKey["_Watched"]()
+_WATCHED = pytest.StashKey[Watched]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,66 +109,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("mlx5_suite", suites, indirect=True)
 
 
-class _Watched:
-    """A guest during one test: the positions in its logs at which the test began."""
-
-    def __init__(self, guest: Guest, *, is_new: bool) -> None:
-        """A new guest's boot counts as well."""
-        self.guest = guest
-        self._console = 0 if is_new else len(guest.console)
-        self._trace = guest.options.trace
-        self._trace_at = self._trace.stat().st_size if self._trace is not None else 0
-        self._last = "" if is_new else next(reversed(self._dmesg_lines()), "")
-        """The kernel's last line before the test."""
-        self.fired: list[str] = []
-
-    def _dmesg_lines(self) -> list[str]:
-        from emu.lab import GuestError
-
-        try:
-            return self.guest.dmesg().splitlines()
-        except GuestError:
-            return []
-
-    def _log(self) -> list[str]:
-        """What the kernel has logged since; of a guest that is gone, what its console has shown."""
-        lines = self._dmesg_lines()
-        if not lines:
-            return self._shown().splitlines()
-        # The log is a ring: what was the last line may be gone.
-        known = len(lines) - lines[::-1].index(self._last) if self._last in lines else 0
-        return lines[known:]
-
-    def _shown(self) -> str:
-        """What the console has shown since; nothing of a guest that the test has stopped."""
-        from emu.lab import GuestError
-
-        try:
-            return self.guest.console[self._console :]
-        except GuestError:
-            return ""
-
-    def findings(self) -> tuple[Finding, ...]:
-        """What it tells of."""
-        from emu.outcome import findings
-
-        return findings("\n".join(self._log()))
-
-    def sections(self) -> Iterator[tuple[str, str]]:
-        """What has been logged since."""
-        yield "findings", "\n".join(f"{one.kind}: {one.title}" for one in self.findings())
-        yield "console", self._shown()
-        yield "dmesg", "\n".join(self._log())
-        yield "faults", "\n".join(self.fired)
-        if self._trace is not None:
-            with self._trace.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(self._trace_at, size - MOST_SHOWN))
-                if size - MOST_SHOWN > self._trace_at:
-                    file.readline()  # the rest of a line
-                yield "trace", file.read().decode(errors="replace")
-
-
 @pytest.fixture
 def mlx5_suite(request: pytest.FixtureRequest) -> str | None:
     """The Debian suite of the test's guest; None for the default one."""
@@ -192,7 +129,7 @@ def mlx5_guest(
         else:
             guest = request.config.stash.setdefault(_POOL, GuestPool()).get(options)
         seen = request.config.stash.setdefault(_SEEN, WeakSet())
-        request.node.stash[_WATCHED] = _Watched(guest, is_new=guest not in seen)
+        request.node.stash[_WATCHED] = Watched(guest, is_new=guest not in seen)
         seen.add(guest)
         yield guest
 
@@ -227,60 +164,6 @@ def _options(
     return GuestOptions(**chosen), is_fresh
 
 
-class Faults:
-    """The faults of a test's guest, by its control socket."""
-
-    def __init__(self, control: Client, watched: _Watched) -> None:
-        self._control = control
-        self._watched = watched
-
-    def add(self, **rule: Any) -> str:
-        """Add a rule, given by its keys as in a plan; returns its name."""
-        return self._control.add(rule)
-
-    def load(self, plan: str | os.PathLike[str]) -> int:
-        """Replace all rules by those of a plan, a file or its text; they begin now.
-
-        A plan that begins before the driver loads wants the test to load it again. By the marker
-        ``mlx5(faults=PATH)`` a guest has a plan that begins when it says.
-        """
-        text = plan if isinstance(plan, str) else Path(plan).read_text()
-        return self._control.load_plan(text)
-
-    def remove(self, name: str) -> None:
-        """Remove a rule."""
-        self._control.remove(name)
-
-    def clear(self) -> None:
-        """Remove all rules."""
-        self.note()
-        self._control.clear()
-
-    def fired(self, name: str | None = None) -> int:
-        """How often the rule of this name has fired, or all rules together."""
-        return sum(
-            count["fired"]
-            for rule in self._control.rules()
-            if name in (None, rule["name"])
-            for count in rule["counts"]
-        )
-
-    def without_effect(self, name: str | None = None) -> int:
-        """How often the rule of this name, or all, would have fired and changed nothing."""
-        return sum(
-            count["without_effect"]
-            for rule in self._control.rules()
-            if name in (None, rule["name"])
-            for count in rule["counts"]
-        )
-
-    def note(self) -> None:
-        """Keep what has fired for the report."""
-        self._watched.fired += [
-            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self._control.rules()
-        ]
-
-
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
     """Rules and plans for the test's guest; all are removed when the test ends."""
@@ -290,29 +173,6 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
         faults = Faults(control, request.node.stash[_WATCHED])
         yield faults
         faults.clear()
-
-
-class Leaks:
-    """Work that must not leave objects in the device of a test's guest."""
-
-    def __init__(self, control: Client) -> None:
-        self._control = control
-
-    def check(self, turn: Callable[[], object], turns: int = 2) -> None:
-        """Carry a turn out once, so that the driver's caches are warm, then ``turns`` times.
-
-        Fails the test when each of these leaves objects of some kind.
-        """
-        from emu.outcome import left, settled
-
-        if turns < 2:
-            raise ValueError("one turn cannot tell a cache from a leak: 2 or more")
-        counts = []
-        for _ in range(turns + 1):
-            turn()
-            counts.append(settled(self._control))
-        if found := left(counts):
-            pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in found), pytrace=False)
 
 
 @pytest.fixture
@@ -338,7 +198,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
-def _failures(item: pytest.Item, watched: _Watched) -> list[Finding]:
+def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
     """The findings during a test that are neither too small nor allowed."""
     from emu.outcome import FailOn, failures
 

@@ -14,7 +14,7 @@ EDGE = tuple(
     f"emu.{name}"
     for name in (
         "vfio", "net", "lab", "coverage", "fuzz", "traceview", "outcome", "service", "cli",
-        "control", "host", "campaign", "pytest_plugin", "__main__",
+        "control", "host", "campaign", "testing", "pytest_plugin", "__main__",
     )
 )  # fmt: skip
 LOOKERS_ON = ("emu.faults", "emu.trace")

@@ -101,6 +101,7 @@ class Judged:
 
         With ``check`` what each turn after the first has left in the device is a finding.
         """
+        self._began = time.monotonic()
         status, counts = turn(), []
         if status in (0, KSFT_SKIP) and check:
             counts.append(_census(guest))

@@ -1,0 +1,1 @@
+"""What the pytest plugin gives to tests, and what it watches meanwhile."""
