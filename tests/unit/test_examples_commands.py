@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
 import click
 import pytest
@@ -69,6 +70,20 @@ def test_a_command_in_the_text_is_one_that_there_is(line):
         assert command is not None
     for word in arguments:
         assert "/" not in word or word.startswith("/") or (ROOT / word).exists()
+
+
+def test_commands_of_the_workflow_run_in_a_fresh_checkout(tmp_path, monkeypatch):
+    """Where no folder is there that an earlier command would have made."""
+    text = (EXAMPLES / "tools" / "github-workflow.yml").read_text()
+    lines = re.findall(r"run: (mlx5emu .*)", text)
+    assert len(lines) == 3
+    for number, line in enumerate(lines):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        parsed(words(line)[1:])
+        for option, word in pairwise(words(line)):
+            assert option != "--junit" or (folder / word).parent.is_dir()
 
 
 def test_a_line_that_is_no_command_is_noticed(folder):
