@@ -209,6 +209,20 @@ class TestReaction:
         world.nodes[0].settle()
         assert world.sender.counts["rp_cnp_handled"] == 64
 
+    @pytest.mark.parametrize("wrong", ["off", "not sending yet"])
+    def test_a_notification_that_nobody_obeys(self, world, channel, wrong):
+        node, peer = world.nodes
+        qp = node.hca.qps.get(channel.sender.qpn)
+        path = peer.hca.qps.get(channel.receiver.qpn).ctx.primary_address_path
+        if wrong == "off":
+            off = {"priority": int(qp.ctx.primary_address_path.eth_prio), "cong_protocol": RP}
+            node.driver.must(Op.MODIFY_CONG_STATUS, enable=0, **off)
+        else:
+            qp.state = QpState.RTR
+        assert roce_engine.take(node.hca, peer.hca.roce.notification(path, qp.handle))
+        assert world.sender.counts == {"rp_cnp_ignored": 1}
+        assert world.sender.flows == 0
+
     @pytest.mark.parametrize("wrong", ["peer", "queue pair", "state"])
     def test_a_notification_of_a_stranger_is_ignored(self, world, channel, wrong):
         hca, peer = world.nodes[0].hca, world.nodes[1].hca

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from emu.device import turns
+from emu.device.held import MOST_HELD, EarlyPackets
+from emu.engine.eth import receive as eth_receive
 from emu.engine.mr import special_keys
 from emu.engine.mr.rights import (
     LOCAL_READ,
@@ -25,6 +27,9 @@ from emu.engine.wqe import registry, umr
 from emu.objects import Qp
 from emu.objects.page_fault import Held, Side
 from emu.objects.send_queue import BadWqeError
+from emu.port.eth.congestion import with_mark
+from emu.port.eth.roce.link import RoceLink
+from emu.port.packet import BadPacketError
 from layouts.enums import AccessMode, Opcode, QpState, QpType
 from layouts.wqe import DATA
 
@@ -61,7 +66,7 @@ class TestDataSegments:
         cost = some(steps=0)
 
         def access(hca, pd, qpn, lkey, span, *limits):
-            hca.steps += cost.steps
+            hca.round.steps += cost.steps
             return []
 
         monkeypatch.setattr(registry, "access", access)
@@ -72,7 +77,7 @@ class TestDataSegments:
         return some(ds=len(lengths), buf=b"".join(DATA.pack(length, 8, 0) for length in lengths))
 
     def test_too_long(self, cost):
-        hca = some(steps=0, has_signatures=False)
+        hca = some(round=some(steps=0), has_signatures=False)
         half = MOST_BYTES // 2
         assert registry.gather(hca, self.QP, self.wqe(half, half), 0, LOCAL_READ) == []
         with pytest.raises(InPieces) as why:
@@ -80,7 +85,7 @@ class TestDataSegments:
         assert why.value.most == MOST_BYTES
 
     def test_too_many_pieces(self, cost):
-        hca = some(steps=7, has_signatures=False)
+        hca = some(round=some(steps=7), has_signatures=False)
         cost.steps = MOST_STEPS
         assert registry.gather(hca, self.QP, self.wqe(1), 0, LOCAL_READ) == []
         with pytest.raises(InPieces) as why:
@@ -88,7 +93,7 @@ class TestDataSegments:
         assert why.value.most == PIECE_BYTES
 
     def test_a_piece_is_cut_only_when_it_is_long(self, cost):
-        hca, size = some(steps=0, has_signatures=False), PIECE_BYTES
+        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
         cost.steps = MOST_STEPS
         wqe = self.wqe(size, size)
         registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, size // 2, size)
@@ -98,7 +103,7 @@ class TestDataSegments:
         assert registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1) == []
 
     def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost):
-        hca, size = some(steps=0, has_signatures=False), PIECE_BYTES
+        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
         wqe = some(pd=None, segments=[(size, 8, 0), (size, 8, 0)])
         message = some(taken=some(wqe=wqe))
         cost.steps = MOST_STEPS
@@ -155,15 +160,15 @@ class TestReceiver:
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):
         monkeypatch.setattr(datagram, "_keys_match", lambda link, qp, origin: True)
         qp = some(st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={})
-        assert not datagram.receive(some(steps=0, link=None), qp, some(), some())
+        assert not datagram.receive(some(round=some(steps=0), link=None), qp, some(), some())
 
     @pytest.mark.parametrize(
         ("state", "faults", "why"),
-        [(QpState.INIT, {}, Dropped), (QpState.RTR, {Side.RESPONDER: some()}, Held)],
+        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, Held)],
     )
     def test_one_that_is_not_ready(self, state, faults, why):
         with pytest.raises(why):
-            direct._check_ready(some(state=state, page_faults=faults))
+            direct._check_ready(some(), some(state=state, page_faults=faults))
 
     def test_reads_that_are_not_allowed_any_more(self, monkeypatch):
         """A READ's response goes on in later turns; MODIFY_QP may come between them."""
@@ -205,3 +210,28 @@ def test_a_look_for_receives_to_flush(monkeypatch, state, is_there, looks):
     hca = some(qps={5: qp if is_there else some()})
     flush._look_for_receives(hca, qp, 1000)
     assert len(found) == looks
+
+
+class TestPackets:
+    def test_a_packet_that_came_too_early_is_kept_once(self):
+        room = some(admit=lambda packet: True, release=lambda packet: None)
+        early = EarlyPackets(room)
+        for psn in (5, 5, *range(MOST_HELD + 9)):
+            early.add(some(psn=psn))
+        assert sorted(early.packets) == [*range(MOST_HELD)]
+        first = early.packets[5]
+        early.pop(6)
+        early.add(some(psn=5))
+        assert early.packets[5] is first
+
+    @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
+    def test_what_has_no_ip_header_is_not_marked(self, ethertype):
+        assert with_mark(bytes(12) + ethertype + bytes(50)) is None
+
+    def test_a_frame_of_another_protocol_is_no_transport_packet(self):
+        with pytest.raises(BadPacketError, match="not a frame of RoCE"):
+            RoceLink.parse(some(), bytes(12) + b"\x08\x06" + bytes(100))
+
+    def test_a_function_that_has_failed_takes_no_frame(self):
+        """Nothing else of it is looked at."""
+        assert eth_receive.arrive(some(has_failed=True), "frame") is None
