@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
+from emu.cli.commands._names import complete_guest
 from emu.control.client import Client, ControlError, sockets
 from emu.lab.errors import LabError
 from emu.lab.named import attach, running
@@ -31,7 +32,9 @@ def control_option(function: F) -> F:
 
 def guest_argument(function: F) -> F:
     """Add NAME to a command, the guest whose functions it is about."""
-    return click.argument("name", required=False, metavar="[NAME]")(function)
+    return click.argument("name", required=False, metavar="[NAME]", shell_complete=complete_guest)(
+        function
+    )
 
 
 def named(

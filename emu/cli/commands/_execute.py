@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from emu.cli.commands._names import complete_guest
 from emu.cli.commands._output import feed, pass_on
 from emu.cli.commands._words import command_words
 from emu.lab.named.attach import at_command
@@ -26,7 +27,7 @@ def command_options(function: F) -> F:
     """The command's words, and its options; they come as keywords for :func:`execute`."""
     for decorate in (
         click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED),
-        click.argument("name"),
+        click.argument("name", shell_complete=complete_guest),
         click.option("--timeout", type=float, metavar="S", help="End it when it takes longer."),
         click.option(
             "-t", "--tty", "terminal", is_flag=True, help="Give it a terminal; alone, a shell."

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from emu.cli.commands._names import complete_guest
 from emu.cli.commands._stored import stored_events
 from emu.host.printable import printable
 from emu.lab.named.attach import ENDED, attached, log_of, output_of
@@ -24,7 +25,7 @@ from emu.trace.text import body, seconds
     help="Put what the functions did, which --trace of `up` records, between its lines.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --trace: a trace of both.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_guest)
 def dmesg(name: str, trace: Path | None, as_json: bool) -> None:
     """Show the kernel's log of the guest NAME (in a lab, LAB/GUEST).
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from emu.cli.commands._files import NewFile
+from emu.cli.commands._names import complete_guest
 from emu.cli.commands._progress import working
 from emu.lab.named.attach import attached
 
@@ -14,7 +15,7 @@ _NEW_FILE = NewFile(resolve_path=True)
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_guest)
 @click.argument("file", type=_NEW_FILE)
 def dump(name: str, file: Path) -> None:
     """Write the memory of the guest NAME (in a lab, LAB/GUEST) into FILE, for crash and drgn.

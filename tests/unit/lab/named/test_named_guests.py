@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from helpers.named_guests import FakeGuest
 
@@ -228,6 +229,15 @@ def test_control_commands_take_a_guest_s_name(open_guest, clients, tmp_path, wor
     assert (result.exit_code, result.output.count("Error")) == (0, 0)
     assert clients[0] == Path("/nowhere/control")
     assert clients[1:] == (["r1"] if "r1" in words else [])
+
+
+@pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])
+def test_a_shell_completes_names(open_guest, words):
+    two = {"h1": open_guest, "h2": open_guest}
+    with running.Claim("two") as claim, keeper.open_doors(claim, {}, two):
+        for start, names in (("", ["one", "two/h1", "two/h2"]), ("two/", ["two/h1", "two/h2"])):
+            found = ShellComplete(main, {}, "mlx5emu", "X").get_completions(words, start)
+            assert [item.value for item in found] == names
 
 
 def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
