@@ -35,22 +35,28 @@ def cache_dir() -> Path:
 
 def subdir(name: str) -> Path:
     """A directory in the cache, created when absent."""
-    return _made(cache_dir() / name)
+    return _trusted(_made(cache_dir() / name))
 
 
 def _trusted(path: Path) -> Path:
     """Return the path; LabError if others could put kernels and programs there for us to run."""
     about = path.stat()
     # Root may use another user's, as in a container with that user's directory mounted.
-    is_ours = os.getuid() in (about.st_uid, 0) or about.st_uid == 0
-    if about.st_mode & stat.S_IWOTH or not is_ours:
-        raise LabError(f"others may write to the cache directory {path}")
+    if os.getuid() not in (about.st_uid, 0) and about.st_uid != 0:
+        raise LabError(f"the cache directory {path} belongs to another user, {about.st_uid}")
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise LabError(
+            f"others may write to the cache directory {path}: `chmod -R go-w {path}` prevents it,"
+            " if you trust what is there"
+        )
     return path
 
 
 def _made(path: Path) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():  # not writable for a group, whatever the umask
+            path.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:
         raise LabError(f"cannot make the cache directory {path}: {error.strerror}") from error
     return path

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from emu.ports import Clock, Timer
-from emu.rounds import ENOUGH_STEPS, STEPS_PER_ROUND
+from emu.rounds import ENOUGH_STEPS, STEPS_PER_ROUND, Round
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,11 @@ class Poller:
         self._next_round: Timer | None = None
         loop.add_reader(self._epoll.fileno(), self._ready)
 
+    @property
+    def round(self) -> Round:
+        """The loop's round."""
+        return self._loop.round
+
     def watch(self, connection: Pollable, events: int) -> None:
         """From now on, serve a connection when these epoll events occur."""
         fd = connection.fileno()
@@ -96,7 +101,7 @@ class Poller:
 
     def pause(self, connection: Pollable, delay_ns: int) -> None:
         """Take nothing from a connection for a while; to be called in its ``take``."""
-        if connection not in self._paused:
+        if connection not in self._paused and connection.fileno() >= 0:
             resume = partial(self._resume, connection)
             self._paused[connection] = self._loop.call_later(delay_ns, resume)
             self.watch(connection, self._events[connection.fileno()])

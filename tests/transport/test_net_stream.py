@@ -251,3 +251,36 @@ def test_a_peer_that_leaves_while_it_waits(path):
     wall.until(lambda: not wall.uplink("stream"))
     assert len(slow.got) == 1
     wall.close()
+
+
+@pytest.mark.hostile
+def test_a_peer_that_dies_in_mid_frame_while_a_driver_is_behind(wall, path, peer, caplog):
+    """Its reset is found when there is no room for what it has sent before."""
+    (uplink,) = wall.uplink("stream")
+    wall.segments.segment(0).spare = lambda: 0
+    peer.sock.sendall(pack(">I", 1000) + bytes(500))
+    wall.until(lambda: uplink._filled)
+    wall.host.send(ethernet(EVERYONE, OURS, 0x88B5, bytes(100)))
+    peer.close()
+    wall.until(lambda: not wall.uplink("stream"))
+    assert "internal error" not in caplog.text
+    assert "connection dropped" in caplog.text
+
+
+@pytest.mark.hostile
+def test_super_frames_for_peers_share_the_rounds(wall, path):
+    """They are cut as the rounds allow, and none overtakes another."""
+    peers = [Peer(path) for _ in range(8)]
+    wall.until(lambda: len(wall.uplink("stream")) == 8)
+    frames = [Packet(payload=bytes((at,)) * 20_000, checked=False).frame() for at in range(8)]
+    round_ = wall.loop.round
+    round_.begin()
+    for data in frames:
+        wall.host.send(EVERYONE + data[6:], gso_size=20, checked=True)
+    assert round_.steps <= round_.most + 2 * 1000
+    assert round_.is_waiting
+    wall.until(lambda: not round_.is_waiting)
+    expected = b"".join(data[54:] for data in frames)
+    for peer in peers:
+        assert b"".join(data[54:74] for data in peer.frames()) == expected
+        peer.close()

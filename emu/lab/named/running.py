@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,17 +60,36 @@ def check_name(name: str) -> None:
 
 def directory() -> Path:
     """The runtime directory, which belongs to this user alone. Raises :class:`LabError`."""
+    path = _place()
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        about = path.lstat()
+    except OSError as error:
+        raise LabError(
+            f"cannot make {path}: {error.strerror}; XDG_RUNTIME_DIR may name a directory of yours"
+        ) from error
+    if not stat.S_ISDIR(about.st_mode):
+        wrong = "is no directory"
+    elif about.st_uid != os.getuid():
+        wrong = f"belongs to user {about.st_uid}, not to you"
+    elif about.st_mode & 0o077:
+        wrong = f"is open to others (mode {stat.S_IMODE(about.st_mode):04o}, not 0700)"
+    else:
+        return path
+    raise LabError(f"{path} {wrong}; it has to be a directory that belongs to you alone")
+
+
+def _place() -> Path:
+    """Where nobody else can make a directory before us: never in a directory of everybody's."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base.startswith("/") and os.path.isdir(base):
-        path = Path(base) / "mlx5emu"
-    else:
-        path = Path(tempfile.gettempdir()) / f"mlx5emu-names-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    about = path.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-        raise LabError(f"{path} must be a directory that belongs to you alone")
-    return path
+        return Path(base) / "mlx5emu"
+    own = Path(f"/run/user/{os.getuid()}")
+    with contextlib.suppress(OSError):
+        if own.lstat().st_uid == os.getuid() and os.access(own, os.W_OK | os.X_OK):
+            return own / "mlx5emu"
+    return cache.cache_dir() / "names"
 
 
 class Claim:

@@ -8,8 +8,10 @@ hardware; meanwhile its frames are read.
 from __future__ import annotations
 
 import itertools
+import logging
 import socket
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 
 from emu.net.eth.port import Segment, SegmentPort, padded
@@ -18,6 +20,7 @@ from emu.port.eth.frame import Frame
 from emu.port.eth.headers import ETHERNET_BYTES, FrameError
 from emu.port.eth.plain import plain
 from emu.ports import Buffer
+from emu.rounds import Line
 
 MOST_BODY = 4096 + 65536
 """Bytes of the longest frame that QEMU takes (net/net.c: NET_BUFSIZE); more breaks the protocol."""
@@ -28,10 +31,22 @@ PAUSE_NS = 500_000
 """How long to wait for a driver that has no receive requests; it does not say when it has."""
 _READ_BYTES = 1 << 18
 _FRAMES_PER_WRITE = 256
+_STEPS_PER_FRAME = 2
+"""What a frame counts among the steps of a round."""
+
+log = logging.getLogger(__name__)
 
 _LENGTH = Struct(">I")
 _length_at = _LENGTH.unpack_from
 _length = _LENGTH.pack
+
+
+def _logged(call: Callable[[], object]) -> None:
+    """Make a call; an exception that nobody expected costs no more than its frame."""
+    try:
+        call()
+    except Exception:
+        log.exception("internal error: a frame of an uplink is lost")
 
 
 class FramedUplink(SegmentPort):
@@ -56,6 +71,8 @@ class FramedUplink(SegmentPort):
         """The lengths and frames to be written; the first perhaps only in part."""
         self._queued = 0
         self._is_blocked = False
+        self._line = Line(poller.round, _logged)
+        """Frames that came when the round had done enough."""
         self._buffer = bytearray(self.buffer_bytes)
         self._filled = self._done = 0
         """How much of the buffer is filled, and how much of that has been handed on."""
@@ -81,11 +98,18 @@ class FramedUplink(SegmentPort):
 
     def deliver(self, frame: Frame) -> None:
         """Send a frame; it may be lost, which is counted."""
+        if not self._line.do(len(frame.data), self._send, frame):
+            self.dropped["queue full"] += 1
+
+    def _send(self, frame: Frame) -> None:
+        if self._sock is None:
+            return
         try:
             frames = self.frames(frame)
         except FrameError:
             self.dropped["malformed"] += 1
             return
+        self._poller.round.steps += len(frames) * _STEPS_PER_FRAME
         for data in frames:
             if self._queued + len(data) > MOST_QUEUED:
                 self.dropped["queue full"] += 1
@@ -128,6 +152,8 @@ class FramedUplink(SegmentPort):
     def take(self, most: int) -> int:
         """Hand received frames to the segment, ``most`` of them; returns how many there were."""
         self._receive()
+        if self._sock is None:
+            return 0
         room = self._segment.spare()
         if not room and self._filled > self._done:
             self._poller.pause(self, PAUSE_NS)
@@ -194,7 +220,8 @@ class FramedUplink(SegmentPort):
         if sock is None:
             return
         self._queue.clear()
-        self._queued = 0
+        self._line.clear()
+        self._queued = self._filled = self._done = 0
         self._buffer = bytearray()
         self.has_more = False
         sock.close()

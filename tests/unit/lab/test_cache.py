@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 
 import pytest
@@ -128,11 +129,31 @@ def test_a_lock_is_no_symbolic_link(home):
 
 
 @pytest.mark.hostile
-def test_a_cache_that_others_may_fill_is_refused():
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o775, 0o2775])
+def test_a_cache_that_others_may_fill_is_refused(mode):
     """Kernels and programs from there are run."""
-    cache.cache_dir().chmod(0o777)
-    with pytest.raises(LabError, match="others may write"):
+    cache.cache_dir().chmod(mode)
+    with pytest.raises(LabError, match=r"others may write.*chmod -R go-w"):
         cache.cache_dir()
+
+
+@pytest.mark.hostile
+def test_a_part_of_the_cache_that_others_may_fill_is_refused():
+    cache.subdir("images").chmod(0o775)
+    cache.subdir("runs")
+    with pytest.raises(LabError, match="others may write"):
+        cache.subdir("images")
+
+
+def test_what_is_made_there_is_not_for_a_group(home):
+    """Whatever the umask; some distributions' lets the user's own group write."""
+    before = os.umask(0o002)
+    try:
+        made = cache.subdir("images")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
+    assert stat.S_IMODE(cache.cache_dir().stat().st_mode) == 0o755
 
 
 @pytest.mark.hostile

@@ -372,8 +372,30 @@ def test_what_killed_runs_leave_goes_with_the_next_name(runtime):
 def test_a_runtime_directory_of_others_is_refused(runtime):
     runtime.mkdir(mode=0o777)
     runtime.chmod(0o777)
-    with pytest.raises(LabError, match="belongs to you alone"):
+    with pytest.raises(LabError, match=r"open to others \(mode 0777.*belongs to you alone"):
         running.entries()
+
+
+@pytest.mark.hostile
+def test_nobody_can_be_there_first(tmp_path, monkeypatch):
+    """Without XDG_RUNTIME_DIR it is below the user's own, never where everybody may write."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = running.directory()
+    assert path.parent in (Path(f"/run/user/{os.getuid()}"), tmp_path / "cache" / "mlx5emu")
+    assert path.stat().st_mode & 0o077 == 0
+    assert running.directory() == path
+
+
+@pytest.mark.hostile
+def test_a_runtime_directory_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(running, "_place", lambda: tmp_path / "file" / "mlx5emu")
+    with pytest.raises(LabError, match=r"cannot make .*Not a directory.*XDG_RUNTIME_DIR"):
+        running.directory()
+    monkeypatch.setattr(running, "_place", lambda: tmp_path / "file")
+    with pytest.raises(LabError, match="is no directory"):
+        running.directory()
 
 
 def test_a_guest_is_kept_by_a_process_of_its_own(kept):
