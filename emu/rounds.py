@@ -46,7 +46,7 @@ def _nobody(_: int) -> None:
 class Round:
     """The round that is under way."""
 
-    __slots__ = ("_cycle", "_is_owed", "_later", "most", "number", "steps")
+    __slots__ = ("_cycle", "_is_owed", "_later", "is_waiting", "most", "number", "steps")
 
     def __init__(self) -> None:
         self.steps = 0
@@ -55,6 +55,8 @@ class Round:
         """Above this what arrives waits."""
         self.number = 0
         """Rounds so far."""
+        self.is_waiting = False
+        """Whether something waits for the next rounds."""
         self._cycle: deque[Line] = deque()
         """Lines that get a share before the queues' turns."""
         self._later: deque[Line] = deque()
@@ -67,11 +69,6 @@ class Round:
         """Whether it has done enough: no queue gets a turn any more."""
         return self.steps > STEPS_PER_ROUND
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something waits for the next rounds."""
-        return bool(self._cycle or self._later)
-
     def begin(self) -> None:
         """A new round: some of the lines go on.
 
@@ -81,6 +78,10 @@ class Round:
         self.number += 1
         self.steps = 0
         self.most = STEPS_PER_ROUND
+        if self.is_waiting:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._is_owed:
             self._is_owed = False
             return
@@ -88,7 +89,8 @@ class Round:
             self._cycle, self._later = self._later, self._cycle
         while self._cycle and not self.is_over:
             self._cycle.popleft().share()
-        self._is_owed = self.is_over and not self._cycle
+        self.is_waiting = bool(self._cycle or self._later)
+        self._is_owed = self.is_waiting and self.is_over and not self._cycle
 
     def listen(self) -> None:
         """The turns are over, now sockets are read: there is room left for what they bring."""
@@ -97,12 +99,14 @@ class Round:
     def wait(self, line: Line) -> None:
         """A line has work for the next rounds."""
         self._later.append(line)
+        self.is_waiting = True
 
     def forget(self, line: Line) -> None:
         """A line has no more work."""
         for lines in (self._cycle, self._later):
             if line in lines:
                 lines.remove(line)
+        self.is_waiting = bool(self._cycle or self._later)
 
 
 class Line:

@@ -257,11 +257,15 @@ class Function:
                 self.cmdif.run()
             if self.remains.tables and not round_.is_over:
                 self.remains.free_some()
-            more = lifecycle.run(hca) or self.cmdif.busy or bool(self.remains.tables)
+            return (
+                lifecycle.run(hca)
+                or self.cmdif.busy
+                or bool(self.remains.tables)
+                or round_.is_waiting
+            )
         except Exception:
             hca.fail()
             return False
-        return more or round_.is_waiting
 
     # -- bugs in the emulator itself
 

@@ -51,7 +51,10 @@ def arrive(hca: Hca, frame: Frame) -> None:
         return
     try:
         if hca.faults is None:
-            take_in_turn(hca, frame)
+            if hca.arrivals.is_free:
+                take(hca, frame)
+            else:
+                take_in_turn(hca, frame)
         else:
             hca.faults.show(FRAME_RX_POINT, frame)
     except Exception:
