@@ -132,7 +132,8 @@ class FlowGroup(Object):
 
     __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
     kind = "flow group"
-    BASE_BYTES = 4096
+    BASE_BYTES = 6144
+    """With criteria of 20 fields, and the view that a query returns."""
 
     def __init__(
         self, table: FlowTable, first: int, last: int, criteria: Matcher, match: Any = None

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from emu.function.function import Tracer
+from emu.host.user_error import UserError
 from emu.host.userfiles import open_outfile
 from emu.ports import Clock
 from emu.trace.event import Event
@@ -24,6 +25,16 @@ FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
 DEFAULT_FORM = "json"
 
 
+DEFAULT_MIB = 1024
+
+_WANTED = (errno.EPIPE,)
+"""Errors by which a reader says that it wants no more."""
+
+
+class LimitError(OSError):
+    """The file is as long as it may be."""
+
+
 class TraceFile:
     """A file or a pipe that accepts whole lines at once or fails: a :class:`recorder.Stream`.
 
@@ -31,13 +42,20 @@ class TraceFile:
     slow, writing fails instead of blocking the device.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_mib: int = DEFAULT_MIB) -> None:
         """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        self._most = self._left = most_mib << 20
         self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
 
     def write(self, text: str) -> None:
-        """Write the text. Raises OSError, after which a part of it may be in the file."""
+        """Write the text. Raises OSError, after which a part of it may be in the file.
+
+        LimitError if the file would become too long; nothing has been written then.
+        """
         data = text.encode()
+        self._left -= len(data)
+        if self._left < 0:
+            raise LimitError(f"it has {self._most >> 20} MiB")
         while data:
             written = os.write(self._fd, data)
             if not written:
@@ -50,11 +68,19 @@ class TraceFile:
 
 
 @contextmanager
-def recorders(path: Path, form: str) -> Iterator[Callable[[int, Clock], Tracer]]:
-    """A maker of recorders that share one trace file; it takes a function's index and its clock."""
-    file = TraceFile(path)
+def recorders(
+    path: Path, form: str, most_mib: int = DEFAULT_MIB
+) -> Iterator[Callable[[int, Clock], Tracer]]:
+    """A maker of recorders that share one trace file; it takes a function's index and its clock.
+
+    Raises UserError at the end when the file lacks something that it was to have.
+    """
+    file = TraceFile(path, most_mib)
     try:
         sink = LineSink(file, FORMS[form]())
         yield lambda index, clock: Recorder(sink, clock, index)
     finally:
         file.close()
+    why = sink.ended_by
+    if why is not None and not isinstance(why, LimitError) and why.errno not in _WANTED:
+        raise UserError(f"the trace {path} is not complete: {why.strerror}")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_STEPS_PER_EVENT = 24
+"""What an event counts among the steps of a round: decoding it and writing its line."""
+
 _SUB_TYPES = {EventType.PORT_CHANGE: PortChange, EventType.PAGE_FAULT: PageFaultSubtype}
 
 
@@ -74,6 +77,8 @@ class LineSink:
 
     def __init__(self, stream: Stream, form: Callable[[Event], str]) -> None:
         self.is_open = True
+        self.ended_by: OSError | None = None
+        """What has ended the trace before the run."""
         self._stream = stream
         self._form = form
 
@@ -85,6 +90,7 @@ class LineSink:
             self._stream.write(self._form(event) + "\n")
         except OSError as error:
             self.is_open = False
+            self.ended_by = error
             log.warning("the trace ends here, the device goes on: %s", error)
 
 
@@ -106,6 +112,7 @@ class Recorder:
         return self._sink.is_open
 
     def _record(self, point: Point, fields: dict[str, Any]) -> None:
+        self._clock.round.steps += _STEPS_PER_EVENT
         self._sink.write(Event(self._clock.now_ns(), self._function, point, fields))
 
     def power_on(self, model: str) -> None:

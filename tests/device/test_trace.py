@@ -15,6 +15,7 @@ from emu.cmdif.registry import COMMANDS
 from emu.device.hca import HcaOptions
 from emu.errors import CmdError, syndrome_of
 from emu.function.function import Function
+from emu.rounds import Round
 from emu.trace import decode
 from emu.trace.event import MOST_ITEMS, Event, Point
 from emu.trace.recorder import EventList, LineSink, Recorder
@@ -343,6 +344,8 @@ class TestRegisters:
 
 
 class _Clock:
+    round = Round()
+
     def now_ns(self):
         return 7
 

@@ -53,6 +53,18 @@ def test_text_is_to_be_read_as_it_is(serve, tmp_path):
     assert second.endswith(" f1 reset connectx6")
 
 
+def test_full_disk_is_an_error_at_the_end(serve):
+    status, said = serve("--trace", "/dev/full")
+    assert status == 1
+    assert said.splitlines()[-1] == (
+        "mlx5emu: the trace /dev/full is not complete: No space left on device"
+    )
+
+
+def test_a_trace_that_has_its_size_is_none(serve, tmp_path):
+    assert serve("--trace", tmp_path / "trace", "--trace-limit", "1")[0] == 0
+
+
 def test_file_that_cannot_be_written(serve, tmp_path):
     status, said = serve("--trace", tmp_path / "no" / "trace")
     assert status == 1

@@ -112,4 +112,6 @@ def run(
 
             status = judged.turns(guest, turn, turns, check=check_leaks)
             status = judged.concluded(guest, status)
+    if guest.server_failure is not None and not status:
+        raise guest.server_failure  # a trace that is not complete
     sys.exit(status)

@@ -27,6 +27,7 @@ from emu.service.pcap import PcapOptions
 from emu.service.repeats import summed_up
 from emu.service.server import Endpoint, Server
 from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
+from emu.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 from emu.vfio.base import TransportError
 from emu.vfio.kinds import DEFAULT_KIND, KINDS
 
@@ -103,6 +104,14 @@ def _mode(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     help="Lines for mlx5emu trace show, or for reading as they are.",
 )
 @click.option(
+    "--trace-limit",
+    type=click.IntRange(1),
+    default=DEFAULT_TRACE_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="End the trace when the file has this size.",
+)
+@click.option(
     "--faults",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Fail as this plan says (TOML).",
@@ -146,6 +155,7 @@ def serve(
     socket_mode: int,
     trace: Path | None,
     trace_format: str,
+    trace_limit: int,
     faults: Path | None,
     record: Path | None,
     control: Path | None,
@@ -171,7 +181,9 @@ def serve(
         try:
             given = [*devices, *[""] * (len(sockets) - len(devices))]
             endpoints = [*map(Endpoint, sockets, parse_all(given, fabric=fabric is not None))]
-            tracer = stack.enter_context(recorders(trace, trace_format)) if trace else None
+            tracer = None
+            if trace is not None:
+                tracer = stack.enter_context(recorders(trace, trace_format, trace_limit))
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(
                 endpoints, transport, tracer, fabric, options, control, socket_mode,

@@ -256,6 +256,11 @@ class Guest:
         return self.options.record or self.logs / RECORD_NAME
 
     @property
+    def server_failure(self) -> GuestError | None:
+        """Why the server has ended by itself, or what it has complained of at its end."""
+        return self._server_failure
+
+    @property
     def is_running(self) -> bool:
         """Whether the guest accepts commands, as far as is known."""
         return self._channel is not None and self._channel.is_open

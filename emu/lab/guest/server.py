@@ -127,9 +127,12 @@ class Server:
             raise ServerError(f"the fault plan could not be loaded: {error}") from None
 
     def stop(self) -> None:
-        """End the process."""
-        self._stopping = True
+        """End the process; ``on_end`` is called if it says that something has gone wrong."""
+        was_stopping, self._stopping = self._stopping, True
         stop(self._process)
+        status = self._process.returncode if self._process is not None else 0
+        if self._is_ready and not was_stopping and status > 0:
+            self._on_end(ServerError(self._obituary(status)))
 
     def kill(self) -> None:
         """End the process at once, without giving it a chance to clean up."""

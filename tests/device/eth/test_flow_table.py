@@ -1,6 +1,8 @@
 """Flow tables, groups and entries by command: what the driver makes, and what is refused."""
 
+import gc
 import json
+import tracemalloc
 
 import pytest
 from helpers.flows import (
@@ -511,3 +513,34 @@ def test_what_the_server_tells(driver, flows, function, tirs):
     assert (entry["action"], entry["tag"], entry["counters"]) == ("forward", 9, [counter])
     assert entry["destinations"] == [f"tir {tirs[1]:#x}", f"flow table {anchor:#x}"]
     assert told("tir")[0]["rqn"] == told("rq")[0]["handle"]
+
+
+@pytest.mark.hostile
+def test_groups_are_charged_what_they_take(driver, flows, hca):
+    """With criteria of many fields; what entries take is less."""
+    masks = {
+        "ip_version": 0xF, "ip_protocol": 0xFF, "src_ipv4_src_ipv6": (1 << 128) - 1,
+        "dst_ipv4_dst_ipv6": (1 << 128) - 1, "smac_47_16": 0xFFFFFFFF, "smac_15_0": 0xFFFF,
+        "dmac_47_16": 0xFFFFFFFF, "dmac_15_0": 0xFFFF, "ethertype": 0xFFFF, "ip_dscp": 0x3F,
+        "ip_ecn": 3, "frag": 1, "cvlan_tag": 1, "svlan_tag": 1, "first_vid": 0xFFF,
+        "first_prio": 7, "first_cfi": 1, "tcp_sport": 0xFFFF, "tcp_dport": 0xFFFF,
+        "tcp_flags": 0x1FF,
+    }  # fmt: skip
+    table, last = flows.table(1, log_size=10), flows.table(2)
+    first = flows.group(table, 0, 0, **masks)
+    flows.entry(table, 0, first, to_table(last), ip_version=4)
+    for make in (
+        lambda index: flows.group(table, index, index, **masks),
+        lambda index: flows.entry(
+            table, index, first + index, to_table(last), ip_version=4, tcp_sport=index
+        ),
+    ):
+        gc.collect()
+        before, count = hca.ledger.used, 200
+        tracemalloc.start()
+        for index in range(1, count + 1):
+            make(index)
+        gc.collect()
+        allocated, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert allocated < hca.ledger.used - before + 16 * 1024

@@ -21,6 +21,8 @@ DRIVER = "<3>[ 1.0] mlx5_core 0000:01:00.0: health recovery failed\n"
 class FakeGuest:
     """Ends as the test says."""
 
+    server_failure = None
+
     def __init__(self):
         self.log = "<6>[ 0.0] Linux version 6.12\n"
         self.statuses = [0]

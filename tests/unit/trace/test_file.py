@@ -6,6 +6,8 @@ import os
 import pytest
 from helpers.world import HandClock
 
+from emu.host.user_error import UserError
+from emu.rounds import STEPS_PER_ROUND
 from emu.service.trace_file import FORMS, TraceFile, recorders
 
 
@@ -44,12 +46,18 @@ def test_pipe_that_nobody_reads(pipe):
         TraceFile(pipe)
 
 
-def test_reader_that_is_slow_ends_the_trace(pipe, reader, caplog):
-    with recorders(pipe, "json") as make:
+def ends_badly(path):
+    """A trace whose file takes nothing more."""
+    with recorders(path, "json") as make:
         recorder = make(0, HandClock())
         for _ in range(1 << 16):
             recorder.irq(0, 1)
         assert not recorder
+
+
+def test_reader_that_is_slow_ends_the_trace(pipe, reader, caplog):
+    with pytest.raises(UserError, match="is not complete: Resource temporarily unavailable"):
+        ends_badly(pipe)
     assert "the trace ends here" in caplog.text
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
@@ -68,8 +76,28 @@ def test_reader_that_goes_ends_the_trace(pipe, reader, caplog):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_full_disk(caplog):
-    with recorders("/dev/full", "json") as make:
-        recorder = make(0, HandClock())
-        recorder.irq(0, 1)
-        assert not recorder
+    with pytest.raises(UserError, match="the trace /dev/full is not complete: No space left"):
+        ends_badly("/dev/full")
     assert "No space left on device" in caplog.text
+
+
+def test_it_ends_at_its_size_with_a_whole_line(tmp_path, caplog):
+    path = tmp_path / "trace"
+    with recorders(path, "json", 1) as make:
+        recorder = make(0, HandClock())
+        while recorder:
+            recorder.irq(0, 1)
+    text = path.read_text()
+    assert (1 << 20) - 200 < len(text) <= 1 << 20
+    assert text.endswith("}\n")
+    assert "the trace ends here, the device goes on: it has 1 MiB" in caplog.text
+
+
+def test_events_count_among_the_steps_of_a_round(tmp_path):
+    """As writing them takes longer than what they tell of."""
+    clock = HandClock()
+    with recorders(tmp_path / "trace", "json") as make:
+        recorder = make(0, clock)
+        for _ in range(STEPS_PER_ROUND // 10):
+            recorder.irq(0, 1)
+    assert clock.round.is_over
