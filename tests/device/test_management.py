@@ -1,7 +1,7 @@
 """QP1 of a function: the subnet's administrator and other ports' agents, by work request."""
 
 import pytest
-from helpers.gsi import Gsi
+from helpers.gsi import Gsi, joined
 
 from emu.engine import lifecycle
 from emu.port.datagram import GSI_QKEY
@@ -268,7 +268,8 @@ def test_multicast_counts_once_for_each_port(pair):
         qp.to_rts()
     for qp in senders[1:]:
         two.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=group)
-    to = {"dqp_dct": 0xFFFFFF, "rlid": 0xC001, "grh_gid_fl": 1 << 30, "rgid": group, "key": 7 << 32}
+    mlid = joined(two, group)
+    to = {"dqp_dct": 0xFFFFFF, "rlid": mlid, "grh_gid_fl": 1 << 30, "rgid": group, "key": 7 << 32}
     for node in pair:
         counters(node)
     senders[0].datagram(to, b"abc")

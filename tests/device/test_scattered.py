@@ -9,6 +9,7 @@ from helpers.channels import GRH_BYTES, Channel
 from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
 from helpers.flows import Flows, to_tir
 from helpers.frames import MACS, Packet
+from helpers.gsi import joined
 from helpers.interfaces import alloc_td, create_direct_tir, create_tis
 from helpers.keys import indirect_key
 from helpers.roce import on_one_segment
@@ -19,6 +20,7 @@ from emu.engine.eth.receive import arrive
 from emu.engine.eth.steering import domain
 from emu.engine.mr.rights import MOST_STEPS, PACKET_BYTES
 from emu.engine.rc.remote import LOOK_AHEAD_STEPS
+from emu.net.ib.local import LocalFabric
 from emu.net.poller import PACKETS_PER_ROUND
 from emu.port.eth.frame import Frame
 from emu.port.eth.segment import unsegmented
@@ -106,6 +108,8 @@ def test_a_group_whose_members_are_all_scattered(channel, most_steps):
     """Members beyond a round's work get the datagram in the next rounds."""
     node, driver = channel.right, channel.right.driver
     key = scattered(node, 2)
+    if isinstance(node.hca.wire, LocalFabric):
+        joined(node, GROUP)
     members = [Channel(QpType.UD, channel.left, node) for _ in range(32)]
     for member in members:
         driver.must(Op.ATTACH_TO_MCG, qpn=member.receiver.qpn, multicast_gid=GROUP)

@@ -2,7 +2,9 @@
 
 import pytest
 from helpers.channels import GRH_BYTES, QKEY, Channel
+from helpers.gsi import joined
 
+from emu.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.wqe import DATA, av
 
@@ -179,6 +181,12 @@ def test_way_back_from_the_error_state(channel, target):
 
 
 def join(node, qp, gid=GROUP):
+    """Attach the queue pair, and have the port join where there is an administrator to ask.
+
+    The first group after the broadcast group has the LID of ``MULTICAST``.
+    """
+    if isinstance(node.hca.wire, LocalFabric):
+        joined(node, gid)
     node.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
 
 

@@ -6,8 +6,8 @@ from emu.port.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType
-from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
-from layouts.sa import RmppFlags, RmppType, sa_mad
+from layouts.mads import MAD_BYTES, Method, MgmtClass, pma_mad
+from layouts.sa import JoinState, RmppFlags, RmppType, SaAttr, sa_mad
 
 GRH_BYTES = 40
 RECEIVES = 16
@@ -99,3 +99,25 @@ class Gsi:
         answer = pma_mad.view(data)
         assert answer.mad_hdr.tid == hdr["tid"]
         return answer
+
+
+def joined(node, mgid, join_state=JoinState.FULL_MEMBER, **fields):
+    """Have a node's port join a multicast group, which is made if there is none; its MLID."""
+    record = {
+        "mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state, "pkey": 0xFFFF,
+        "qkey": 0x1234, "traffic_class": 0, "flow_label": 0, "sl": 0,
+    } | fields  # fmt: skip
+    gsi = Gsi(node)
+    answer, (found,) = gsi.ask_sa(Method.SET, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
+    assert not answer.mad_hdr.status, hex(answer.mad_hdr.status)
+    gsi.qp.destroy()
+    return found.mlid
+
+
+def left(node, mgid, join_state=JoinState.FULL_MEMBER):
+    """Have a node's port leave a group."""
+    gsi = Gsi(node)
+    record = {"mgid": mgid, "port_gid": node.hca.ib.gid(0), "join_state": join_state}
+    answer, _ = gsi.ask_sa(Method.DELETE, SaAttr.MC_MEMBER_REC, sa.mcmember_rec, **record)
+    assert not answer.mad_hdr.status, hex(answer.mad_hdr.status)
+    gsi.qp.destroy()

@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from helpers.channels import Channel
+from helpers.channels import QKEY, Channel
 from helpers.gsi import Gsi
 
 from layouts import sa
-from layouts.enums import CqeOpcode, QpType
+from layouts.enums import CqeOpcode, Op, QpType
 from layouts.mads import Method
 from layouts.sa import SaAttr
 
@@ -125,3 +125,47 @@ def test_administrator_answers_all(fabric, ends):
         answers = []
         fabric.until(lambda gsi=gsi, answers=answers: answers.extend(gsi.take()) or answers)
         assert sa.sa_mad.view(answers[0][1]).mad_hdr.status == 0
+
+
+GROUP = bytes.fromhex("ff12401bffff00000000000000000077")
+
+
+def change_membership(fabric, node, method):
+    """Join or leave the group; its MLID."""
+    gsi = Gsi(node)
+    record = {
+        "mgid": GROUP, "port_gid": node.hca.ib.gid(0), "join_state": 1, "pkey": 0xFFFF,
+        "qkey": QKEY, "traffic_class": 0, "flow_label": 0, "sl": 0,
+    }  # fmt: skip
+    prm = sa.mcmember_rec
+    header = gsi.header(3, 2, method, SaAttr.MC_MEMBER_REC)
+    request = sa.sa_mad.new(mad_hdr=header, comp_mask=sa.Components(prm).mask_of(*record))
+    request.data = bytes(prm.new(**record)).ljust(sa.DATA_BYTES, b"\0")
+    gsi.send(request)
+    answers = []
+    fabric.until(lambda: answers.extend(gsi.take()) or answers)
+    answer = sa.sa_mad.view(answers[0][1])
+    assert answer.mad_hdr.status == 0
+    gsi.qp.destroy()
+    return prm.view(answer.data).mlid
+
+
+def test_multicast_reaches_processes_whose_ports_have_joined(fabric, ends):
+    left, right = ends
+    channel = Channel(UD, *ends)
+    right.driver.must(Op.ATTACH_TO_MCG, qpn=channel.receiver.qpn, multicast_gid=GROUP)
+    mlid = change_membership(fabric, left, Method.SET)
+    to = {"dqp_dct": 0xFFFFFF, "rlid": mlid, "grh_gid_fl": 1 << 30, "rgid": GROUP}
+
+    def arrives():
+        channel.post_recv(right.region(4096).sge())
+        channel.send(b"data", to=to)
+        finish(fabric, channel)
+        fabric.settle()
+        return len(channel.received())
+
+    assert not arrives()
+    assert change_membership(fabric, right, Method.SET) == mlid
+    assert arrives()
+    change_membership(fabric, right, Method.DELETE)
+    assert not arrives()

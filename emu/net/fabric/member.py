@@ -96,6 +96,8 @@ class Membership:
         elif kind is FrameKind.GUIDS:
             self._ethernet = protocol.read_guids(body)
             return 1 + len(self._ethernet)
+        elif kind is FrameKind.GROUP:
+            self._site.group_changed(*protocol.read_group(body))
         elif kind is FrameKind.PACKET:
             return self._site.deliver(self._site.parse(body), body)
         elif kind is FrameKind.PORTS:

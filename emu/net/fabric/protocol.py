@@ -4,9 +4,10 @@ A process that connects sends HELLO: the protocol's version, and for each of its
 of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The listener replies with
 WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
 their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
-own (PORTS, and the GUIDs of Ethernet ports), and two kinds of frames go in both directions:
-PACKETs, from the local route header to the invariant CRC, and Ethernet frames, from the destination
-address to the payload's end, behind the number of their segment and what the sender knows of them.
+own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a member's ports
+(GROUP). Two kinds of frames go in both directions: PACKETs, from the local route header to the
+invariant CRC, and Ethernet frames, from the destination address to the payload's end, behind the
+number of their segment and what the sender knows of them.
 
 Everything from a socket is checked here before it is used.
 """
@@ -24,9 +25,10 @@ from emu.port.eth.frame import Frame
 from emu.port.ib import framing
 from emu.port.ib.endport import EndPort
 from emu.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
+from layouts.bth import MULTICAST_LID, PERMISSIVE_LID
 from layouts.enums import PhysState, PortState
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"mlx5fab\n"
 MAX_PORTS = 1024
 """Functions in one fabric."""
@@ -37,6 +39,8 @@ _HELLO = Struct(">8sHH")
 _WELCOME = Struct(">HH")
 _IDENTITY = Struct(">BHQ")
 _GUID = Struct(">Q")
+_GROUP = Struct(">H16s?")
+"""MLID, the port's GID, and whether the one leads to the other."""
 _FRAME = Struct(">BBH")
 """Segment, what is vouched for, segment size of a super-frame or 0."""
 _CHECKED, _FILLED = 1, 2
@@ -57,6 +61,7 @@ class FrameKind(IntEnum):
     PACKET = 6
     FRAME = 7
     GUIDS = 8
+    GROUP = 9
 
 
 LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME})
@@ -72,6 +77,7 @@ MAX_BODY = {
     FrameKind.PACKET: framing.MAX_BYTES,
     FrameKind.FRAME: _FRAME.size + MAX_FRAME,
     FrameKind.GUIDS: MAX_PORTS * _GUID.size,
+    FrameKind.GROUP: _GROUP.size,
 }
 
 
@@ -252,6 +258,21 @@ def read_port(body: memoryview) -> EndPort:
     if end != len(body):
         raise ProtocolError("something stands behind the port")
     return one
+
+
+def group(mlid: int, gid: bytes, listens: bool) -> bytes:
+    """The body of a GROUP."""
+    return _GROUP.pack(mlid, gid, listens)
+
+
+def read_group(body: memoryview) -> tuple[int, bytes, bool]:
+    """What a GROUP says. Raises :class:`ProtocolError`."""
+    if len(body) != _GROUP.size:
+        raise ProtocolError(f"GROUP of {len(body)} bytes")
+    mlid, gid, listens = _GROUP.unpack(body)
+    if not MULTICAST_LID <= mlid < PERMISSIVE_LID:
+        raise ProtocolError(f"GROUP with LID {mlid:#x}")
+    return mlid, gid, listens
 
 
 def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:

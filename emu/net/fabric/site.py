@@ -44,6 +44,9 @@ class Site(Protocol):
     def ports_changed(self) -> None:
         """The ports of other processes have changed."""
 
+    def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """The hub has a multicast LID lead to a port of ours, or not any more."""
+
     def parse(self, frame: memoryview) -> Packet:
         """The packet in a frame. Raises ProtocolError."""
 

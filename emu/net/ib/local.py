@@ -2,8 +2,12 @@
 
 Connected queue pairs of functions in the same process find each other through ``node`` and exchange
 whole messages. Datagrams are carried here, and so are packets when faults are to be injected into
-them. A multicast packet goes to every queue pair that is attached to its GID. The subnet
-administrator has a LID of its own.
+them. The subnet administrator has a LID of its own.
+
+A multicast packet goes to the ports that have joined the group of its LID, as the subnet
+administrator has told the switch, and there to the queue pairs that are attached to its GID. An
+adapter that sends one gives it to its own attached queue pairs itself, whether its port has joined
+or not (IBTA 10.5.2); the switch does not send it back.
 """
 
 from __future__ import annotations
@@ -62,8 +66,10 @@ class LocalFabric:
         self.watcher: Watcher | None = None
         self._sa_owner = _Administration()
         self.sa = SubnetAdministrator(
-            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner)
+            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._told
         )
+        self._listeners: set[tuple[int, bytes]] = set()
+        """Multicast LIDs, each with the GID of a port that it leads to."""
 
     def attach(self, hca: Hca) -> None:
         """Make the function reachable at its port's LID; after a reset it replaces the old one."""
@@ -171,13 +177,21 @@ class LocalFabric:
         lid = packet.to.lid
         if packet.is_multicast:
             for hca in list(self._nodes.values()):
-                self._arrive(hca, packet, origin)
+                if hca.link.lid == origin.lid or (lid, hca.ib.gid(0)) in self._listeners:
+                    self._arrive(hca, packet, origin)
         elif lid == SM_LID:
             takers = {QP0: self.sa.switch.receive, QP1: self.sa.receive}
             if (take := takers.get(packet.to.qpn)) is not None:
                 contain(self._sa_owner, partial(take, b"".join(packet.data), packet.to, origin))
         elif (node := self._nodes.get(lid)) is not None:
             self._arrive(node, packet, origin)
+
+    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """The administrator has a multicast LID lead to a port, or not any more."""
+        if listens:
+            self._listeners.add((mlid, gid))
+        else:
+            self._listeners.discard((mlid, gid))
 
     def _arrive(self, hca: Hca, packet: Datagram, origin: Origin) -> None:
         lid = hca.link.lid

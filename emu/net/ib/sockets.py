@@ -17,6 +17,7 @@ from emu.engine.rc.packets import intake
 from emu.host.listening import OWNER_ONLY
 from emu.net.eth.segments import Segments
 from emu.net.eth.uplinks import Uplinks
+from emu.net.fabric import protocol
 from emu.net.fabric.address import parse as parse_address
 from emu.net.fabric.connection import Connection
 from emu.net.fabric.election import Election
@@ -109,6 +110,7 @@ class SocketFabric(LocalFabric):
 
     def role_lost(self) -> None:
         """Without a fabric the guests' links go down; they come up when we have joined again."""
+        self._listeners.clear()
         for hca in self._nodes.values():
             self._unplug(hca)
 
@@ -125,6 +127,7 @@ class SocketFabric(LocalFabric):
             gone = replace(end_port(hca.ib), state=PortState.DOWN, phys_state=PhysState.POLLING)
             self._role.announce(gone)
         super().attach(hca)
+        self._forget_groups(hca)
         self._announce(hca)
         if self.election.has_joined and self._role is None:
             self._unplug(hca)
@@ -132,6 +135,8 @@ class SocketFabric(LocalFabric):
     def port_changed(self, hca: Hca) -> None:
         """The function's port has come up or gone down."""
         super().port_changed(hca)
+        if not hca.link.is_up:
+            self._forget_groups(hca)
         self._announce(hca)
 
     def _announce(self, hca: Hca) -> None:
@@ -152,6 +157,24 @@ class SocketFabric(LocalFabric):
         yield from super().end_ports()
         if self._role is not None:
             yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
+
+    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """Our administrator has a multicast LID lead to a port: its process has to know."""
+        super()._told(mlid, gid, listens)
+        lid = self.sa.lid_of(gid)
+        connection = self._connection_to(lid) if lid is not None and self.is_hub else None
+        if connection is not None:
+            connection.send(FrameKind.GROUP, protocol.group(mlid, gid, listens))
+
+    def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """The hub has a multicast LID lead to a port of ours, or not any more."""
+        if any(gid == hca.ib.gid(0) for hca in self._nodes.values()):
+            super()._told(mlid, gid, listens)
+
+    def _forget_groups(self, hca: Hca) -> None:
+        """A port has gone, or starts anew: the hub's administrator has it in no group."""
+        gid = hca.ib.gid(0)
+        self._listeners = {one for one in self._listeners if one[1] != gid}
 
     # -- packets out
 

@@ -101,8 +101,12 @@ class SubnetAdministrator:
         ports: Callable[[], Iterable[EndPort]],
         send: Callable[[Datagram, Origin], None],
         clock: Clock,
+        forward: Callable[[int, bytes, bool], None] = lambda mlid, gid, listens: None,
     ) -> None:
-        """``ports`` returns the ports that are up, without this administrator's own."""
+        """``ports`` returns the ports that are up, without this administrator's own.
+
+        ``forward`` is told which ports a multicast LID leads to (``MulticastGroups``).
+        """
         port = EndPort(
             lid=SM_LID,
             port_guid=SM_GUID,
@@ -122,7 +126,7 @@ class SubnetAdministrator:
         self._requests: dict[Key, None] = {}
         """Requests that are queued or being processed."""
         self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
-        self.groups = MulticastGroups(self.subscriptions.notify)
+        self.groups = MulticastGroups(self.subscriptions.notify, forward)
         self.services = Services(clock)
         self.transfers = RmppSender(clock, self.worker)
         self._attributes = self._make_attributes()
@@ -131,6 +135,11 @@ class SubnetAdministrator:
     def port(self) -> EndPort:
         """Where it is: the switch's management port."""
         return self.switch.port
+
+    def lid_of(self, gid: bytes) -> int | None:
+        """The LID of a port of the latest sweep."""
+        port = self._known.get(gid)
+        return port.lid if port is not None else None
 
     def _make_attributes(self) -> dict[int, _Attribute]:
         groups, services = self.groups, self.services

@@ -15,6 +15,8 @@ LINK_LOCAL = 2
 SCOPES = range(1, 15)
 _IPOIB_SIGNATURE = 0x401B
 _RESERVED_FLAGS = 0xE0
+LISTENS = JoinState.FULL_MEMBER | JoinState.NON_MEMBER
+"""Members that packets are forwarded to; the others only send (IBTA 15.2.5.17.1)."""
 FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
 """Members that create a group and keep it alive."""
 

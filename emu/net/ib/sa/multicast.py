@@ -2,8 +2,9 @@
 
 A group is created when a full member joins it and gives the parameters that all members must share,
 and deleted with its last full member; only the broadcast groups of IPoIB always exist (RFC 4391,
-chapter 5). These records only decide what a port is told. Which multicast packets it receives
-depends on the queue pairs that it attaches.
+chapter 5). The switches forward a group's packets, which they know by its MLID, to the ports that
+have joined it and listen, and to no others. Which queue pairs get them there depends on what is
+attached.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from emu.net.ib.sa.group import (
     FULL,
     LINK_LOCAL,
+    LISTENS,
     SCOPES,
     Group,
     GroupMember,
@@ -51,11 +53,20 @@ _SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
 
 
 class MulticastGroups:
-    """All groups of the subnet. ``notify`` is called for those that are created and deleted."""
+    """All groups of the subnet. ``notify`` is called for those that are created and deleted.
 
-    def __init__(self, notify: Callable[[SmTrap, bytes], None]) -> None:
+    ``forward`` is called with an MLID and a port's GID when the port begins to listen, and when it
+    stops: the manager programs the switches.
+    """
+
+    def __init__(
+        self,
+        notify: Callable[[SmTrap, bytes], None],
+        forward: Callable[[int, bytes, bool], None],
+    ) -> None:
         self._groups: dict[bytes, Group] = {}
         self._notify = notify
+        self._forward = forward
         self._next_mgid = 1
 
     def __len__(self) -> int:
@@ -97,6 +108,7 @@ class MulticastGroups:
             gone = gids & group.members.keys()
             for gid in gone:
                 del group.members[gid]
+                self._forward(group.mlid, gid, False)
             if gone:
                 self._end_if_empty(group)
 
@@ -116,6 +128,7 @@ class MulticastGroups:
         by_proxy = int(port.lid != query.requester.lid)
         member = group.members.setdefault(port.gid, GroupMember(0, by_proxy))
         member.join_state |= wanted.join_state
+        self._forward(group.mlid, port.gid, bool(member.join_state & LISTENS))
         log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
         return [group.record(port.gid, member.join_state, member.proxy_join)]
 
@@ -130,6 +143,7 @@ class MulticastGroups:
         if wanted.port_gid != query.requester.gid and not member.proxy_join:
             raise SaError(SaStatus.REQ_DENIED, "membership is another port's")
         member.join_state &= ~wanted.join_state
+        self._forward(group.mlid, wanted.port_gid, bool(member.join_state & LISTENS))
         log.info("%s leaves %s as %#x", wanted.port_gid.hex(), group.mgid.hex(), wanted.join_state)
         if not member.join_state:
             del group.members[wanted.port_gid]
