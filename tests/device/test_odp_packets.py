@@ -9,6 +9,7 @@ from helpers.paging import IN_BOTH_SCHEMES, READ, PagedRegion, Pager
 
 from emu.device.held import MOST_HELD
 from emu.engine.rc.packets.responder import PATIENCE_NS
+from emu.models.capabilities import ALL_TRANSPORT_ODP
 from emu.port.ib.framing import parse
 from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
@@ -211,6 +212,8 @@ class TestRequester:
         assert len(channel.sent()) == 1
         assert near.read() == plain[1].read()
 
+    @pytest.mark.usefixtures("scheme")
+    @pytest.mark.parametrize("scheme", [ALL_TRANSPORT_ODP], ids=["all operations"])
     def test_room_for_an_atomic_goes(self, channel, pagers, near, plain, when):
         """It has been carried out; its answer is asked for again and it is not repeated."""
         plain[1].write(bytes(8))
