@@ -79,7 +79,7 @@ def add(words: tuple[str, ...], control: Path | None) -> None:
 
     NAME is the guest that it is for; without, the only one that runs.
     """
-    name, words = named(words, control, lambda word: "=" not in word)
+    name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "rule")
     with connect(control, name) as client:
         added = client.add(table)

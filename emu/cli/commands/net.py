@@ -36,7 +36,7 @@ def set_(words: tuple[str, ...], control: Path | None) -> None:
     What is not given is not done: the new properties replace all old ones. Without function and
     direction it is about all functions, and both ways.
     """
-    name, words = named(words, control, lambda word: "=" not in word)
+    name, words = named(words, control, lambda word: "=" not in word and len(words) > 1)
     table = table_of(words, "link")
     if not table.keys() - {*_WHERE}:
         raise click.UsageError("a property, like delay=1ms; `net clear` takes all away")

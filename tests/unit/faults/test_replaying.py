@@ -34,7 +34,7 @@ class FakeGuest:
     tried = ()
     end = staticmethod(lambda: None)
 
-    def __init__(self, options):
+    def __init__(self, options, **_shown):
         self.options = options
         self.plan = load(options.faults.read_text())
         type(self).tried += (self,)
