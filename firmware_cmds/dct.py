@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.cmdif.registry import command
 from emu.engine.events import eq as eq_engine
+from emu.engine.qp import attributes
 from emu.engine.rc.dynamic import end_some
 from emu.errors import CmdError
 from emu.objects import Dct
@@ -19,7 +20,6 @@ from layouts.eqe import eqe_dct
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
-_MTU_CODES = range(1, 6)
 _EVENT = eqe_dct.packer("dctn")
 
 
@@ -27,7 +27,11 @@ _EVENT = eqe_dct.packer("dctn")
 def create_dct(hca: Hca, cmd: Any, out: Any) -> None:
     """Make a target, which takes messages at once."""
     ctx = layout.dctc.view(bytearray(bytes(cmd.dct_context_entry)))
-    if ctx.mtu not in _MTU_CODES:
+    if ctx.port:  # UCX leaves it 0; a driver with LAG chooses one
+        attributes.check_port(hca.caps, ctx.port)
+    attributes.check_pkey_index(hca.caps, ctx.pkey_index)
+    hca.link.check_source(ctx.my_addr_index)
+    if ctx.mtu not in attributes.MTU_CODES:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{ctx.mtu}")
     if ctx.rlky and hca.caller.uid != DRIVER_UID:
         raise CmdError(Status.BAD_PARAM_ERR, "only the driver may use the reserved lkey")

@@ -21,6 +21,7 @@ from emu.objects import (
 from emu.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
 from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
+from firmware_cmds import mkey_context
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
@@ -34,13 +35,7 @@ MOST_MTT_ENTRIES = 1 << 26
 
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC)
 _WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC)
-_MODES = frozenset({*_PHYSICAL, AccessMode.KLMS, AccessMode.KSM})
 _MTT, _KSM, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS, AccessMode.MEMIC
-
-
-def access_mode(ctx: Any) -> int:
-    """The five bits of the access mode, which mkc keeps in two places."""
-    return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -52,24 +47,8 @@ def create_mkey(hca: Hca, cmd: Any, out: Any) -> Turns[None]:
     """
     hca.mkeys.check_room()
     ctx = layout.mkc.view(bytearray(bytes(cmd.memory_key_mkey_entry)))
-    mode = access_mode(ctx)
-    if mode not in _MODES:
-        raise CmdError(
-            Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
-        )
-    if ctx.start_addr + ctx.len > 1 << 64:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "memory key goes beyond the end of the address space",
-            f"{ctx.start_addr:#x}+{ctx.len:#x}",
-        )
-    is_used = not ctx.free and (ctx.len or ctx.length64)
-    if mode == _MTT and is_used and ctx.log_page_size < ADAPTER_PAGE_SHIFT:
-        raise CmdError(
-            Status.BAD_PARAM_ERR,
-            "page size below the adapter's minimum",
-            f"{1 << ctx.log_page_size}",
-        )
+    mkey_context.check(hca, ctx)
+    mode = mkey_context.access_mode(ctx)
     if hca.caller.uid != DRIVER_UID and mode in _PHYSICAL and not _has_pages_of_its_own(cmd, mode):
         raise CmdError(
             Status.BAD_PARAM_ERR,

@@ -18,6 +18,7 @@ from emu.objects.receive_queue import RecvRing
 from emu.objects.send_queue import SendRing
 from emu.objects.table import DRIVER_UID, holding
 from emu.turns import Turns
+from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
 from layouts import qp as layout
@@ -35,6 +36,11 @@ MEMBERSHIP_BYTES = 512
 """What a queue pair in a multicast group costs the host."""
 _GATES = {QpType.RC: "rc", QpType.UC: "uc", QpType.UD: "ud", QpType.XRC: "xrc", QpType.DCI: "dct"}
 _ALWAYS = (QpType.QP0, QpType.QP1, QpType.REG_UMR)
+_NOT_BUILT = (
+    *("cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "offload_type"),
+    *("ulp_stateless_offload_mode", "isolate_vl_tc"),
+)
+"""Fields of qpc whose features have capability bits, none of which is set."""
 _RQ_TYPES = (RqType.RQ, RqType.SRQ, RqType.ZERO_LEN_RQ)
 
 
@@ -64,6 +70,8 @@ def _check_type(hca: Hca, ctx: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "transport service not supported", f"st {ctx.st:#x}")
     if ctx.rq_type not in _RQ_TYPES:
         raise CmdError(Status.BAD_PARAM_ERR, "rq_type not supported", f"{ctx.rq_type}")
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "queue pair option not supported", name)
     if hca.caller.uid != DRIVER_UID and (kind in _ALWAYS or ctx.rlky or ctx.fre):
         # They reach physical addresses, keys of all domains, or the subnet's management.
         raise CmdError(

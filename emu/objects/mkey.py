@@ -159,7 +159,7 @@ class Mkey(Object):
         self.variant: int = ctx.mkey_7_0
         self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
         self.rights: int = _RIGHTS(ctx)
-        self.qpn: int = ctx.qpn
+        self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all
         self.en_rinval = bool(ctx.en_rinval)
         self.log_page_size: int = ctx.log_page_size
         # Addresses in device memory count from the start of the key, which is always zero-based.

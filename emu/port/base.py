@@ -106,6 +106,12 @@ class Link(Protocol):
     def lid(self) -> int:
         """The LID that receivers are told; 0 on a link layer that has none."""
 
+    def check_source(self, index: int) -> None:
+        """Raise BAD_PARAM_ERR for the index of a source GID that a DC target cannot have.
+
+        On InfiniBand it need not lead to a GID, as messages may come without a global route.
+        """
+
     def check_path(self, path: Any) -> None:
         """Raise BAD_PARAM_ERR for a path that no packet can take, whatever the subnet is like."""
 

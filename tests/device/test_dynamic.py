@@ -374,6 +374,9 @@ class TestCommands:
         [
             (Status.BAD_PARAM_ERR, {"mtu": 0}),
             (Status.BAD_PARAM_ERR, {"mtu": 6}),
+            (Status.BAD_PARAM_ERR, {"port": 2}),
+            (Status.BAD_PARAM_ERR, {"pkey_index": 128}),
+            (Status.BAD_PARAM_ERR, {"my_addr_index": 255}),
             (Status.BAD_RES_ERR, {"pd": 0xFFFF}),
             (Status.BAD_RES_ERR, {"cqn": 0xFFFF}),
             (Status.BAD_RES_ERR, {"srqn_xrqn": 0}),
@@ -385,6 +388,10 @@ class TestCommands:
         answer = right.driver.command(Op.CREATE_DCT, **target.fields(**context))
         assert (answer.delivery, answer.status) == (0, status)
         assert len(right.hca.dcts) == before
+
+    def test_port_that_is_left_open(self, right, target):
+        """UCX sets none unless it has several ports to choose from."""
+        right.driver.must(Op.CREATE_DCT, **target.fields(port=0))
 
     def test_unknown_numbers(self, right, target):
         for op in (Op.QUERY_DCT, Op.DRAIN_DCT, Op.DESTROY_DCT):

@@ -72,7 +72,7 @@ class Maker:
     def _mkey(self, mode, octwords, **context):
         context |= {
             "pd": self.pdn, "access_mode_1_0": mode, "translations_octword_size": octwords,
-            "len": 1 << 20, "log_page_size": 12, "lr": 1,
+            "len": 1 << 20, "log_page_size": 12, "lr": 1, "qpn": 0xFFFFFF,
         }  # fmt: skip
         return {
             "memory_key_mkey_entry": context,

@@ -86,6 +86,7 @@ def test_key_over_other_keys(driver, pd, mode):
         Op.CREATE_MKEY,
         memory_key_mkey_entry={
             "pd": pd, "access_mode_1_0": mode, "translations_octword_size": 2, "len": 100,
+            "qpn": 0xFFFFFF,
         },
         translations_octword_actual_size=2,
         extra=entries,
@@ -118,15 +119,53 @@ def test_index_that_never_was(refused, op, index):
         ({"translations_octword_size": 1}, Status.BAD_PARAM_ERR),
         ({"log_page_size": 11, "len": 1}, Status.BAD_PARAM_ERR),
         ({"log_page_size": 0, "length64": 1}, Status.BAD_PARAM_ERR),
+        ({"log_page_size": 32, "len": 1}, Status.BAD_PARAM_ERR),
+        ({"log_page_size": 40, "len": 1}, Status.BAD_PARAM_ERR),
+        ({"qpn": 0}, Status.BAD_RES_ERR),
+        ({"qpn": 0x123456}, Status.BAD_RES_ERR),
+        ({"relaxed_ordering_write": 1}, Status.BAD_PARAM_ERR),
+        ({"relaxed_ordering_read": 1}, Status.BAD_PARAM_ERR),
+        ({"ma_translation_mode": 1}, Status.BAD_PARAM_ERR),
+        ({"rw": 1, "lw": 0}, Status.BAD_PARAM_ERR),
+        ({"a": 1, "lw": 0}, Status.BAD_PARAM_ERR),
+        ({"rw": 1, "lw": 0, "free": 1}, Status.BAD_PARAM_ERR),
     ],
     ids=[
         "no pd", "dead pd", "sw icm", "memic", "unknown mode", "wraps", "short room", "small pages",
-        "pages of a byte",
+        "pages of a byte", "large pages", "pages of a TiB", "no QP", "dead QP", "relaxed writes",
+        "relaxed reads", "ATS", "remote write alone", "atomic alone", "remote write alone, free",
     ],
 )  # fmt: skip
 def test_context_that_cannot_be(pd, refused, context, status):
     fields = mtt_fields(pd, [0x1000, 0x2000, 0x3000, 0x4000], **context)
     refused(status, Op.CREATE_MKEY, **fields)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"free": 1, "umr_en": 1, "qpn": 0, "log_page_size": 12, "lr": 0, "lw": 0},
+        {"log_page_size": 61, "length64": 1, "len": 0, "lw": 1, "rw": 1, "rr": 1, "a": 1},
+        {"log_page_size": 31, "len": 1},
+        {"rr": 1, "lw": 0},
+        {"lw": 1, "rw": 1, "rr": 1, "a": 1},
+    ],
+    ids=[
+        "the driver's cache",
+        "an implicit region's null key",
+        "largest pages",
+        "read only",
+        "all",
+    ],
+)
+def test_context_as_drivers_have_it(driver, pd, context):
+    """mr.c: set_cache_mkc; odp.c: alloc_implicit_mr_null_mkey."""
+    driver.must(Op.CREATE_MKEY, **mtt_fields(pd, [0x1000, 0x2000, 0x3000, 0x4000], **context))
+
+
+def test_key_of_a_queue_pair(driver, pd):
+    qpn = driver.create_qp(pd, driver.create_cq(driver.create_eq()))
+    driver.must(Op.CREATE_MKEY, **mtt_fields(pd, [0x1000], qpn=qpn))
 
 
 def test_key_up_to_the_last_byte_of_the_address_space(driver, pd):
@@ -147,7 +186,8 @@ def test_key_over_everything_has_no_list(pd, refused):
 
 @pytest.mark.parametrize("limits", [{"log_max_klm_list_size": 4}])
 def test_more_keys_in_a_key_than_allowed(driver, pd, refused):
-    context = {"pd": pd, "access_mode_1_0": AccessMode.KLMS, "translations_octword_size": 16}
+    context = {"pd": pd, "free": 1, "access_mode_1_0": AccessMode.KLMS}
+    context["translations_octword_size"] = 16
     driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context)
     context["translations_octword_size"] = 17
     refused(Status.LIM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)
@@ -159,7 +199,8 @@ def test_more_keys_in_a_key_than_allowed(driver, pd, refused):
 )
 def test_list_that_the_host_could_not_pay_for(driver, pd, refused, mode, octwords):
     """Room costs nothing until it is used, and then up to the last entry that is written."""
-    context = {"pd": pd, "access_mode_1_0": mode, "translations_octword_size": octwords}
+    context = {"pd": pd, "free": 1, "access_mode_1_0": mode}
+    context["translations_octword_size"] = octwords
     driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context)
     context["translations_octword_size"] = octwords + 1
     refused(Status.LIM_ERR, Op.CREATE_MKEY, memory_key_mkey_entry=context)

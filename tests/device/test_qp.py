@@ -11,6 +11,13 @@ GROUP = b"\xff\x12" + bytes(13) + b"\x01"
 UD = {"st": QpType.UD, "log_rq_stride": 0}
 
 
+NOT_BUILT = (
+    "cd_master", "cd_slave_send", "cd_slave_receive", "req_e2e_credit_mode", "offload_type",
+    "ulp_stateless_offload_mode", "isolate_vl_tc",
+)  # fmt: skip
+"""What hangs on capability bits that are not set."""
+
+
 @pytest.fixture
 def parts(driver):
     return Parts(driver)
@@ -75,6 +82,7 @@ def test_xrc_wants_its_domain(driver, parts, refused):
         ({"dbr_addr": 0}, Status.BAD_PARAM_ERR),
         ({"dbr_addr": 0x1_0000_0001}, Status.BAD_PARAM_ERR),
         ({"page_offset": 63}, Status.BAD_PARAM_ERR),
+        *(({name: 1}, Status.BAD_PARAM_ERR) for name in NOT_BUILT),
     ],
 )
 def test_context_that_cannot_be(parts, refused, context, status):

@@ -258,6 +258,7 @@ def _create_mkey(draw):
         "len": draw(BAD_ADDRESS),
         "lr": 1,
         "lw": 1,
+        "qpn": draw(st.sampled_from([0xFFFFFF, 0xFFFFFF, 0xFFFFFF, 0])),
     }
     return {
         "memory_key_mkey_entry": context,

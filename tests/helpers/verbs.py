@@ -27,6 +27,8 @@ SIGNALED = 0b10 << 2
 SOLICITED = 1 << 1
 FENCE = 2 << 5
 RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
+READ_ONLY = {"rw": 0, "a": 0}
+"""Without local write, memory is not open for remote changes either (IBTA 10.6.3.1)."""
 ASYNC_EVENTS = (
     EventType.COMM_EST,
     EventType.SQ_DRAINED, EventType.CQ_ERROR, EventType.WQ_CATAS_ERROR,
@@ -43,7 +45,7 @@ class Region:
         self.node, self.size, self.va = node, size, va
         self.pages = node.memory.pages(size + va % PAGE)
         entries = pack64(self.pages)
-        rights = RIGHTS | context
+        rights = RIGHTS | ({} if context.get("lw", 1) else READ_ONLY) | context
         fields = {
             "pd": node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "len": size,
             "start_addr": va, "log_page_size": 12,

@@ -179,6 +179,11 @@ class IbPort:
         """All packets sent and received."""
         return _sum(self.transmitted), _sum(self.received)
 
+    def check_source(self, index: int) -> None:
+        """An entry of the table."""
+        if index >= GID_TABLE_ENTRIES:
+            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+
     def check_path(self, path: Any) -> None:
         """A source GID that exists, if the path has a global route."""
         if path.grh and path.src_addr_index:  # see :meth:`gid`

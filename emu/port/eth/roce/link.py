@@ -141,6 +141,11 @@ class RoceLink:
 
     # -- connections
 
+    def check_source(self, index: int) -> None:
+        """A source GID that exists."""
+        if self.gids[index].is_empty:
+            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+
     def check_path(self, path: Any) -> None:
         """A source GID that exists, and a peer's GID and MAC address.
 
@@ -149,10 +154,7 @@ class RoceLink:
         """
         if path.fl:
             return
-        if self.gids[int(path.src_addr_index)].is_empty:
-            raise CmdError(
-                Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
-            )
+        self.check_source(int(path.src_addr_index))
         if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
             raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
 

@@ -1,0 +1,73 @@
+"""The context that CREATE_MKEY brings: what a key of this adapter may be (mlx5_ifc.h: mkc)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import CmdError
+from emu.objects.mkey import ANY_QPN
+from emu.objects.pages import ADAPTER_PAGE_SHIFT
+from firmware_cmds.options import first_set
+from layouts.enums import AccessMode, Status
+
+if TYPE_CHECKING:
+    from emu.device.hca import Hca
+
+MOST_LOG_PAGE_SIZE = 31
+"""What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:
+get_max_log_entity_size_cap)."""
+
+_MODES = frozenset(
+    {AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC, AccessMode.KLMS, AccessMode.KSM}
+)
+_NOT_BUILT = ("relaxed_ordering_write", "relaxed_ordering_read", "ma_translation_mode")
+"""Fields whose features have capability bits, none of which is set. Drivers ask for them first."""
+
+
+def access_mode(ctx: Any) -> int:
+    """The five bits of the access mode, which mkc keeps in two places."""
+    return int(ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0)
+
+
+def check(hca: Hca, ctx: Any) -> None:
+    """Refuse a context that no key can have; ``ctx`` is a view of mkc."""
+    mode = access_mode(ctx)
+    if mode not in _MODES:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "access mode of the memory key not supported", f"{mode:#x}"
+        )
+    if name := first_set(ctx, _NOT_BUILT):
+        raise CmdError(Status.BAD_PARAM_ERR, "memory key option not supported", name)
+    if (ctx.rw or ctx.a) and not ctx.lw:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "remote write or atomic without local write", f"{mode:#x}"
+        )  # IBTA 10.6.3.1; include/rdma/ib_verbs.h: ib_check_mr_access
+    if ctx.start_addr + ctx.len > 1 << 64:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "memory key goes beyond the end of the address space",
+            f"{ctx.start_addr:#x}+{ctx.len:#x}",
+        )
+    if not ctx.free:
+        _check_live(hca, ctx, mode)
+
+
+def _check_live(hca: Hca, ctx: Any, mode: int) -> None:
+    """What a free key gets later, by UMR: the driver's own have neither QPN nor page size."""
+    if ctx.qpn != ANY_QPN:
+        hca.qps.need(ctx.qpn)
+    if mode != AccessMode.MTT or not (ctx.len or ctx.length64):
+        return
+    if ctx.log_page_size < ADAPTER_PAGE_SHIFT:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "page size below the adapter's minimum",
+            f"{1 << ctx.log_page_size}",
+        )
+    # A key over all addresses has pages of 2**61 bytes (odp.c: alloc_implicit_mr_null_mkey).
+    if ctx.log_page_size > MOST_LOG_PAGE_SIZE and not ctx.length64:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "page size above the adapter's maximum",
+            f"log_page_size {ctx.log_page_size}",
+        )
