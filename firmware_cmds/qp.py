@@ -211,9 +211,12 @@ def _count_into(counters: Table[QCounter], qp: Qp) -> None:
         held.refs += 1
 
 
+_WITH_HIGH_MASK = (layout.init2init_qp_in, layout.rts2rts_qp_in)
+
+
 def _high_mask(cmd: Any) -> int:
-    """opt_param_mask_95_32; only RTS2RTS_QP has a feature there."""
-    return cmd.opt_param_mask_95_32 if cmd.prm is layout.rts2rts_qp_in else 0
+    """opt_param_mask_95_32 of the commands that have it."""
+    return cmd.opt_param_mask_95_32 if cmd.prm in _WITH_HIGH_MASK else 0
 
 
 def _reset_stream(qp: Qp, cmd: Any) -> None:

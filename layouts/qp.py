@@ -92,7 +92,7 @@ rst2init_qp_out = Prm("rst2init_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))
 init2init_qp_in = Prm(
     "init2init_qp_in",
     *CMD_IN, rsvd(8), "qpn" / bits(24), rsvd(32), "opt_param_mask" / bits(32), "ece" / bits(32),
-    "qpc" / qpc, rsvd(128),
+    "qpc" / qpc, rsvd(64), "opt_param_mask_95_32" / bits(64),
 )
 
 init2init_qp_out = Prm("init2init_qp_out", *CMD_OUT, rsvd(32), "ece" / bits(32))

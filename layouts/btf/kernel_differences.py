@@ -101,6 +101,7 @@ KNOWN: tuple[Known, ...] = (
                 "rts2rts_qp_udp_sport",
             ),
             *_fields("create_cq_in", "cq_umem_offset cq_umem_id"),
+            *_fields("init2init_qp_in", "opt_param_mask_95_32"),
             *_fields("rts2rts_qp_in", "qpc_ext opt_param_mask_95_32 qpc_data_ext"),
             *_fields("device_mem_cap", "increment_sizes test_and_set_sizes"),
             *_fields("modify_cq_in", "cq_umem_offset cq_umem_id"),

@@ -159,6 +159,13 @@ def test_options_above_31_that_nobody_built(parts, refused, bit):
     refused(Status.BAD_PARAM_ERR, Op.RTS2RTS_QP, qpn=qpn, opt_param_mask_95_32=1 << bit)
 
 
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 63])
+def test_memory_to_memory_operations_are_not_offered(parts, refused, bit):
+    """libmlx5's qp_enable_mmo: it would take OK for an answer."""
+    qpn = parts.make(S.INIT)
+    refused(Status.BAD_PARAM_ERR, Op.INIT2INIT_QP, qpn=qpn, opt_param_mask_95_32=1 << bit)
+
+
 def with_one(op, service, name, value):
     """The honest context of a transition, with one other value; a path's field has a dot."""
     qpc = {**honest(op, service)}

@@ -135,8 +135,11 @@ here: iPXE's golan.c selects RRE and RWE for datagrams. Alternate paths (``apm``
 SRQN and CQN_RCV.
 """
 
-_HIGH_OPTIONS = _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID
-"""The same of opt_param_mask_95_32, which only RTS2RTS_QP has."""
+_HIGH_OPTIONS: Mapping[Op, int] = {
+    Op.INIT2INIT_QP: 0,  # memory-to-memory operations and scheduling elements are not offered
+    Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID,
+}
+"""The same of opt_param_mask_95_32, by the transitions that have it."""
 
 
 class Taken(NamedTuple):
@@ -158,7 +161,7 @@ def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
             Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition has not",
             f"{wrong:#x}",
         )  # fmt: skip
-    if wrong := high_mask & ~_HIGH_OPTIONS:
+    if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
         raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{wrong:#x}")
     row = TRANSITIONS[op]
     return Taken(
