@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from hostile_guest import Guest
@@ -245,17 +245,6 @@ def notices(watch: Watch) -> Iterator[None]:
         loop.run(1_000 * MILLISECOND)
     if hca.link.congestion.counts["rp_cnp_handled"] != 4 * len(frames):
         raise RuntimeError("notifications have been lost")
-
-
-def _members(nodes: Sequence[Node], count: int, gid: bytes) -> None:
-    for node in nodes:
-        for _ in range(count):
-            qp = node.queue_pair(QpType.UD)
-            qp.start()
-            region = node.region(4096 + 40)
-            for _ in range(16):
-                qp.receive(region.sge())
-            node.driver.must(Op.ATTACH_TO_MCG, qpn=qp.qpn, multicast_gid=gid)
 
 
 @pattern("RESOURCE_DUMP of all send queues, with 200,000 queue pairs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hostile_guest import Guest
@@ -95,6 +96,25 @@ def port_news(watch: Watch) -> Iterator[None]:
     )
     yield
     hub.flood(ports * (FRAMES // len(ports)))
+
+
+@pattern("a member with 900 ports, all of which change again and again")
+def changing_ports(watch: Watch) -> Iterator[None]:
+    hub = Hub(watch, 900)
+    others = [Stranger.member(hub.fabric) for _ in range(4)]
+    ports = [
+        b"".join(
+            protocol.frame(
+                FrameKind.PORT, protocol.port(replace(_port(own.lid, own.guid), mtu=mtu))
+            )
+            for own in hub.peer.identities
+        )
+        for mtu in (1024, 2048)
+    ]
+    yield
+    hub.flood(b"".join(ports) * 2)
+    for other in others:
+        other.sock.close()
 
 
 def _port(lid: int, guid: int) -> EndPort:
