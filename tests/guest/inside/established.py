@@ -63,7 +63,7 @@ def main():
     events = async_fd()
     while select.select([events], [], [], SECONDS if not found else 1)[0]:
         event = context.get_async_event()
-        found.append(event.event_type)
+        found.append(int(event.event_type))
         event.ack()
     sys.stdout.write(f"{found}\n")
 
