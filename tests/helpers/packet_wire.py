@@ -7,6 +7,7 @@ from collections import deque
 from emu.engine import lifecycle
 from emu.engine.rc.packets.intake import receive
 from emu.engine.ud import delivery
+from emu.net.poller import PACKETS_PER_ROUND
 from emu.port.ib.datagram_packets import datagram_of, frame_of
 from emu.port.ib.framing import parse
 from layouts.bth import Service
@@ -74,8 +75,8 @@ class PacketWire:
                 receive(hca, packet, len(frame))
 
     def run(self):
-        """Let everything through that is on its way now; False when nothing was."""
-        waiting = len(self.frames)
+        """Let through what is on its way now, as much as in a round; False when nothing was."""
+        waiting = min(len(self.frames), PACKETS_PER_ROUND)
         for _ in range(waiting):
             self.deliver()
         return waiting > 0
