@@ -92,7 +92,7 @@ def umem(driver, count, *, rights=3, page=None):
 def over_umem(pdn, umem_id, count):
     context = {
         "pd": pdn, "access_mode_1_0": AccessMode.MTT, "log_page_size": 12, "len": count << 12,
-        "translations_octword_size": -(-count // 2), "lr": 1, "umr_en": 1,
+        "translations_octword_size": -(-count // 2), "lr": 1, "umr_en": 1, "qpn": 0xFFFFFF,
     }  # fmt: skip
     return {
         "memory_key_mkey_entry": context, "mkey_umem_valid": 1, "mkey_umem_id": umem_id,
