@@ -42,7 +42,8 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     peer = node.qps.get(qp.remote_qpn) if node is not None else None
     if node is None or peer is None or peer.state not in RECEIVING:
         raise NeedsPacketsError
-    if qp.agreed != (peer.revision, hca.link.attributes, node.link.attributes):
+    ours, theirs = hca.link, node.link
+    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes):
         agree(hca, qp, node, peer)
     if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
         raise NeedsPacketsError
@@ -51,7 +52,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
         raise NeedsPacketsError
     packets = -(-message.length // qp.mtu_bytes) or 1
     try:
-        if not (node.link.is_up and hca.link.is_up):
+        if not (theirs.is_up and ours.is_up):
             raise Dropped("a link is down")
         pass_on(hca, qp, wqe, node, peer, message)
     except Dropped:
@@ -59,7 +60,7 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
             raise
     qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
     qp.retries = qp.rnr_retries = 0
-    count(hca.link, node.link, qp, message, packets)
+    count(ours, theirs, qp, message, packets)
 
 
 def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> None:
@@ -90,6 +91,7 @@ def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
 
 
 _BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
+_RETH_BYTES, _AETH_BYTES = bth.reth.size, bth.aeth.size
 
 
 def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
@@ -100,37 +102,33 @@ def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> N
     each = qp.header_bytes + _BTH_AND_ICRC_BYTES
     octets = packets * each + message.length
     if message.op in WITH_RESPONSE_DATA:
-        _count(ours, theirs, qp, (1, each + bth.reth.size), (packets, octets))
+        _count(ours, theirs, qp, 1, each + _RETH_BYTES, packets, octets)
     else:
-        _count(ours, theirs, qp, (packets, octets), (1, each + bth.aeth.size))
+        _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
 
 
 def count_refused(ours: Link, theirs: Link, qp: Qp, message: Message) -> None:
     """Count the packets of a request that is answered by a NAK, and that one."""
     each = qp.header_bytes + _BTH_AND_ICRC_BYTES
-    sent = (1, each + bth.reth.size)
+    packets, octets = 1, each + _RETH_BYTES
     if message.op not in WITH_RESPONSE_DATA:
         packets = -(-message.length // qp.mtu_bytes) or 1
-        sent = (packets, packets * each + message.length)
-    _count(ours, theirs, qp, sent, (1, each + bth.aeth.size))
-
-
-_PacketsAndOctets = tuple[int, int]
+        octets = packets * each + message.length
+    _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
 
 
 def _count(
-    ours: Link, theirs: Link, qp: Qp, request: _PacketsAndOctets, response: _PacketsAndOctets
+    ours: Link, theirs: Link, qp: Qp, sent: int, octets: int, back: int, back_octets: int
 ) -> None:
-    """Count a request and its response, which UC does not have."""
-    sent, octets = request
-    back, back_octets = response
+    """Count a request and its response, which UC does not have: packets and octets of each."""
     marks = qp.marks
     ours.count_sent(sent, octets, marks)
     theirs.count_received(sent, octets, marks)
-    if qp.st is not _UC:
+    is_answered = qp.st is not _UC
+    if is_answered:
         theirs.count_sent(back, back_octets, marks)
         ours.count_received(back, back_octets, marks)
     if ours is theirs:
         ours.count_looped(sent, octets, marks)
-        if qp.st is not _UC:
+        if is_answered:
             ours.count_looped(back, back_octets, marks)
