@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,6 +19,7 @@ from emu.faults.record import Fired
 from emu.faults.rule import Rule
 from emu.faults.text import MOST_BYTES, PlanError, load
 from emu.function.function import Function
+from emu.host.cut_short import LimitError, complaint
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 from emu.service.fault_options import FaultOptions
@@ -53,6 +53,7 @@ class RecordFile:
         """Raises OSError when the file cannot be made."""
         self.path = path
         self._lines = 0
+        self._ended_by: OSError | None = None
         self._file: TraceFile | None = TraceFile(path)
         self.write(record.line(head))
 
@@ -63,11 +64,17 @@ class RecordFile:
         self._lines += 1
         try:
             if self._lines > record.MOST_LINES:
-                raise OSError(errno.EFBIG, f"it has {record.MOST_LINES} lines")
+                raise LimitError(f"it has {record.MOST_LINES} lines")
             self._file.write(line)
         except OSError as error:
+            self._ended_by = error
             log.warning("the record %s ends here, the run goes on: %s", self.path, error)
             self.close()
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("record", self.path, self._ended_by)
 
     def close(self) -> None:
         """Close the file."""
@@ -108,6 +115,11 @@ class FaultSession:
                 injector.start(plan)
         for link in plan.link if plan is not None else ():
             self._plan_link(link)
+
+    @property
+    def complaint(self) -> str:
+        """What the record lacks at the end, if anything."""
+        return self._record.complaint if self._record is not None else ""
 
     def close(self) -> None:
         """Take all rules away and close the record."""

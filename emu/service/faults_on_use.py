@@ -53,6 +53,11 @@ class Faults:
         """The links that are or were set."""
         return self._session.links() if self._session is not None else []
 
+    @property
+    def complaint(self) -> str:
+        """What the record lacks at the end, if anything."""
+        return self._session.complaint if self._session is not None else ""
+
     def close(self) -> None:
         """Take all rules away and close the record."""
         if self._session is not None:

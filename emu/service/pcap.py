@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.function.function import Function
+from emu.host.cut_short import complaint
 from emu.net.eth.function_port import FunctionPort
 from emu.net.ib.local import LocalFabric
 from emu.net.pcap import blocks
@@ -42,6 +43,7 @@ class Capture:
         fabric: LocalFabric,
     ) -> None:
         """``cables``: those of the functions with Ethernet ports. Raises OSError for the file."""
+        self._path = options.path
         self._file = PcapFile(options.path, clock, f"mlx5emu {version()}", options.most_mib)
         self._file.on_end = self._detach
         self._cables = [cable for cable in cables if cable is not None]
@@ -71,6 +73,11 @@ class Capture:
         event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
         text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
         self._interfaces[fired.function].fault(text)
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("capture", self._path, self._file.ended_by)
 
     def _detach(self) -> None:
         for cable in self._cables:

@@ -125,6 +125,11 @@ class Server:
             sys.stdout.flush()
             self.loop.run()
 
+    def complaints(self) -> list[str]:
+        """What the files of a closed server lack that they were to have."""
+        told = [self._faults.complaint, self._capture.complaint if self._capture else ""]
+        return [*filter(None, told)]
+
     def close(self) -> None:
         """Close the sockets and log what was accessed but not modelled."""
         if self._control is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from emu.function.function import Tracer
-from emu.host.user_error import UserError
+from emu.host.cut_short import LimitError, complaint
 from emu.host.userfiles import open_outfile
 from emu.ports import Clock
 from emu.trace.event import Event
@@ -23,16 +22,7 @@ FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
 """Ways to write an event, by the names that users give them."""
 
 DEFAULT_FORM = "json"
-
-
 DEFAULT_MIB = 1024
-
-_WANTED = (errno.EPIPE,)
-"""Errors by which a reader says that it wants no more."""
-
-
-class LimitError(OSError):
-    """The file is as long as it may be."""
 
 
 class TraceFile:
@@ -67,20 +57,24 @@ class TraceFile:
         os.close(self._fd)
 
 
-@contextmanager
-def recorders(
-    path: Path, form: str, most_mib: int = DEFAULT_MIB
-) -> Iterator[Callable[[int, Clock], Tracer]]:
-    """A maker of recorders that share one trace file; it takes a function's index and its clock.
+class Trace:
+    """The recorders of a process, which share one file."""
 
-    Raises UserError at the end when the file lacks something that it was to have.
-    """
-    file = TraceFile(path, most_mib)
-    try:
-        sink = LineSink(file, FORMS[form]())
-        yield lambda index, clock: Recorder(sink, clock, index)
-    finally:
-        file.close()
-    why = sink.ended_by
-    if why is not None and not isinstance(why, LimitError) and why.errno not in _WANTED:
-        raise UserError(f"the trace {path} is not complete: {why.strerror}")
+    def __init__(self, path: Path, form: str, most_mib: int = DEFAULT_MIB) -> None:
+        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        self._path = path
+        self._file = TraceFile(path, most_mib)
+        self._sink = LineSink(self._file, FORMS[form]())
+
+    def recorder(self, index: int, clock: Clock) -> Tracer:
+        """A recorder for the function with that index."""
+        return Recorder(self._sink, clock, index)
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("trace", self._path, self._sink.ended_by)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,4 +1,4 @@
-"""``mlx5emu serve --trace``: what the served functions do, in a file."""
+"""``mlx5emu serve --trace`` and its other files: what functions do, and what is missing."""
 
 import os
 import signal
@@ -53,20 +53,46 @@ def test_text_is_to_be_read_as_it_is(serve, tmp_path):
     assert second.endswith(" f1 reset connectx6")
 
 
-def test_full_disk_is_an_error_at_the_end(serve):
-    status, said = serve("--trace", "/dev/full")
+@pytest.mark.hostile
+@pytest.mark.parametrize("what", ["trace", "record", "pcap"])
+def test_full_disk_is_an_error_at_the_end(serve, what):
+    status, said = serve(f"--{what}", "/dev/full")
     assert status == 1
+    name = {"pcap": "capture"}.get(what, what)
     assert said.splitlines()[-1] == (
-        "mlx5emu: the trace /dev/full is not complete: No space left on device"
+        f"mlx5emu: the {name} /dev/full is not complete: No space left on device"
     )
+
+
+@pytest.mark.hostile
+def test_all_files_that_are_not_complete_are_told(serve):
+    status, said = serve("--trace", "/dev/full", "--record", "/dev/full", "--pcap", "/dev/full")
+    assert status == 1
+    assert said.splitlines()[-1].count("/dev/full is not complete") == 3
 
 
 def test_a_trace_that_has_its_size_is_none(serve, tmp_path):
     assert serve("--trace", tmp_path / "trace", "--trace-limit", "1")[0] == 0
 
 
+def test_directories_above_the_file_are_made(serve, tmp_path):
+    trace = tmp_path / "new" / "trace"
+    assert serve("--trace", trace)[0] == 0
+    assert trace.stat().st_size
+
+
 def test_file_that_cannot_be_written(serve, tmp_path):
-    status, said = serve("--trace", tmp_path / "no" / "trace")
+    """As one of its directories is a file."""
+    (tmp_path / "file").touch()
+    status, said = serve("--trace", tmp_path / "file" / "trace")
+    assert status == 2
+    assert f"no directory {tmp_path / 'file'} can be made" in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_pipe_that_nobody_reads(serve, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    status, said = serve("--trace", tmp_path / "pipe")
     assert status == 1
-    assert "No such file or directory" in said
+    assert "No such device or address" in said
     assert "Traceback" not in said

@@ -27,6 +27,7 @@ from emu.lab.options import (
 )
 from emu.net.eth import passt
 from emu.net.eth.spec import parse as parse_net
+from emu.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,6 +100,12 @@ _OPTIONS = (
         "--network", is_flag=True, help="A virtio network card, the host's network behind it."
     ),
     click.option("--trace", type=_NEW_FILE, help="Record what the functions do in this file."),
+    click.option(
+        "--trace-limit",
+        type=click.IntRange(1),
+        metavar="MIB",
+        help=f"End the trace when the file has this size.  [default: {DEFAULT_TRACE_MIB}]",
+    ),
     click.option(
         "--pcap", type=_NEW_FILE, help="Write what passes the functions' ports in this file."
     ),
@@ -195,6 +202,7 @@ def to_options(
     transport: str | None,
     fabric: str | None,
     nets: tuple[str, ...],
+    trace_limit: int | None,
     pcap: Path | None,
     pcap_messages: bool,
     share: tuple[Path, bool] | None,
@@ -225,7 +233,12 @@ def to_options(
     rest |= {"out": out, "share": share and share[0], "share_writable": bool(share and share[1])}
     rest["modules"] = modules
     options = GuestOptions(devices=() if no_device else devices or (DEFAULT_DEVICE,), **rest)
-    named = {"--transport": transport, "--fabric": fabric, "--pcap": str(pcap) if pcap else None}
+    named = {
+        "--transport": transport,
+        "--fabric": fabric,
+        "--trace-limit": str(trace_limit) if trace_limit else None,
+        "--pcap": str(pcap) if pcap else None,
+    }
     words = [word for name, value in named.items() if value is not None for word in (name, value)]
     words += ["--pcap-messages"] * pcap_messages
     words += [word for net in nets for word in ("--net", net)]

@@ -70,7 +70,8 @@ def run(
 
     Output and exit status are the command's own, or 122 if it succeeds and the guest's kernel has
     logged a failure (--fail-on), or objects are left (--check-leaks). A guest that panics or ends
-    early gives status 125, a timeout or a guest that hangs 124, a device server that ends 123.
+    early gives status 125, a timeout or a guest that hangs 124, a device server that ends 123, and
+    so does one whose trace, capture or record a full disk has cut short.
 
     --junit and --tap write COMMAND's result as one test, whatever has become of the guest; as with
     kernel selftests, status 4 says that it was skipped.
@@ -113,5 +114,5 @@ def run(
             status = judged.turns(guest, turn, turns, check=check_leaks)
             status = judged.concluded(guest, status)
     if guest.server_failure is not None and not status:
-        raise guest.server_failure  # a trace that is not complete
+        raise guest.server_failure  # a file of it is not complete
     sys.exit(status)

@@ -26,7 +26,7 @@ from emu.service.fault_options import FaultOptions
 from emu.service.pcap import PcapOptions
 from emu.service.repeats import summed_up
 from emu.service.server import Endpoint, Server
-from emu.service.trace_file import DEFAULT_FORM, FORMS, recorders
+from emu.service.trace_file import DEFAULT_FORM, FORMS, Trace
 from emu.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
 from emu.vfio.base import TransportError
 from emu.vfio.kinds import DEFAULT_KIND, KINDS
@@ -177,17 +177,18 @@ def serve(
         raise click.UsageError(f"{len(devices)} devices, but {len(sockets)} sockets")
     if faults is not None:
         _check_begin(faults)
+    tracing: Trace | None = None
     with contextlib.ExitStack() as stack:
         try:
             given = [*devices, *[""] * (len(sockets) - len(devices))]
             endpoints = [*map(Endpoint, sockets, parse_all(given, fabric=fabric is not None))]
-            tracer = None
             if trace is not None:
-                tracer = stack.enter_context(recorders(trace, trace_format, trace_limit))
+                tracing = Trace(trace, trace_format, trace_limit)
+                stack.callback(tracing.close)
             options = FaultOptions(faults, record, devices, json.loads(run_json))
             server = Server(
-                endpoints, transport, tracer, fabric, options, control, socket_mode,
-                [*map(parse_net, nets)],
+                endpoints, transport, tracing.recorder if tracing else None, fabric, options,
+                control, socket_mode, [*map(parse_net, nets)],
                 PcapOptions(pcap, pcap_limit, pcap_messages) if pcap is not None else None,
             )  # fmt: skip
         except (DeviceSpecError, TransportError, OSError) as error:
@@ -200,6 +201,9 @@ def serve(
         if sys.stdout.isatty():
             click.echo(f"for example:\n{example(sockets)}", err=True)
         server.run()
+    missing = [*server.complaints(), *filter(None, [tracing.complaint if tracing else ""])]
+    if missing:
+        raise UserError("; ".join(missing))
 
 
 def _check_begin(path: Path) -> None:

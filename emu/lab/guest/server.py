@@ -157,7 +157,9 @@ class Server:
         lines = []
         if self._log is not None:
             lines = console.read(self._log).strip().splitlines()
-        said = f": {lines[-1].removeprefix('Error: ')}" if lines else ""
+        said = ""
+        if lines:
+            said = f": {lines[-1].removeprefix('Error: ').removeprefix('mlx5emu: ')}"
         return f"the device server ended with status {status}{said}"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+from emu.host.cut_short import LimitError
 from emu.host.userfiles import open_outfile
 from emu.net.pcap import blocks
 from emu.ports import Clock, Timer
@@ -59,6 +60,8 @@ class PcapFile:
         """Places that are not filled yet."""
         self._lost = 0
         self._timer: Timer | None = None
+        self.ended_by: OSError | None = None
+        """What has ended the capture before the run, or left out its end."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when no more packets are wanted."""
 
@@ -136,12 +139,13 @@ class PcapFile:
                 self._is_blocked = True
                 return
             except OSError as error:
-                self._end(f"{error.strerror}")
+                self._end(error, f"{error.strerror}")
                 return
             self._done(count, len(some))
             left -= count
         if self._written >= self._most:
-            self._end(f"it has {self._most >> 20} MiB")
+            said = f"it has {self._most >> 20} MiB"
+            self._end(LimitError(said), said)
 
     def _done(self, count: int, most: int) -> None:
         """So many bytes of the first blocks have been written."""
@@ -156,7 +160,8 @@ class PcapFile:
             count -= len(place[0])
             self._blocks.popleft()
 
-    def _end(self, why: str) -> None:
+    def _end(self, error: OSError, why: str) -> None:
+        self.ended_by = error
         log.warning("the capture %s ends here, the run goes on: %s", self._path, why)
         os.close(self._fd)
         self._fd = -1
@@ -181,6 +186,8 @@ class PcapFile:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._blocks:
+            self.ended_by = BlockingIOError(errno.EAGAIN, "its reader is too slow")
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from emu.cli import main as cli
 from emu.cli.commands import _judged, run
-from emu.lab.errors import GuestHungError, GuestPanicError
+from emu.lab.errors import GuestHungError, GuestPanicError, ServerError
 from emu.lab.guest.guest import Result
 
 WARNING = "<4>[ 1.0] WARNING: CPU: 0 PID: 112 at a.c:1 mlx5_w+0x1/0x2 [mlx5_core]\n"
@@ -112,6 +112,16 @@ def test_what_the_kernel_says_makes_it_fail(guest, tmp_path, log, fail_on, statu
         assert failure.get("message") == title
         assert "a.c:1" in failure.text
         assert title in (tmp_path / "out/run.tap").read_text()
+
+
+@pytest.mark.parametrize(("status", "wanted"), [(0, 123), (3, 3)])
+def test_a_file_that_a_full_disk_has_cut_short_fails_what_had_passed(guest, status, wanted):
+    said = "the device server ended with status 1: the record r is not complete: No space left"
+    guest.server_failure = ServerError(said)
+    guest.statuses = [status]
+    done = invoke("--trace-limit", "1")
+    assert (done.exit_code, said in done.output) == (wanted, not status)
+    assert guest.options.server_options == ("--trace-limit", "1")
 
 
 def test_a_stall_in_an_emulated_guest_may_be_the_hosts(guest):

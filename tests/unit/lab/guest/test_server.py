@@ -85,6 +85,17 @@ def test_an_end_is_told(start):
     assert str(errors[0]) == "the device server ended with status 3: bad"
 
 
+@pytest.mark.hostile
+def test_a_file_that_is_not_complete_is_told_at_the_end(start):
+    said = "mlx5emu: the trace t is not complete: No space left on device"
+    server, ended, errors = start(
+        f"trap 'echo \"{said}\" >&2; exit 1' TERM; echo ready; sleep 1000 & wait; wait"
+    )
+    server.stop()
+    assert ended.is_set()
+    assert str(errors[0]) == f"the device server ended with status 1: {said[9:]}"
+
+
 def test_being_torn_out_is_not_told(start):
     server, ended, _ = start("echo ready; exec sleep 1000")
     server.kill()

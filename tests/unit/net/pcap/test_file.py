@@ -9,6 +9,7 @@ from helpers.world import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.host.cut_short import complaint
 from emu.net.pcap import blocks, file
 from emu.net.pcap.file import PcapFile
 
@@ -108,6 +109,7 @@ def test_a_full_disk_ends_it_with_one_line(clock, caplog):
     ]
     capture.close()
     assert not clock.waiting()
+    assert complaint("capture", Path("/dev/full"), capture.ended_by)
 
 
 def test_it_ends_at_its_size(path, clock, caplog):
@@ -117,6 +119,19 @@ def test_it_ends_at_its_size(path, clock, caplog):
     assert not capture.is_open
     assert "it has 1 MiB" in caplog.text
     assert path.stat().st_size < (1 << 20) + 2 * file.FLUSH_BYTES
+    assert not complaint("capture", path, capture.ended_by)
+
+
+@pytest.mark.hostile
+def test_a_pipe_that_is_full_at_the_end_lacks_what_did_not_fit(path, clock):
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    capture = PcapFile(path, clock, "")
+    for _ in range(8):
+        capture.add(blocks.packet(0, 0, bytes(60_000), True))
+    capture.close()
+    os.close(reader)
+    assert complaint("capture", path, capture.ended_by).endswith("its reader is too slow")
 
 
 @pytest.mark.hostile
