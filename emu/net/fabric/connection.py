@@ -149,6 +149,8 @@ class Connection:
             except BlockingIOError:
                 self._set_blocked(True)
                 return
+            except BrokenPipeError:  # nobody reads any more; what has come says why, then its end
+                written = sum(map(len, some))
             except OSError as error:
                 self.close(error.strerror or str(error))
                 return
