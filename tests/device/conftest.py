@@ -46,9 +46,9 @@ def pytest_runtest_logfinish():
         gc.collect()
 
 
-@pytest.fixture(scope="session")
-def said():
-    """The reasons of all refusals of the device's, as they come."""
+@pytest.fixture(autouse=True)
+def every_refusal_is_explained(monkeypatch):
+    """`mlx5emu explain` knows every reason that the device gives, however it was put together."""
     reasons, make = set(), CmdError.__init__
 
     def made(self, status, reason, detail=""):
@@ -56,18 +56,10 @@ def said():
         if not sys._getframe(1).f_globals["__name__"].startswith(("test", "helpers")):
             reasons.add(reason)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CmdError, "__init__", made)
-        yield reasons
-
-
-@pytest.fixture(autouse=True)
-def every_refusal_is_explained(said):
-    """`mlx5emu explain` knows every reason that the device gives, however it was put together."""
+    monkeypatch.setattr(CmdError, "__init__", made)
     yield
-    if said:
-        assert said <= {reason.text for reason in collect(emu, firmware_cmds)}
-        said.clear()
+    if reasons:
+        assert reasons <= {reason.text for reason in collect(emu, firmware_cmds)}
 
 
 @pytest.fixture
