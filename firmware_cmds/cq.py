@@ -135,10 +135,7 @@ def _modify(hca: Hca, cq: Cq, cmd: Any) -> None:
 
 def _check_period_mode(caps: Caps, given: Any) -> None:
     """The period can be set to begin with the last event, as it does (START_FROM_EQE)."""
-    general = caps.general
-    if not general.cq_period_mode_modify or (
-        given.cq_period_mode and not general.cq_period_start_from_cqe
-    ):
+    if not caps.general.cq_period_mode_modify or given.cq_period_mode:
         raise CmdError(
             Status.BAD_PARAM_ERR, "period mode is not supported", f"{given.cq_period_mode}"
         )

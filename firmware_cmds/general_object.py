@@ -12,16 +12,14 @@ from emu.cmdif.registry import command
 from emu.errors import CmdError
 from emu.objects import ReservedQpn
 from layouts import general_object as layout
-from layouts.enums import GeneralObject, Op, Status
+from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
     from emu.device.hca import Hca
 
 
 def _check_type(hca: Hca, obj_type: int) -> None:
-    if obj_type != GeneralObject.RESERVED_QPN or not (
-        hca.caps.general.general_obj_types >> obj_type & 1
-    ):
+    if not hca.caps.general.general_obj_types >> obj_type & 1:
         raise CmdError(Status.BAD_PARAM_ERR, "general object type not supported", f"{obj_type:#x}")
 
 

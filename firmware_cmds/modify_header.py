@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def alloc_modify_header_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Make a list of changes for the entries of NIC_RX tables."""
-    most = hca.caps.flow_table.flow_table_properties_nic_receive.max_modify_header_actions
-    if cmd.table_type != FlowTableType.NIC_RX or not most:
+    if cmd.table_type != FlowTableType.NIC_RX:
         raise CmdError(
             Status.BAD_PARAM_ERR, "no modify header contexts for tables of this type",
             f"{cmd.table_type}",
         )  # fmt: skip
+    most = hca.caps.flow_table.flow_table_properties_nic_receive.max_modify_header_actions
     number = cmd.num_of_actions
     if not 1 <= number <= most:
         raise CmdError(

@@ -1,11 +1,14 @@
 """Congestion of RoCE: marked packets, notifications and what they do, parameters and statistics."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.links import MS, SIZE, TEXT, World, roce
 
 from emu.engine.eth import roce as roce_engine
 from emu.engine.eth.receive import arrive
 from emu.engine.rc.packets.connection import connection_of
+from emu.models import LINKS
 from emu.port.eth.congestion import with_mark
 from emu.port.eth.frame import Frame
 from emu.port.eth.roce.framing import network_header, parse
@@ -14,7 +17,7 @@ from emu.service.fault_options import FaultOptions
 from emu.service.fault_session import FaultSession
 from layouts import congestion as layout
 from layouts.bth import BECN, Kind
-from layouts.enums import Op, QpState, QpType, Status
+from layouts.enums import Op, PortType, QpState, QpType, Status
 from layouts.eth_enums import CongProtocol
 
 RP, NP = CongProtocol.R_ROCE_ECN_RP, CongProtocol.R_ROCE_ECN_NP
@@ -316,6 +319,26 @@ class TestCommands:
 def test_an_infiniband_port_has_no_congestion_control(driver, refused):
     refused(Status.BAD_OP_ERR, Op.QUERY_CONG_PARAMS, cong_protocol=RP)
     refused(Status.BAD_OP_ERR, Op.QUERY_CONG_STATISTICS)
+
+
+class TestWithoutCapability:
+    @pytest.fixture
+    def model(self, limits):
+        full = LINKS["connectx6dx"][PortType.ETH]
+        return replace(full, general={**full.general, **limits})
+
+    @pytest.mark.parametrize("limits", [{"cc_query_allowed": 0}])
+    def test_nothing_is_told(self, driver, refused):
+        for op in (Op.QUERY_CONG_PARAMS, Op.QUERY_CONG_STATUS):
+            refused(Status.BAD_OP_ERR, op, cong_protocol=RP)
+        refused(Status.BAD_OP_ERR, Op.QUERY_CONG_STATISTICS, clear=1)
+        driver.must(Op.MODIFY_CONG_STATUS, cong_protocol=RP, enable=1)
+
+    @pytest.mark.parametrize("limits", [{"cc_modify_allowed": 0}])
+    def test_nothing_is_changed(self, driver, refused):
+        for op in (Op.MODIFY_CONG_PARAMS, Op.MODIFY_CONG_STATUS):
+            refused(Status.BAD_OP_ERR, op, cong_protocol=RP)
+        driver.must(Op.QUERY_CONG_STATUS, cong_protocol=RP)
 
 
 def test_a_mark_does_not_change_the_invariant_crc(world, channel, write):

@@ -406,6 +406,12 @@ def test_moderation_without_the_capability(queue, refused):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("limits", [{"cq_moderation": 0}])
+@pytest.mark.parametrize(("period", "count"), [(0, 3), (100, 0), (0, 0)])
+def test_no_moderation_without_the_capability(queue, driver, period, count):
+    assert moderate(driver, queue.cqn, period, count).status == Status.OK
+
+
 @pytest.mark.parametrize("select", [8, 16, 1 << 31, COUNT | 8])
 def test_field_that_cannot_be_modified(queue, refused, select):
     refused(

@@ -318,9 +318,10 @@ class TestStreams:
 
     def reset(self, initiator, stream, **fields):
         return initiator.node.driver.command(
-            Op.RTS2RTS_QP, qpn=initiator.qpn, qpc_ext=1,
+            Op.RTS2RTS_QP, qpn=initiator.qpn,
             opt_param_mask_95_32=DCI_STREAM_CHANNEL_ID,
-            qpc_data_ext=bytes(qpc_ext.new(dci_stream_channel_id=stream)), **fields,
+            qpc_data_ext=bytes(qpc_ext.new(dci_stream_channel_id=stream)),
+            **{"qpc_ext": 1} | fields,
         )  # fmt: skip
 
     def test_a_request_that_fails_stops_its_stream(self, left, right, target):
@@ -345,6 +346,7 @@ class TestStreams:
         initiator = Initiator(left, target, streams=(3, 2))
         self.fail(initiator, 1, right)
         assert self.reset(initiator, 2).status == Status.BAD_RES_STATE_ERR
+        assert self.reset(initiator, 1, qpc_ext=0).status == Status.BAD_RES_STATE_ERR
         plain = Initiator(left, target)
         assert self.reset(plain, 0).status == Status.BAD_RES_STATE_ERR
 

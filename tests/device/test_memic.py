@@ -91,6 +91,7 @@ def test_the_next_owner_finds_zeros(driver, function):
         ({"size": 0}, Status.BAD_PARAM_ERR),
         ({"size": MEMIC_PAGE + 1}, Status.BAD_PARAM_ERR),
         ({"page": 0.5}, Status.BAD_PARAM_ERR),
+        ({"pages": 1.5}, Status.BAD_PARAM_ERR),
         ({"alignment": 7}, Status.LIM_ERR),
     ],
 )

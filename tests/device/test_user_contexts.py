@@ -6,6 +6,7 @@ The driver writes the uid into the header of each command that it passes on for 
 import pytest
 from helpers.driver import pack64
 
+from emu.errors import syndrome_of
 from layouts.enums import AccessMode, Op, Status
 
 SHARED = 0xFFFF
@@ -183,7 +184,11 @@ def user_cq(driver, uid):
     return driver.must(Op.CREATE_CQ, uid=uid, **fields).cqn
 
 
-def test_key_over_user_memory(driver, users, memory_of, node):
+NOT_INSIDE = "key leaves its umem"
+PAGE_SIZE = "page size of the key does not fit its umem"
+
+
+def test_key_over_user_memory(driver, users, memory_of, node, refused):
     uid = users[0]
     number, pages = memory_of(uid, 4 * PAGE, offset=0)
     pd = driver.must(Op.ALLOC_PD, uid=uid).pd
@@ -194,15 +199,17 @@ def test_key_over_user_memory(driver, users, memory_of, node):
     fields = {"mkey_umem_valid": 1, "mkey_umem_id": number, "mkey_umem_offset": PAGE}
     index = driver.must(Op.CREATE_MKEY, uid=uid, memory_key_mkey_entry=context, **fields).mkey_index
     assert [entry & ~3 for entry in node.hca.mkeys.get(index).entries] == pages[1:3]
-    wrongs = (
-        {"len": 4 * PAGE}, {"start_addr": 8}, {"log_page_size": 13}, {"log_page_size": 11},
-        {"len": 3 * PAGE}, {"access_mode_1_0": AccessMode.KLMS},
-    )  # fmt: skip
-    for wrong in wrongs:
-        answer = driver.command(
-            Op.CREATE_MKEY, uid=uid, memory_key_mkey_entry=context | wrong, **fields
-        )
-        assert answer.status == Status.BAD_PARAM_ERR
+    for wrong, reason in (
+        ({"len": 4 * PAGE, "translations_octword_size": 2}, NOT_INSIDE),
+        ({"start_addr": 8, "translations_octword_size": 2}, NOT_INSIDE),
+        ({"log_page_size": 13}, PAGE_SIZE),
+        ({"log_page_size": 11, "free": 1}, PAGE_SIZE),
+        ({"len": 3 * PAGE}, "key is too short for the pages of its umem"),
+        ({"access_mode_1_0": AccessMode.KLMS}, "only a key of pages can lie over a umem"),
+    ):
+        given = fields | {"memory_key_mkey_entry": context | wrong}
+        answer = refused(Status.BAD_PARAM_ERR, Op.CREATE_MKEY, uid=uid, **given)
+        assert answer.syndrome == syndrome_of(reason)
 
 
 @pytest.mark.parametrize(

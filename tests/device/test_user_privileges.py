@@ -149,6 +149,10 @@ class TestQueuePairs:
         context = {"mtu": 3, "rlky": wrong, "pd": 0xABC}
         refused(status, Op.CREATE_DCT, uid=uid, dct_context_entry=context)
 
+    def test_the_drivers_own_target_may_use_it(self, refused):
+        context = {"mtu": 3, "rlky": 1, "pd": 0xABC}
+        refused(Status.BAD_RES_ERR, Op.CREATE_DCT, dct_context_entry=context)
+
 
 @contextmanager
 def refused_update(qp, key):

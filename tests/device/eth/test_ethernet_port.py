@@ -1,5 +1,7 @@
 """An Ethernet port as mlx5e asks for it: capabilities, vPort context, registers, link events."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.snapshot import snapshot
 
@@ -22,8 +24,9 @@ EN = 4
 
 
 @pytest.fixture
-def model():
-    return MODELS["connectx6dx"]
+def model(limits):
+    full = MODELS["connectx6dx"]
+    return replace(full, general={**full.general, **limits})
 
 
 @pytest.fixture
@@ -97,6 +100,20 @@ class TestVport:
         assert (context.promisc_uc, context.promisc_mc, context.promisc_all) == (1, 0, 1)
         self.modify(driver, "mtu", mtu=1522)
         assert port.vport.promisc_all, "a field that is not selected stays"
+
+    def test_what_is_not_chosen_is_not_looked_at(self, driver):
+        self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])
+        before = bytes(self.context(driver, room=1))
+        wrong = {"mtu": MAX_MTU + 1, "roce_en": 1, "allowed_list_size": 200}
+        assert self.modify(driver, "promisc", **wrong).status == Status.OK
+        assert bytes(self.context(driver, room=1)) == before
+
+    @pytest.mark.parametrize("limits", [{"roce": 0}])
+    def test_a_port_without_roce(self, driver):
+        assert self.modify(driver, "roce_en", roce_en=1).status == Status.BAD_PARAM_ERR
+        assert self.modify(driver, "roce_en", roce_en=0).status == Status.OK
+        assert self.modify(driver, "promisc", roce_en=1).status == Status.OK
+        assert self.context(driver).roce_en == 0
 
     @pytest.mark.parametrize(
         ("kind", "entries"),

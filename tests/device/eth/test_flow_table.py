@@ -19,6 +19,7 @@ from helpers.frames import MACS, TCP, UDP, Packet
 from helpers.interfaces import alloc_td, create_direct_tir, create_rq
 
 from emu.engine.eth.steering import domain as steering
+from emu.errors import syndrome_of
 from emu.models import LINKS
 from emu.objects import FlowEntry, FlowTable
 from emu.port.eth.headers import parse
@@ -100,7 +101,8 @@ class TestTables:
         for field in ("other_vport", "vport_number"):
             refused(Status.BAD_PARAM_ERR, Op.CREATE_FLOW_TABLE, **{field: 1}, **table_fields(1))
             refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, **{field: 1})
-        refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, underlay_qpn=0x40)
+        for wrong in ({"underlay_qpn": 0x40}, {"table_eswitch_owner_vhca_id_valid": 1}):
+            refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ROOT, table_id=table, **wrong)
 
     def test_longer_than_advertised(self, refused):
         refused(Status.LIM_ERR, Op.CREATE_FLOW_TABLE, **table_fields(1, log_size=23))
@@ -351,7 +353,8 @@ class TestEntries:
         no(Status.LIM_ERR, counters=[flows.counter()] * 5)
         for kind in (0, 6, 8, 0xA, 0xFF):
             no(Status.BAD_PARAM_ERR, to=(bytes([kind, 0, 0, 1]) + bytes(4),))
-        no(Status.BAD_PARAM_ERR, to=(tir[:4] + b"\x80" + bytes(3),))
+        for option in (b"\x80", b"\x40"):
+            no(Status.BAD_PARAM_ERR, to=(tir[:4] + option + bytes(3),))
 
     @pytest.mark.parametrize(
         "action",
@@ -363,7 +366,8 @@ class TestEntries:
     )
     def test_actions_without_capability(self, table, group, tirs, refused, action):
         fields = entry_fields(table, 0, group, to_tir(tirs[0]), action=FlowAction.FWD_DEST | action)
-        refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+        answer = refused(Status.BAD_PARAM_ERR, Op.SET_FLOW_TABLE_ENTRY, **fields)
+        assert answer.syndrome == syndrome_of("flow action not supported")
 
     @pytest.mark.parametrize(
         "option", ["extended_destination", "uplink_hairpin_en", "encrypt_decrypt_type"]

@@ -94,6 +94,13 @@ class TestClasses:
         assert [entry.group for entry in found] == [0, 0, 1, 1, 2, 2, 3, 3]
         assert [entry.bw_allocation for entry in found] == [100, 100, 60, *[100] * 5]
 
+    def test_what_is_not_chosen_is_not_looked_at(self, driver, function):
+        config = qos_regs.qetc_reg.new()
+        config.tc_configuration[5].assign({"group": 8, "bw_allocation": 101, "max_bw_units": 4})
+        before = snapshot(function.hca)
+        assert driver.write_register(RegId.QETCR, bytes(config)).status == Status.OK
+        assert snapshot(function.hca) == before
+
     @pytest.mark.parametrize(
         "wrong",
         [

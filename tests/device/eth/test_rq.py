@@ -151,6 +151,13 @@ def test_change_that_cannot_be(rq, refused, mask, ctx, status):
     refused(status, Op.MODIFY_RQ, rqn=rq.rqn, rq_state=RDY, modify_bitmask=mask, ctx=ctx)
 
 
+def test_frame_check_sequences_that_are_not_chosen_or_not_wanted(rq):
+    """core/en_main.c: mlx5e_modify_rq_scatter_fcs turns them off, too."""
+    rq.modify(RDY, ctx={"scatter_fcs": 1})
+    assert rq.query().scatter_fcs == 0
+    rq.modify(RDY, modify_bitmask=ModifyRq.SCATTER_FCS)
+
+
 @pytest.mark.parametrize("wq_type", [WqType.CYCLIC, WqType.LINKED_LIST])
 def test_flush(node, clock, wq_type):
     """Also of what is posted later: that rings no doorbell."""

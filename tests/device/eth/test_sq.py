@@ -156,7 +156,16 @@ def test_state_that_does_not_exist(sq, refused):
 
 def test_rate_limit_is_refused(sq, refused):
     ctx = {"state": RDY, "packet_pacing_rate_limit_index": 1}
-    refused(Status.BAD_PARAM_ERR, Op.MODIFY_SQ, sqn=sq.sqn, sq_state=RDY, modify_bitmask=1, ctx=ctx)
+    fields = {"sqn": sq.sqn, "sq_state": RDY, "ctx": ctx}
+    refused(Status.BAD_PARAM_ERR, Op.MODIFY_SQ, modify_bitmask=1, **fields)
+
+
+def test_rate_limit_that_is_not_chosen_or_none(sq, driver):
+    """core/en_main.c: mlx5e_set_sq_maxrate chooses the index 0 to take a limit away."""
+    ctx = {"state": RDY, "packet_pacing_rate_limit_index": 1}
+    driver.must(Op.MODIFY_SQ, sqn=sq.sqn, sq_state=RDY, ctx=ctx)
+    assert sq.query().packet_pacing_rate_limit_index == 0
+    sq.modify(RDY, modify_bitmask=1)
 
 
 # -- work
