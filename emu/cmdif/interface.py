@@ -26,6 +26,7 @@ from emu.engine.events import eq as eq_engine
 from emu.errors import CmdError
 from emu.objects.table import DRIVER_UID
 from emu.ports import DmaError
+from emu.rounds import STEPS_PER_ROUND
 from emu.turns import Turns
 from layouts.cmd import cmd_layout
 from layouts.enums import Delivery, EventType, Status, op_name
@@ -44,6 +45,11 @@ LOG_STRIDE = 6
 COMMANDS_PER_ROUND = 8
 SHORT_BYTES = 16 << 10
 """Largest input plus output of a command that is served at once; a longer one is queued."""
+
+_STEPS_PER_COMMAND = 24
+"""What a command counts among the steps of a round."""
+_STEPS_PER_TURN = STEPS_PER_ROUND // 4
+"""What a turn of a long one does: thousands of pages, or hundreds of blocks with signatures."""
 
 _CMD = EventType.CMD
 
@@ -139,11 +145,13 @@ class CommandInterface:
             slot = (self._waiting & -self._waiting).bit_length() - 1
             self._waiting &= self._waiting - 1
             self._working |= 1 << slot
+            self._hca.round.steps += _STEPS_PER_COMMAND
             self.begin(self._serve(slot))
         self.report()
 
     def _first_in_line(self) -> None:
         line = self.line
+        self._hca.round.steps += _STEPS_PER_TURN
         work = line.popleft()
         if _is_left(work):
             line.appendleft(work)

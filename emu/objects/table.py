@@ -82,13 +82,15 @@ class Remains:
         if objects:
             self.tables.append(objects)
 
-    def free_some(self) -> None:
-        """Free as many as one round allows."""
+    def free_some(self) -> int:
+        """Free as many as one round allows; returns what that counts among its steps."""
         objects = self.tables[0]
-        for _ in range(min(len(objects), FREED_PER_ROUND)):
+        count = min(len(objects), FREED_PER_ROUND)
+        for _ in range(count):
             objects.popitem()[1].unlink()
         if not objects:
             self.tables.popleft()
+        return count // _FREED_PER_STEP + 1
 
 
 class Caller:
@@ -111,6 +113,7 @@ class Caller:
 
 
 FREED_PER_ROUND = 5000
+_FREED_PER_STEP = 2
 """Number of objects; each takes a microsecond or two."""
 
 T = TypeVar("T", bound=Object)

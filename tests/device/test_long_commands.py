@@ -1,14 +1,19 @@
 """Commands that have much to do: a share in each round, short ones go past, nothing half done."""
 
 import pytest
-from helpers.driver import enable, pack64
+from helpers.driver import Driver, FunctionBar, enable, pack64
 from helpers.snapshot import snapshot
-from helpers.world import Memory
+from helpers.two_nodes import GUID
+from helpers.world import IrqList, Memory
 
 from emu.cmdif import interface as cmdif
 from emu.cmdif import mailbox
 from emu.cmdif.registry import COMMANDS
+from emu.device.hca import HcaOptions
+from emu.function.function import Function
 from emu.objects import pages
+from emu.rounds import STEPS_PER_ROUND
+from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
 from layouts.enums import AccessMode, NicInterface, Op, PageOp, Status, TeardownProfile
 
@@ -286,3 +291,57 @@ class TestMeanwhile:
         driver.bar.settle()
         assert "command slot 3" in caplog.text
         assert not function.cmdif.busy
+
+
+class TestManyFunctions:
+    """Each has a long command in its first slot; a round has room for the turns of a few."""
+
+    COUNT = 64
+    PAGES = 6000
+
+    @pytest.fixture
+    def memory(self):
+        return CountingMemory(4 << 20)
+
+    @pytest.fixture
+    def drivers(self, model, clock, wire):
+        found = []
+        for number in range(self.COUNT):
+            memory, irqs = CountingMemory(4 << 20), IrqList()
+            function = Function(
+                model, HcaOptions(guid=GUID + number), TABLE, memory, irqs, clock, wire
+            )
+            found.append(Driver(FunctionBar(function), memory, irqs).probe())
+        return found
+
+    def test_their_turns_keep_to_the_round_and_all_get_theirs(self, drivers, clock):
+        sent = [Sent(driver, 0, Op.CREATE_UMEM, **umem(driver, self.PAGES)) for driver in drivers]
+        for driver in drivers:
+            doorbell(driver, 0)
+        functions = [driver.bar.functions[0] for driver in drivers]
+        calls, first = self.calls(drivers), 0
+        for _ in range(40 * self.COUNT):
+            clock.round.begin()
+            for at in range(first, first + self.COUNT):  # as the loop does
+                if clock.round.is_over:
+                    first = at % self.COUNT
+                    break
+                functions[at % self.COUNT].run()
+            before, calls = calls, self.calls(drivers)
+            assert calls - before <= 6 * pages.PAGES_PER_TURN
+            assert clock.round.steps < 2 * STEPS_PER_ROUND
+            if all(one.is_done for one in sent):
+                break
+        assert [one.status for one in sent] == [Status.OK] * self.COUNT
+
+    def calls(self, drivers):
+        return sum(driver.memory.calls for driver in drivers)
+
+    def test_short_ones_count_too(self, driver, function):
+        for slot in range(cmdif.COMMANDS_PER_ROUND):
+            Sent(driver, slot, Op.QUERY_HCA_VPORT_CONTEXT)
+        before = function.hca.round.number
+        doorbell(driver, *range(cmdif.COMMANDS_PER_ROUND))
+        function.run()
+        assert function.hca.round.number <= before + 1
+        assert function.hca.round.steps >= 16 * cmdif.COMMANDS_PER_ROUND

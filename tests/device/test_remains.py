@@ -37,6 +37,19 @@ def test_a_share_in_each_round(driver, function, monkeypatch, profile):
     assert not function.remains
 
 
+def test_they_count_among_the_steps_of_a_round(driver, function):
+    """As many functions may free at once."""
+    pdn = driver.alloc_pd()
+    for _ in range(500):
+        driver.create_mkey(pdn)
+    function.reset()
+    assert len(function.remains) >= 500
+    most = 0
+    while function.run():
+        most = max(most, function.hca.round.steps)
+    assert most >= 250
+
+
 def churn(left, right):
     """Queue pairs that live, work, fail and go."""
     one, two = left.queue_pair(), right.queue_pair()
