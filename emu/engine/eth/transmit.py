@@ -83,7 +83,7 @@ def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
 
 def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
     """The headers in the WQE, and where the segments after them begin."""
-    if not size or _INLINE_AT + size > wqe.ds * DS:
+    if _INLINE_AT + size > wqe.ds * DS:
         raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
     at = _SEGMENTS_AT + (max(size - (_SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
     return wqe.buf[_INLINE_AT : _INLINE_AT + size], at

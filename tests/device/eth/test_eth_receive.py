@@ -27,7 +27,7 @@ from emu.port.eth.plain import plain
 from emu.port.eth.segment import unsegmented
 from emu.rounds import STEPS_PER_ROUND
 from layouts.caps import cmd_hca_cap
-from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op
+from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
 from layouts.eth_enums import (
     CqeChecked,
     CqeHashType,
@@ -207,6 +207,14 @@ def test_nobody_wants_it(hca, driver):
     arrive(hca, Frame(ARP))
     assert driver.must(Op.QUERY_VNIC_ENV).vport_env.nic_receive_steering_discard == 1
     assert hca.eth.received.packets == 1
+
+
+def test_nobody_wants_a_super_frame(hca, driver):
+    """It counts as the packets that it stands for."""
+    packet = Packet(payload=bytes(2500))
+    arrive(hca, Frame(unsegmented(packet.header(), packet.payload, 1000), 1000, checked=True))
+    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.nic_receive_steering_discard == 3
+    assert hca.eth.received.packets == 3
 
 
 @pytest.mark.parametrize("state", [RqState.RST, RqState.ERR])
@@ -605,6 +613,19 @@ def test_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
     sq.send(own)
     node.settle()
     assert [data for _, data in buffers.drain()] == [own]
+    assert eth_wire.sent() == []
+
+
+def test_super_frame_to_ones_own_domain(hca, node, driver, td, eth_wire, lead):
+    """Nothing has been received, and nothing is missing."""
+    lead(tirn=create_direct_tir(driver, td, ReceiveQueue(node).rqn))
+    sq = SendQueue(node, tisn=create_tis(driver, td))
+    region = node.region(4096)
+    headers = hca.eth.permanent_address + Packet(payload=b"").frame()[6:]
+    sq.send((2500, region.key, region.va), opcode=Opcode.LSO, mss=1000, headers=headers)
+    node.settle()
+    assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ]
+    assert (hca.eth.vport.steering_discards, hca.eth.received.packets) == (0, 0)
     assert eth_wire.sent() == []
 
 

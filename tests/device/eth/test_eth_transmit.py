@@ -9,6 +9,8 @@ from helpers.interfaces import alloc_td, create_tis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.engine.mr.special_keys import RESERVED_LKEY
+from emu.port.eth.frame import MAX_BYTES
 from emu.port.eth.plain import plain
 from emu.port.eth.segment import MAX_SEGMENTS
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
@@ -285,7 +287,9 @@ TCP_HEADER = Packet(payload=b"").frame()
         ({"sges": [(0, None, 0)]}, LOCAL_LENGTH),
         ({"sges": [(1 << 20, None, 0)]}, LOCAL_LENGTH),
         ({"sges": [(40000, None, 0), (40000, None, 0)]}, LOCAL_LENGTH),
+        ({"sges": [(MAX_BYTES, None, 0), b"x"]}, LOCAL_LENGTH),
         ({"sges": [(60, 0x100, 0)]}, LOCAL_PROT),
+        ({"sges": [(60, RESERVED_LKEY, 0)]}, LOCAL_PROT),
         ({"sges": [(60, None, 1 << 40)]}, LOCAL_PROT),
         ({"sges": [(60, None, 1 << 18)]}, LOCAL_PROT),
         ({"sges": [(1 << 31 | 200).to_bytes(4, "big")]}, None),
@@ -327,11 +331,20 @@ def test_bad_request(node, sq, region, sent, request_, syndrome):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("ds", [0, 1])
-def test_ds_without_room(sq, sent, ds):
+@pytest.mark.parametrize(("ds", "why"), [(0, "its ds is 0"), (1, "no room for the Ethernet")])
+def test_ds_without_room(sq, sent, ds, why, caplog):
     sq.post(Opcode.SEND, bytes(48), ds=ds)
     assert sent() == []
     assert (CqeOpcode.REQ_ERR, LOCAL_QP_OP) in syndromes(sq)
+    assert why in caplog.text
+
+
+def test_no_inline_headers_and_something_in_their_place(sq, sent):
+    """Only the size says whether there are any."""
+    data = (1 << 31 | len(ARP)).to_bytes(4, "big") + ARP
+    sq.post(Opcode.SEND, bytes(14) + b"xx" + data)
+    (frame,) = sent()
+    assert frame.data.startswith(ARP)
 
 
 @pytest.mark.hostile

@@ -194,6 +194,19 @@ def test_a_long_flush_is_bounded(node, clock, monkeypatch):
     assert len(rq.cq.drain()) == 40
 
 
+def test_the_state_that_it_is_in_changes_nothing(node, rq):
+    """Nor does a queue that has stopped by itself forget that: its completions tell."""
+    rq.post((64, 0x100, 0))
+    queues.stop_rq(node.hca, rq.object)
+    rq.state = ERR
+    rq.modify(ERR)
+    assert rq.object.has_failed
+    node.settle()
+    look = rq.object.look_ns
+    rq.modify(ERR)
+    assert (rq.object.look_ns, rq.object.has_failed) == (look, True)
+
+
 def test_looks_less_and_less_often(node, clock, rq):
     rq.modify(ERR)
     looks = 0

@@ -248,7 +248,13 @@ def test_a_turn_is_bounded(node, monkeypatch):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"opcode": Opcode.RDMA_WRITE}, {"opcode": 0xFF}, {"opcode": Opcode.UMR}, {"sqn": 0x12345}],
+    [
+        {"opcode": Opcode.RDMA_WRITE},
+        {"opcode": 0xFF},
+        {"opcode": Opcode.UMR},
+        {"sqn": 0x12345},
+        {"ds": 0},
+    ],
 )
 def test_bad_request_stops_the_queue(node, driver, sq, wrong):
     """The driver recovers from it: flush, ERR to RST to RDY (core/en/reporter_tx.c)."""

@@ -112,6 +112,27 @@ class TestFields:
         plain = self.misc(Packet(protocol=47, payload=b"\x20\0\x08\0\5\6\7\x08"))
         assert plain["gre_key"] == 0x05060708
 
+    def test_gre_without_a_key(self):
+        found = self.misc(Packet(protocol=47, payload=b"\0\0\x08\0\5\6\7\x08"))
+        assert found["gre_k_present"] == 0
+        assert "gre_key" not in found
+
+    @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
+    def test_a_frame_without_ip(self, ethertype):
+        """It has none of these fields: an entry that asks for 0 does not match it."""
+        headers = parse(bytes(range(12)) + ethertype + bytes(46))
+        for name in ("ip_dscp", "ip_ecn", "src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6"):
+            assert FIELDS[f"outer_headers.{name}"].read(headers) is None, name
+        assert FIELDS["misc_parameters.outer_ipv6_flow_label"].read(headers) is None
+
+    @pytest.mark.parametrize(
+        "packet", [Packet(), Packet(protocol=50, payload=bytes(range(12)), fragment=0x2000)]
+    )
+    def test_no_flow_label_and_no_spi(self, packet):
+        found = self.misc(packet)
+        assert "outer_ipv6_flow_label" not in found
+        assert "outer_esp_spi" not in found
+
     def test_flow_label_and_spi(self):
         frame = bytearray(Packet(**IPV6, protocol=50, chain=50, payload=b"\0\0\1\2" * 3).frame())
         frame[15:18] = b"\x0a\xbc\xde"
