@@ -1,5 +1,8 @@
 """RoCE frames that mean no good: dropped and counted, never an effect."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from helpers.channels import Channel
 from helpers.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
@@ -7,8 +10,10 @@ from helpers.world import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.engine.eth import roce
 from emu.engine.eth.receive import arrive
 from emu.engine.eth.roce_wire import MOST_HELD
+from emu.port.datagram import Datagram
 from emu.port.eth.frame import Frame
 from emu.port.eth.roce.framing import (
     MAPPED_PREFIX as MAPPED,
@@ -23,6 +28,7 @@ from emu.port.eth.roce.framing import (
 from emu.port.packet import OPS, Packet
 from layouts.bth import AETH, BTH, RETH, Kind, Service
 from layouts.enums import QpState, QpType
+from layouts.wqe import av
 
 pytestmark = pytest.mark.hostile
 
@@ -309,3 +315,90 @@ def test_datagrams_to_a_gid_that_nobody_has():
     channels[0].send(b"honest")
     channels[0].settle()
     assert channels[0].received()
+
+
+def test_a_frame_that_has_a_gid_and_the_port_by_chance(target):
+    """It is for the network interface, and no RoCE frame that is damaged."""
+    frame = target.node.mac + STRANGER + b"\x88\xb5" + bytes(10) + target.node.gids[1]
+    assert not roce.take(target.node.hca, frame + b"\x12\xb7" + bytes(60))
+    assert not target.node.hca.roce.dropped
+
+
+class TestAFullWay:
+    """Frames to other processes, while their port has no room."""
+
+    FRAME = STRANGER + bytes(60)
+
+    @pytest.fixture
+    def cable(self):
+        left, _ = on_a_cable(HandClock())
+        cable = left.hca.eth_wire
+        cable.sent.clear()
+        cable.room = 0
+        return cable
+
+    @pytest.fixture
+    def wire(self, cable):
+        return cable.hca.wire
+
+    def test_no_more_are_kept_than_may_be(self, cable, wire):
+        assert not any(wire.transmit(cable.hca, self.FRAME) for _ in range(MOST_HELD + 3))
+        assert cable.hca.roce.dropped["queue full"] == 3
+        cable.room = MOST_HELD + 3
+        cable.run()
+        assert len(cable.sent) == MOST_HELD
+
+    def test_room_for_some_of_them(self, cable, wire):
+        told = []
+        for _ in range(3):
+            wire.transmit(cable.hca, self.FRAME)
+        for _ in range(5):
+            wire.when_room(0, partial(told.append, True))
+        assert len(cable.waiting) == 1, "the port is asked once for all of them"
+        cable.room = 2
+        cable.run()
+        assert (len(cable.sent), told) == (2, [])
+        cable.run()
+        assert (len(cable.sent), told) == (3, [True] * 5)
+
+
+def test_a_frame_that_resets_the_function():
+    """Those behind it are gone, and the loop goes on."""
+    (node,) = on_one_segment(HandClock(), 1)
+    wire, taken = node.hca.wire, []
+    for _ in range(3):
+        wire.transmit(node.hca, node.mac + STRANGER + bytes(60))
+
+    def take(hca, frame):
+        taken.append(frame)
+        node.function.reset()
+
+    wire._deliver = take
+    node.settle()
+    assert len(taken) == 1
+
+
+class TestDatagramsWithoutAGid:
+    @pytest.fixture
+    def node(self):
+        return on_one_segment(HandClock(), 1)[0]
+
+    @pytest.mark.parametrize(("index", "gid"), [(5, ipv4(2)), (1, None), (1, bytes(16))])
+    def test_lost(self, node, index, gid):
+        hca = node.hca
+        to = replace(hca.link.vector(av.new(**node.vector_to(node)).buf), gid=gid)
+        origin = hca.link.origin(replace(to, sgid_index=index), 5, 0xFFFF, 0)
+        wire, data = hca.wire, [memoryview(b"lost")]
+        wire.datagram(hca, Datagram(to, data, 4, None, solicited=False), origin)
+        assert hca.roce.dropped == {"no GID": 1}
+        assert not wire._frames
+
+
+def test_a_datagram_inside_the_process_is_no_frame():
+    left, right = on_one_segment(HandClock())
+    channel = Channel(QpType.UD, left, right)
+    channel.post_recv(right.region(256).sge())
+    channel.send(b"direct")
+    while left.function.run() or right.function.run():  # no timer runs meanwhile
+        pass
+    assert channel.received()

@@ -215,8 +215,8 @@ class RoceWire:
             if hca.round.steps > ENOUGH_STEPS:
                 break
             self._deliver(hca, self._frames.popleft())
-        if hca is not self._hca:
-            return  # a frame has reset the function
+            if hca is not self._hca:
+                return  # a frame has reset the function, and nothing is left of what waited
         self._next_run = None
         if len(self._frames) < ROOM and not self._held:
             self._wake()
@@ -260,7 +260,8 @@ class RoceWire:
             arrive(source, packet, origin, is_looped=True)
         else:
             address = source.link.address_to(to)
-            if not self.reaches(address) and (node := self.node(address)) is not None:
+            node = None if self.reaches(address) else self.node(address)
+            if node is not None:
                 if self._is_too_long(node, packet, origin):
                     node.eth.received.too_long += 1
                     node.eth.received.errors += 1
