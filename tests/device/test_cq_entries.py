@@ -6,6 +6,7 @@ from helpers.driver import pack64
 from helpers.verbs import SOLICITED, connect
 
 from emu.engine import lifecycle
+from emu.engine.events import cq as cq_engine
 from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
 from layouts.eqe import eqe_cq_err
 from layouts.wqe import DATA
@@ -69,6 +70,17 @@ def test_full_ring_and_not_one_entry_more(pair, queue):
         pair.send(16)
         assert len(queue.drain()) == 16
     assert pair.node.events() == []
+
+
+def test_consumer_index_is_read_only_when_room_may_be_short(pair, queue, monkeypatch):
+    """Each completion would cost a read of the guest's memory."""
+    reads, record = [], cq_engine._record
+    monkeypatch.setattr(cq_engine, "_record", lambda *args: reads.append(1) or record(*args))
+    pair.send(16)
+    assert reads == []
+    assert len(queue.drain()) == 16
+    pair.send()
+    assert reads == [1]
 
 
 @pytest.mark.parametrize("cqe_sz", [1, 2])

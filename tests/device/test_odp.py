@@ -2,11 +2,13 @@
 
 import pytest
 from helpers.channels import Channel
+from helpers.keys import indirect_key
 from helpers.paging import BOTH, IN_BOTH_SCHEMES, READ, ImplicitKey, PagedRegion, Pager
 from helpers.verbs import connect
 
 from emu.models import ALL_MEMORY_ODP
 from layouts.enums import (
+    AccessMode,
     CqeOpcode,
     CqeSyndrome,
     Op,
@@ -487,6 +489,18 @@ class TestNullKey:
             channel.read((pinned[1].key, pinned[1].va), (9000, null, 0))
         channel.settle()
         assert len(channel.sent()) == 2
+
+    def test_in_another_keys_list(self, channel, null, pinned):
+        """Nobody is asked for a page there."""
+        pinned[0].write(TEXT)
+        key = indirect_key(
+            channel.left, AccessMode.KLMS, [(100, null, 0), (50, pinned[0].key, pinned[0].va)], 150
+        )
+        channel.post_recv(pinned[1].sge())
+        channel.send((150, key, 0))
+        channel.settle()
+        assert len(channel.sent()) == 1
+        assert pinned[1].read(0, 150) == bytes(100) + TEXT[:50]
 
     @pytest.mark.parametrize("limits", [{"null_mkey": 0}])
     def test_only_where_there_is_one(self, limits, channel, null):

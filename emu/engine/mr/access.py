@@ -185,7 +185,7 @@ def _keep(hca: Hca, mkey: Mkey, span: Span, views: Views) -> None:
 def indirect(hca: Hca, mkey: Mkey, span: Span, depth: int, most: int | None = None) -> Views:
     """Follow the key's entries to the keys below; each is checked as a separate access."""
     va, length, need = span
-    if depth and depth >= hca.caps.general.max_indirection:
+    if depth >= hca.caps.general.max_indirection:
         raise AccessError(Violation.DEPTH, mkey.key, va, length)
     below = LOCAL_WRITE if need & WRITES else LOCAL_READ
     is_ksm = mkey.mode is _KSM
