@@ -144,10 +144,13 @@ def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[s
 def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
     parts = []
     for part in reason.values:
-        if isinstance(part, ast.Constant):
-            parts.append(str(part.value))
-        elif isinstance(part, ast.FormattedValue) and ast.unparse(part.value) == _KIND:
-            parts.append(kind)
-        else:
-            raise ReasonError(f"{where}: only {{{_KIND}}} has known values: {ast.unparse(reason)}")
+        match part:
+            case ast.Constant(value=text):
+                parts.append(str(text))
+            case ast.FormattedValue(value=value) if ast.unparse(value) == _KIND:
+                parts.append(kind)
+            case _:
+                raise ReasonError(
+                    f"{where}: only {{{_KIND}}} has known values: {ast.unparse(reason)}"
+                )
     return "".join(parts)

@@ -64,7 +64,7 @@ class MemicArea:
     def is_free(self, start: int, length: int) -> bool:
         """Whether these pages exist and nobody has them; ``start`` is an offset in BAR 0."""
         first = start - self.start
-        if first < 0 or not length or first + length > MEMIC_BYTES:
+        if first < 0 or first + length > MEMIC_BYTES:
             return False
         owners = self._owners[first // MEMIC_PAGE : -(-(first + length) // MEMIC_PAGE)]
         return not any(owners)

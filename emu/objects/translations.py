@@ -87,7 +87,7 @@ class PageEntries:
     def _put(self, number: int, slot: int, part: array[int]) -> None:
         chunk = self._chunk(number)
         is_whole = slot == 0 and len(part) >= len(chunk)
-        if (is_whole or not chunk) and len(part) > 1 and not any(part):
+        if (is_whole or not chunk) and not any(part):
             self._set(number, _NOTHING)
             return
         if not chunk:

@@ -78,6 +78,21 @@ def test_doorbell_after_the_driver_has_disabled_the_interface_is_no_surprise(dri
     assert caplog.text == ""
 
 
+def test_queue_that_moves_leaves_its_commands_behind(driver, function, caplog):
+    """Those that wait would be looked for in the new one."""
+    executed = function.cmdif.executed
+    left = driver.submit(bytes(Op.QUERY_ADAPTER.to_bytes(2, "big")).ljust(16, b"\0"), 16)
+    driver.write32(0x018, 1)
+    old, driver.queue = driver.queue, driver.memory.alloc(4096)
+    driver.attach()
+    driver.bar.settle()
+    assert function.cmdif.executed == executed
+    assert caplog.text == ""
+    assert driver.memory.read(old + 63, 1) == b"\1", "the old command is answered"
+    assert left
+    driver.must(Op.QUERY_ADAPTER)
+
+
 @pytest.mark.hostile
 def test_queue_outside_memory_is_survived(cold, caplog):
     cold.queue = 0x7000

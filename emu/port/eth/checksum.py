@@ -98,7 +98,8 @@ def adjust(headers: Headers, frame: bytearray) -> None:
     """Update the checksums of a changed frame by what has changed (RFC 1624).
 
     ``headers`` are those of the frame before; they are where they were. So a right checksum stays
-    right and a wrong one wrong. Fragments have no transport header, and keep what they carry.
+    right and a wrong one wrong. Fragments have no transport header, and keep what they carry; a
+    UDP datagram without a checksum, which tunnels over IPv6 may have, too (RFC 6935), stays so.
     """
     old, start = headers.frame, headers.l3
     if headers.version == 4:
@@ -106,7 +107,7 @@ def adjust(headers: Headers, frame: bytearray) -> None:
         _add_to(
             frame, start + 10, _from_bytes(old[place], "big") - _from_bytes(frame[place], "big")
         )
-    if not _transport_end(headers) or (headers.version == 4 and _zero(headers)):
+    if not _transport_end(headers) or _zero(headers):
         return
     addresses = (
         slice(start + 12, start + 20) if headers.version == 4 else slice(start + 8, start + 40)

@@ -68,7 +68,10 @@ def test_chain_that_ends_early(memory, side):
 
 @pytest.mark.parametrize("side", [IN, OUT])
 def test_longer_than_any_command(memory, side):
-    assert refusal(memory, 0, MAX_COMMAND_BYTES + 1, TOKEN, side) == side
+    """No block of it is looked at."""
+    with pytest.raises(DeliveryError, match="more than any command has") as caught:
+        finish(walk(memory, 0, MAX_COMMAND_BYTES + 1, TOKEN, side))
+    assert caught.value.status == side
 
 
 def test_misalignment_names_its_side(memory):
@@ -137,3 +140,15 @@ def test_signature_finds_any_flipped_bit(data, at, bit):
 def test_xor_of_nothing_and_of_everything():
     assert xor8(b"") == 0
     assert xor8(bytes(range(256)) + b"\xff") == 0xFF
+
+
+def test_the_control_part_has_a_signature_of_its_own(memory):
+    """One of the whole block does not make up for it."""
+    (address,) = chain(memory, 1)
+    finish(sign(memory, [address]))
+    block = cmd_prot_block.view(bytearray(memory.read(address, cmd_prot_block.size)))
+    change(memory, address, ctrl_sig=block.ctrl_sig ^ 1, sig=block.sig ^ 1)
+    assert xor8(memory.read(address, cmd_prot_block.size)) == 0xFF
+    with pytest.raises(DeliveryError) as caught:
+        finish(check_signatures(memory, [address]))
+    assert caught.value.status == Delivery.SIGNAT_ERR

@@ -7,7 +7,8 @@ import pytest
 from emu.device import turns
 from emu.device.held import MOST_HELD, EarlyPackets
 from emu.engine.eth import receive as eth_receive
-from emu.engine.mr import special_keys
+from emu.engine.mr import page_faults, signed_stream, special_keys
+from emu.engine.mr.block_signature import Syndrome
 from emu.engine.mr.rights import (
     LOCAL_READ,
     MOST_BYTES,
@@ -19,6 +20,7 @@ from emu.engine.mr.rights import (
     InPieces,
 )
 from emu.engine.mr.signature import Signature
+from emu.engine.mr.signed_stream import SignedStream
 from emu.engine.qp import flush
 from emu.engine.rc import direct, duplicates, receive, responder
 from emu.engine.rc.nak import Dropped
@@ -129,6 +131,61 @@ class TestKeys:
             Signature(None).views(some(), some(key=8), 5, (0, 8, REMOTE_ATOMIC), 0)
         assert not isinstance(why.value, InPieces)
 
+    @pytest.mark.parametrize(
+        ("length", "most", "is_cut"),
+        [(8, None, False), (8, 5, True), (PIECE_BYTES + 1, None, True)],
+    )
+    def test_signed_memory_in_too_many_pieces(self, monkeypatch, length, most, is_cut):
+        """Only who can ask for less is told to: the block around a short piece stays as it is."""
+
+        def outgoing(stream, at, length):
+            raise InPieces(8, 0, length, PIECE_BYTES)
+
+        monkeypatch.setattr(SignedStream, "outgoing", outgoing)
+        hca, key, span = some(round=some(steps=0)), some(key=8, start=0), (0, length, LOCAL_READ)
+        with pytest.raises(AccessError) as why:
+            Signature(None).views(hca, key, 5, span, 0, most)
+        assert isinstance(why.value, InPieces) == is_cut
+
+    @pytest.mark.parametrize(("steps", "is_refused"), [(9, False), (10, True)])
+    def test_signed_memory_whose_keys_take_many_steps(self, monkeypatch, steps, is_refused):
+        """Also when one range after the other takes few."""
+
+        def indirect(hca, mkey, span, depth, most):
+            hca.round.steps += steps
+            return [memoryview(bytes(span[1]))]
+
+        monkeypatch.setattr(signed_stream.memory, "indirect", indirect)
+        key = some(key=8, start=0)
+        stream = SignedStream(some(round=some(steps=0)), key, some(blocks=None), 5, LOCAL_READ, 0)
+        stream.most = 9
+        if is_refused:
+            with pytest.raises(InPieces):
+                stream._read(0, 8)
+        else:
+            assert stream._read(0, 8) == bytes(8)
+
+    def test_a_signature_of_which_no_byte_is_checked(self):
+        """It is neither read nor computed."""
+        state = some(blocks=some(check_mask=0))
+        stream = SignedStream(some(), some(), state, 5, LOCAL_READ, 0)
+        assert stream._check(some(), 0, bytes(512), 0) is None
+
+    def test_a_wrong_signature_on_a_queue_that_is_no_queue_pair(self):
+        """There is no completion queue that could tell of it."""
+        hca = some(qps={})
+        values = 1, 2, 0
+        assert (
+            signed_stream._report(hca, some(key=8), 5, LOCAL_READ, Syndrome.GUARD, 0, values)
+            is None
+        )
+
+    def test_page_faults_of_other_services(self):
+        general = some(pg=1)
+        odp = some(mem_page_fault=1, memory_page_fault_scheme_cap=some())
+        hca = some(caps=some(general=general, odp=odp), event_eq=lambda event: "eq")
+        assert not page_faults.may_wait(hca, some(st=QpType.QP1), "send")
+
     def test_signatures_are_for_lists_of_keys(self):
         """And a key keeps the one that it has, if it has one."""
         key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=umr.BSF_OCTWORDS))
@@ -226,7 +283,7 @@ class TestPackets:
 
     @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
     def test_what_has_no_ip_header_is_not_marked(self, ethertype):
-        assert with_mark(bytes(12) + ethertype + bytes(50)) is None
+        assert with_mark(b"\xff" * 12 + ethertype + b"\xff" * 50) is None
 
     def test_a_frame_of_another_protocol_is_no_transport_packet(self):
         with pytest.raises(BadPacketError, match="not a frame of RoCE"):

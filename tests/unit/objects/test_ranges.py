@@ -137,3 +137,10 @@ def test_blocks_without_end():
     ranges = Ranges(one * (MOST_BLOCKS + 1))
     assert ranges.length == 3 * MOST_BLOCKS
     assert len(covered) == 3
+
+
+def test_nothing_is_given_of_a_range_that_leaves_the_list():
+    raw, _ = plain(100, 0x1000, 0)
+    for skip, length in ((0, 101), (100, 1), (200, 5)):
+        with pytest.raises(IndexError):
+            next(Ranges(raw).pieces(skip, length))

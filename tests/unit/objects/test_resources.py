@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from emu.errors import CmdError
 from emu.objects.ledger import Ledger
-from emu.objects.table import DRIVER_UID, SHARED_UID, Caller, Object, Table, holding
+from emu.objects.table import DRIVER_UID, SHARED_UID, Caller, Numbers, Object, Table, holding
 from layouts.enums import Status
 
 PLENTY = 1 << 30
@@ -119,6 +119,24 @@ def test_full_table(table):
 @pytest.mark.parametrize(("first", "limit"), [(3, 3), (3, 0)])
 def test_table_without_room(first, limit):
     refused(Status.NO_RES_ERR, Table(Thing, first, limit, Ledger(PLENTY)).add, Thing())
+
+
+class TestSharedNumbers:
+    """Tables of several kinds have one supply of handles, and each a limit of its own."""
+
+    def test_the_tables_own_limit(self):
+        table = Table(Thing, 2, 4, Ledger(PLENTY), numbers=Numbers(2, 100))
+        for _ in range(2):
+            table.check_room()
+            table.add(Thing())
+        assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (2 live)"
+
+    def test_handles_that_others_have_taken(self):
+        numbers = Numbers(2, 4)
+        other, table = (Table(Thing, 2, 4, Ledger(PLENTY), numbers=numbers) for _ in range(2))
+        for _ in range(2):
+            other.add(Thing())
+        assert refused(Status.NO_RES_ERR, table.check_room) == "out of thing handles (0 live)"
 
 
 def test_lookup(table):

@@ -153,3 +153,24 @@ def test_pages_that_go_give_their_room_back():
         tracemalloc.stop()
     assert used < 1024
     assert not any(pages.read(0, 2 * CHUNK))
+
+
+def test_absent_pages_in_the_midst_of_others():
+    pages = PageEntries()
+    pages.write(0, array("Q", range(1, 9)))
+    pages.write(2, array("Q", (0, 0)))
+    assert list(pages.read(0, 8)) == [1, 2, 0, 0, 5, 6, 7, 8]
+    pages.write(0, array("Q", (0, 0)))
+    assert list(pages.read(0, 8)) == [0, 0, 0, 0, 5, 6, 7, 8]
+
+
+def test_absent_pages_in_the_midst_of_nothing_cost_nothing():
+    pages = PageEntries()
+    tracemalloc.start()
+    try:
+        pages.write(CHUNK // 2, array("Q", bytes(8 * (CHUNK // 2))))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 1024
+    assert pages.count == CHUNK

@@ -71,7 +71,15 @@ class TestSending:
         blank[packet.l4 + 6 : packet.l4 + 8] = bytes(2)
         assert insert(parse(bytes(blank)), True, True)[packet.l4 + 6 : packet.l4 + 8] == b"\xff\xff"
 
-    @pytest.mark.parametrize("fields", [{"protocol": 1}, {"fragment": 0x2000}], ids=str)
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"protocol": 1},
+            {"protocol": 132, "payload": b"\0\1\0\2\0\x0c" * 2},
+            {"fragment": 0x2000},
+        ],
+        ids=str,
+    )
     def test_no_transport_that_has_one(self, fields):
         frame = Packet(**fields).frame()
         assert insert(parse(frame), False, True) == frame
@@ -110,13 +118,29 @@ class TestAdjusting:
         elif packet.protocol == TCP:
             assert not found.l4_ok
 
-    def test_udp_without_a_checksum_keeps_none(self):
-        packet = Packet(protocol=UDP, checked=False)
+    @pytest.mark.parametrize("version", [{}, IPV6 | {"chain": UDP}], ids=["IPv4", "IPv6"])
+    def test_udp_without_a_checksum_keeps_none(self, version):
+        """Tunnels over IPv6 may leave it out as well (RFC 6935)."""
+        packet = Packet(protocol=UDP, checked=False, **version)
         frame = bytearray(packet.frame())
         headers = parse(bytes(frame))
         frame[packet.l4] ^= 1
         adjust(headers, frame)
         assert frame[packet.l4 + 6 : packet.l4 + 8] == bytes(2)
+
+    @pytest.mark.parametrize(
+        "fields", [{"protocol": 1, "payload": bytes(16)}, {"fragment": 0x2000}], ids=str
+    )
+    def test_what_has_no_transport_checksum(self, fields):
+        """Only the IP header's is updated."""
+        packet = Packet(**fields)
+        frame = bytearray(packet.frame())
+        headers = parse(bytes(frame))
+        frame[packet.l3 + 12] ^= 1
+        rest = bytes(frame[packet.l4 :])
+        adjust(headers, frame)
+        assert verify(parse(bytes(frame))).l3_ok
+        assert bytes(frame[packet.l4 :]) == rest
 
 
 class TestReceiving:

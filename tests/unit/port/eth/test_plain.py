@@ -3,11 +3,12 @@
 from struct import pack, pack_into
 
 import pytest
+from helpers.frames import Packet
 
 from emu.port.eth.checksum import verify
 from emu.port.eth.frame import Frame
 from emu.port.eth.headers import TCP, UDP, FrameError, parse
-from emu.port.eth.plain import plain
+from emu.port.eth.plain import header_bytes, plain
 
 MACS = bytes.fromhex("020000000001 020000000002")
 
@@ -70,3 +71,19 @@ def test_a_super_frame_of_very_many_frames_is_refused():
 def test_a_checksum_that_is_filled_in_already_is_not_computed_again():
     data = packet(UDP, b"payload", 1)
     assert plain(Frame(data, checked=True, filled=True)) == [data]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "fields",
+    [{"protocol": 1, "payload": bytes(40)}, {"fragment": 0x2000}, {"protocol": 132, "fragment": 9}],
+)
+def test_headers_of_what_cannot_be_a_super_frame(fields):
+    with pytest.raises(FrameError, match="neither TCP nor UDP"):
+        header_bytes(parse(Packet(**fields).frame()))
+
+
+@pytest.mark.hostile
+def test_headers_of_a_frame_without_ip():
+    with pytest.raises(FrameError, match="neither TCP nor UDP"):
+        header_bytes(parse(bytes(12) + b"\x08\x06" + bytes(46)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emu.port.eth.port import BROADCAST, EthPort, mac_of
+from emu.port.eth.port import BROADCAST, EthPort, dscp_of, mac_of
 
 MAC = bytes.fromhex("0002c9e50010")
 
@@ -56,3 +56,10 @@ def test_super_frame_counts_as_those_it_stands_for():
     way.add(MAC + bytes(3000), packets=3, octets=3000 + 2 * 54)
     assert (way.unicast.packets, way.unicast.octets) == (3, 3108)
     assert way.sizes[5] == 3
+
+
+@pytest.mark.parametrize("ethertype", [b"\x08\x00", b"\x86\xdd"])
+@pytest.mark.parametrize("tag", [b"", b"\x81\x00\xe0\x05"])
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_frame_that_ends_before_its_dscp_has_none(ethertype, tag, size):
+    assert dscp_of(bytes(12) + tag + ethertype + b"\xff" * size) == 0

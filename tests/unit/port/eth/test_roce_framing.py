@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from emu.port.eth.roce import framing
 from emu.port.eth.roce.framing import BadFrameError, Framer, Headers, network_header, parse
-from emu.port.packet import OPS, Packet
+from emu.port.packet import MAX_BYTES, OPS, Packet
 from layouts import bth
 from layouts.bth import Kind, Service
 
@@ -210,3 +210,38 @@ def test_scapy_agrees(gids):
     assert BTH in theirs
     theirs[BTH].icrc = None
     assert bytes(theirs) == frame
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", VECTORS)
+def test_every_frame_that_is_cut_short_has_a_bad_length(name):
+    frame = VECTORS[name]
+    for size in range(14 + (24 if name == "IPv4" else 44), len(frame)):
+        with pytest.raises(BadFrameError) as caught:
+            parse(frame[:size], network_header(frame[:size]))
+        assert caught.value.kind == "bad length"
+
+
+def with_udp_length(frame, size):
+    """The IPv6 vector with another UDP length, which the IP header agrees with."""
+    raw = size.to_bytes(2, "big")
+    return frame[:18] + raw + frame[20:58] + raw + frame[60:]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("size", [7, 8 + 15, 8 + MAX_BYTES + 1])
+def test_a_packet_of_no_possible_length(size):
+    frame = with_udp_length(VECTORS["IPv6"], size) + bytes(MAX_BYTES)
+    with pytest.raises(BadFrameError) as caught:
+        parse(frame, network_header(frame))
+    assert caught.value.kind == "bad length"
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("at", [18, 58])
+def test_lengths_of_ipv6_and_udp_agree(at):
+    frame = VECTORS["IPv6"]
+    shorter = (int.from_bytes(frame[at : at + 2], "big") - 4).to_bytes(2, "big")
+    with pytest.raises(BadFrameError) as caught:
+        parse(frame[:at] + shorter + frame[at + 2 :], network_header(frame))
+    assert caught.value.kind == "bad length"

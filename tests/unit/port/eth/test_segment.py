@@ -57,6 +57,7 @@ def test_lengths_and_checksums_of_the_headers_are_not_looked_at():
     ("packet", "cut", "mss", "payload", "why"),
     [
         (Packet(protocol=1), 0, 100, b"x", "neither TCP nor UDP"),
+        (Packet(protocol=1), -8, 100, b"x", "neither TCP nor UDP"),
         (Packet(fragment=0x2000), 0, 100, b"x", "neither TCP nor UDP"),
         (Packet(), 1, 100, b"x", "neither TCP nor UDP"),
         (Packet(protocol=UDP), -1, 100, b"x", "do not end with"),
