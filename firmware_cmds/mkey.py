@@ -35,7 +35,7 @@ MOST_MTT_ENTRIES = 1 << 26
 
 _PHYSICAL = (AccessMode.PA, AccessMode.MTT, AccessMode.MEMIC)
 _WITHOUT_LIST = (AccessMode.PA, AccessMode.MEMIC)
-_MTT, _KSM, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS, AccessMode.MEMIC
+_MTT, _KLMS, _MEMIC = AccessMode.MTT, AccessMode.KLMS, AccessMode.MEMIC
 
 
 @command(Op.CREATE_MKEY, layout.create_mkey_in, layout.create_mkey_out)
@@ -97,14 +97,13 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
                 Status.BAD_PARAM_ERR, "a key of this mode takes no translations", f"{octwords}"
             )
         return b""
-    limit = 1 << hca.caps.general.log_max_klm_list_size
     entries = octwords * 2 if mode == _MTT else octwords
-    if mode == _KLMS and entries > limit:
-        raise CmdError(Status.LIM_ERR, "more entries than max KLM list", f"{entries} > {limit}")
-    if mode == _KSM and entries > MOST_KSM_ENTRIES:
-        raise CmdError(Status.LIM_ERR, "more entries than a KSM key takes", f"{entries}")
-    if mode == _MTT and entries > MOST_MTT_ENTRIES:
-        raise CmdError(Status.LIM_ERR, "more pages than an MTT key takes", f"{entries}")
+    limit = _most_entries(hca, mode)
+    if entries > limit:
+        raise CmdError(
+            Status.LIM_ERR, "more entries than a memory key of this mode takes",
+            f"mode {mode:#x}: {entries} > {limit}",
+        )  # fmt: skip
     hca.ledger.check("mkey", room_bytes(mode, octwords))
     if cmd.mkey_umem_valid:
         if mode != _MTT:
@@ -123,6 +122,12 @@ def _translations(hca: Hca, cmd: Any, ctx: Any, mode: int) -> bytes:
             Status.BAD_PARAM_ERR, "list of translations is longer than the key", f"{actual} bytes"
         )
     return bytes(given[:actual])
+
+
+def _most_entries(hca: Hca, mode: int) -> int:
+    if mode == _KLMS:
+        return 1 << int(hca.caps.general.log_max_klm_list_size)
+    return MOST_MTT_ENTRIES if mode == _MTT else MOST_KSM_ENTRIES
 
 
 def _fill(pages: PageEntries, umem: Umem, offset: int, ctx: Any) -> Turns[None]:
