@@ -38,6 +38,9 @@ MOST_PER_SECOND: Final = 200
 _CHUNK: Final = 64 << 10
 _MOST_WAITING: Final = 2 * protocol.MOST_REQUEST
 """Bytes of requests behind one that takes several rounds."""
+_STEPS_PER_TURN: Final = 8
+_LOG_STEP: Final = 6
+"""Bytes of an answer that count as one step of a round, besides those of its turn."""
 _SECOND_NS: Final = 1_000_000_000
 _FLUSH_NS: Final = 5_000_000
 _PATIENCE_NS: Final = 10 * _SECOND_NS
@@ -152,6 +155,8 @@ class _Client:
         self._requests = 0
         self._work: Generator[bytes | None, None, None] | None = None
         """The request that is being executed; those behind it wait."""
+        self._is_late = False
+        """Its requests wait for a round with room."""
         self._since_ns: int | None = None
         """Since when the client has read none of the output; None while none waits."""
 
@@ -181,8 +186,17 @@ class _Client:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Execute requests: the first turn of each at once, further ones in the next rounds."""
+        """Execute requests: the first turn of each at once, further ones in the next rounds.
+
+        When the round has done enough, the others wait for the next one.
+        """
+        round_ = self._clock.round
         while self._work is None and (end := self._in.find(b"\n")) >= 0:
+            if round_.steps > round_.most:
+                if not self._is_late:
+                    self._is_late = True
+                    self._clock.call_later(0, self._go_on_late)
+                break
             line = bytes(self._in[:end])
             del self._in[: end + 1]
             if not self._take(line):
@@ -192,6 +206,10 @@ class _Client:
             self._server.drop(self, f"more than {protocol.MOST_REQUEST >> 10} KiB without an end")
         elif len(self._in) > _MOST_WAITING:
             self._server.drop(self, f"more than {_MOST_WAITING >> 10} KiB of requests wait")
+
+    def _go_on_late(self) -> None:
+        self._is_late = False
+        self._go_on()
 
     def _take(self, line: bytes) -> bool:
         """Begin to answer one line; False if the client is dropped because of it."""
@@ -223,7 +241,9 @@ class _Client:
             except StopIteration:
                 self._work = None
                 return
+            self._clock.round.steps += _STEPS_PER_TURN
             if part is not None:
+                self._clock.round.steps += len(part) >> _LOG_STEP
                 self._send(part)
                 if part.endswith(b"\n"):
                     self._work = None

@@ -12,6 +12,7 @@ from hostile_guest import Guest
 from hostile_watch import Watch, pattern
 
 from emu.control.protocol import MOST_REQUEST
+from emu.control.server import MOST_CLIENTS, MOST_PER_SECOND
 from emu.service import views
 from emu.service.devicespec import parse
 from emu.service.server import Endpoint, Server
@@ -29,13 +30,18 @@ class Control:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        folder = watch.sockets()
+        self._folder = folder = watch.sockets()
         self.server = Server([Endpoint(folder / "vfio", parse("", 0))], control=folder / "control")
         watch.knows(self.server.functions[0])
-        self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.connect(str(folder / "control"))
-        self._sock.setblocking(False)
+        self._sock = self.client()
         self.steps(10)
+
+    def client(self) -> socket.socket:
+        """Connect to the control socket."""
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(self._folder / "control"))
+        sock.setblocking(False)
+        return sock
 
     def steps(self, count: int) -> None:
         """Run ``count`` rounds of the loop."""
@@ -111,6 +117,19 @@ def objects(watch: Watch) -> Iterator[None]:
     while watch.round(lambda: next(parts, None)) is not None:
         pass
     watch.round(lambda: json.dumps(views.status(guest.function, 0)))
+
+
+@pattern(f"{MOST_CLIENTS - 1} clients, each with as many requests for the status as there may be")
+def requests(watch: Watch) -> Iterator[None]:
+    control = Control(watch)
+    clients = []
+    for _ in range(MOST_CLIENTS - 1):
+        clients.append(control.client())
+        control.steps(3)
+    yield
+    for client in clients:
+        client.send(b'{"method":"status"}\n' * (MOST_PER_SECOND - 1))
+    control.steps(ROUNDS)
 
 
 @pattern("DMA_MAP of as many ranges as there may be, and one DMA_UNMAP of all")

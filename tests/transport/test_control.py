@@ -16,7 +16,9 @@ from helpers.vfio_client import VfioClient
 
 from emu.cli.main import main
 from emu.control import Client, ControlError, protocol
+from emu.control.server import MOST_CLIENTS
 from emu.port.eth.frame import Frame
+from emu.rounds import STEPS_PER_ROUND
 from emu.service.devicespec import parse
 from emu.service.fault_options import FaultOptions
 from emu.service.server import Endpoint, Server
@@ -373,6 +375,33 @@ def test_full_disk_ends_the_record_and_not_the_run(serving, caplog, monkeypatch)
     serving.during(work)
     assert len(serving.record.read_text().splitlines()) == 2
     assert sum("ends here, the run goes on" in line for line in caplog.messages) == 1
+
+
+@pytest.mark.hostile
+def test_many_requests_at_once_keep_to_the_round(tmp_path):
+    """The others wait, and all are answered."""
+    server = Server([Endpoint(tmp_path / "vfio", parse("", 0))], control=tmp_path / "control")
+    clients, answers, most = [], b"", 0
+    try:
+        for _ in range(MOST_CLIENTS):
+            clients.append(socket.socket(socket.AF_UNIX))
+            clients[-1].connect(str(tmp_path / "control"))
+            clients[-1].setblocking(False)
+            server.loop.step(0)
+        for client in clients:
+            client.send(b'{"method":"status"}\n' * 150)
+        for _ in range(200):
+            server.loop.step(0)
+            most = max(most, server.loop.round.steps)
+            for client in clients:
+                with contextlib.suppress(BlockingIOError):
+                    answers += client.recv(1 << 20)
+    finally:
+        for client in clients:
+            client.close()
+        server.close()
+    assert answers.count(b"\n") == (1 + 150) * MOST_CLIENTS  # with a greeting each
+    assert STEPS_PER_ROUND < most < 3 * STEPS_PER_ROUND
 
 
 def test_nobody_there(tmp_path):
