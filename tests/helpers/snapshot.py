@@ -10,7 +10,7 @@ from emu.objects.table import Object
 from layouts.codec import View
 from layouts.enums import CapMode
 
-_REPORTS = {"armed", "overruns", "pi"}
+_REPORTS = {"armed", "has_write_failed", "is_losing", "overruns", "pi"}
 """What a CMD event changes in its EQ: refused commands are reported like all others."""
 
 _PLAIN = (int, str, bytes, bytearray, frozenset, type(None), Enum)
