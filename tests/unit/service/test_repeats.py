@@ -132,6 +132,9 @@ def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
         def close(self):
             log.warning("the last line")
 
+        def complaints(self):
+            return []
+
     monkeypatch.setattr("emu.cli.commands.serve.Server", TalkativeServer)
     result = CliRunner().invoke(serve, ["--socket", str(tmp_path / "socket")])
     assert result.exit_code == 0, result.output
