@@ -7,10 +7,11 @@ from helpers.dynamic import ACCESS_KEY, Initiator, Target
 from helpers.roce import on_one_segment
 from helpers.two_nodes import two_nodes
 
+from emu.engine import lifecycle
 from emu.engine.qp.transitions import DCI_STREAM_CHANNEL_ID
 from emu.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.net.ib.local import LocalFabric
-from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType, Status
+from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
 from layouts.qp import qpc_ext
 
 MIB = 1 << 20
@@ -214,6 +215,47 @@ class TestErrors:
         assert syndromes(initiator) == [CqeSyndrome.TRANSPORT_RETRY_EXC_ERR]
         if what == "key":
             assert target.query().dc_access_key_violation_count == 3
+
+    @pytest.mark.parametrize("whose", ["left", "right"])
+    def test_a_link_that_is_down(self, left, right, target, clock, whose):
+        initiator = Initiator(left, target, ack_timeout=10, retry_count=0)
+        place = right.region(64)
+        lifecycle.set_link({"left": left, "right": right}[whose].hca, up=False)
+        initiator.write(remote(place), b"12345678")
+        left.settle()
+        clock.advance(ACK_TIMEOUT_UNIT_NS << 10)
+        assert syndromes(initiator) == [CqeSyndrome.TRANSPORT_RETRY_EXC_ERR]
+        assert not any(place.read())
+
+    def test_a_target_whose_completions_go_nowhere(self, left, right, target, clock):
+        """Its CQ has failed, so it takes no more messages."""
+        initiator = Initiator(left, target, ack_timeout=10, retry_count=0)
+        place = right.region(64)
+        right.hca.cqs.get(target.cq.cqn).status = CqStatus.CQ_OVERFLOW
+        initiator.write(remote(place), b"12345678")
+        left.settle()
+        clock.advance(ACK_TIMEOUT_UNIT_NS << 10)
+        assert syndromes(initiator) == [CqeSyndrome.TRANSPORT_RETRY_EXC_ERR]
+        assert not any(place.read())
+
+    def test_nobody_at_the_address(self, left, target, clock, monkeypatch):
+        nobody = left.vector_to(target.node) | {"rlid": 0x55, "rmac": bytes([2] * 6)}
+        monkeypatch.setattr(left, "vector_to", lambda node: nobody)
+        initiator = Initiator(left, target, ack_timeout=10, retry_count=0)
+        initiator.write((0x100, 0), left.region(64).sge())
+        left.settle()
+        clock.advance(ACK_TIMEOUT_UNIT_NS << 10)
+        assert syndromes(initiator) == [CqeSyndrome.TRANSPORT_RETRY_EXC_ERR]
+
+    def test_without_a_timeout_it_waits_for_ever(self, left, target, clock):
+        """Code 0 is "infinite" (IBTA 11.6.2, local ACK timeout)."""
+        initiator = Initiator(left, target, ack_timeout=0, retry_count=0)
+        target.drain()
+        initiator.write((0x100, 0), left.region(64).sge())
+        left.settle()
+        clock.advance(1 << 40)
+        assert syndromes(initiator) == []
+        assert initiator.state is QpState.RTS
 
     def test_a_target_that_goes_while_a_message_is_on_its_way(self, left, right, clock):
         target = Target(right)

@@ -169,7 +169,9 @@ def test_incoming_send_with_invalidate(node, qps, source, target):
     assert failure(left) == CqeSyndrome.REMOTE_ACCESS_ERR
 
 
-@pytest.mark.parametrize("reason", ["variant", "free", "not invalidatable", "no key"])
+@pytest.mark.parametrize(
+    "reason", ["variant", "free", "invalidated", "not invalidatable", "no key"]
+)
 def test_send_with_invalidate_of_a_key_that_does_not_allow_it(node, qps, source, target, reason):
     left, right = qps
     inbox = node.region(256)
@@ -177,6 +179,8 @@ def test_send_with_invalidate_of_a_key_that_does_not_allow_it(node, qps, source,
     if reason != "free":
         allowed = int(reason != "not invalidatable")
         key.register(right, target, IOVA, len(DATA), variant=5, en_rinval=allowed)
+    if reason == "invalidated":
+        key.invalidate(right)
     settle(node)
     good(right)
     right.post_recv(inbox.sge())
@@ -187,7 +191,7 @@ def test_send_with_invalidate_of_a_key_that_does_not_allow_it(node, qps, source,
     assert received.opcode == CqeOpcode.RESP_ERR
     assert received.syndrome == CqeSyndrome.LOCAL_ACCESS_ERR
     assert right.state is QpState.ERR
-    if reason != "free":
+    if reason not in ("free", "invalidated"):
         assert not node.hca.mkeys.get(key.index).free
 
 

@@ -1,15 +1,25 @@
 """QP1 of a function: the subnet's administrator and other ports' agents, by work request."""
 
 import pytest
-from helpers.gsi import Gsi, joined
+from helpers.gsi import GRH_BYTES, Gsi, joined
 
 from emu.engine import lifecycle
 from emu.port.datagram import GSI_QKEY
 from emu.port.ib.port import SM_LID
 from layouts import sa
-from layouts.enums import EventType, Op, PhysState, PortChange, PortState, QpState, QpType
+from layouts.enums import (
+    CqeOpcode,
+    EventType,
+    Op,
+    PhysState,
+    PortChange,
+    PortState,
+    QpState,
+    QpType,
+)
 from layouts.eqe import eqe_port_state
 from layouts.mads import (
+    MAD_BYTES,
     MadStatus,
     Method,
     MgmtClass,
@@ -192,6 +202,15 @@ def test_what_is_not_the_agents_goes_to_the_guest(gsi, node, mgmt_class, method)
     ((completion, data),) = gsi.take()
     assert data == bytes(mad)
     assert completion.slid == node.lid
+
+
+def test_what_is_shorter_than_a_mad_goes_to_the_guest(gsi, node):
+    gsi.out.write(bytes(pma_mad.new(mad_hdr=gsi.header(MgmtClass.PERF_MGMT, 1, GET, 1))))
+    vector = {"rlid": node.lid, "dqp_dct": 1, "key": GSI_QKEY << 32}
+    gsi.qp.datagram(vector, gsi.out.sge(0, MAD_BYTES - 4))
+    node.settle()
+    received = [one for one in gsi.qp.cq.drain() if one.opcode is CqeOpcode.RESP_SEND]
+    assert [one.byte_cnt for one in received] == [GRH_BYTES + MAD_BYTES - 4]
 
 
 def test_agent_wants_the_keys_of_qp1(gsi, node):

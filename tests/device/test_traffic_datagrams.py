@@ -6,6 +6,7 @@ from helpers.gsi import joined
 
 from emu.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
+from layouts.mads import MAD_BYTES
 from layouts.wqe import DATA, av
 
 UD = QpType.UD
@@ -134,6 +135,25 @@ def test_receiver_that_does_not_listen(channel, target, state):
     channel.settle()
     assert len(channel.sent()) == 1
     assert target.read() == bytes([0xEE]) * 4096
+
+
+def test_receiver_that_is_not_ready_yet(channel, target):
+    """In INIT requests may be posted, and wait there (IBTA 10.3.1.2)."""
+    channel.receiver.to_reset()
+    channel.receiver.init(q_key=QKEY, mtu=5, log_msg_max=12)
+    assert not arrives(channel, target)
+    assert target.read() == bytes([0xEE]) * 4096
+    channel.receiver.to_rtr(mtu=0, log_msg_max=0)
+    assert arrives(channel, target)
+
+
+def test_datagram_as_long_as_a_mad(channel, target):
+    """Only those to QP0 and QP1 are management datagrams."""
+    channel.post_recv(target.sge())
+    channel.send(b"m" * MAD_BYTES)
+    channel.settle()
+    assert [found.byte_cnt for found in channel.received()] == [GRH_BYTES + MAD_BYTES]
+    assert target.read(GRH_BYTES, MAD_BYTES) == b"m" * MAD_BYTES
 
 
 def test_connected_queue_pair_takes_no_datagram(ends):

@@ -126,7 +126,7 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     else:
         copy(target, (memoryview(data),))
     if rq.rmp is not None:
-        check_srq_limit(hca, rq.rmp.handle)
+        check_srq_limit(hca, rq.rmp)
     check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
     checked = _L2_OK
     if l3_ok:

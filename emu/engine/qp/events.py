@@ -51,13 +51,12 @@ def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
     eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
 
 
-def check_srq_limit(hca: Hca, srqn: int) -> None:
+def check_srq_limit(hca: Hca, srq: Srq) -> None:
     """Raise the limit event, once for each arming, when fewer requests are posted than the limit.
 
     A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
     """
-    srq = hca.srqs.get(srqn)
-    if srq is None or not srq.lwm:
+    if not srq.lwm:
         return
     try:
         is_low = srq.queue.posted() < srq.lwm
@@ -67,7 +66,7 @@ def check_srq_limit(hca: Hca, srqn: int) -> None:
         return
     if is_low:
         srq.lwm = 0
-        raise_srq_event(hca, srqn, EventType.SRQ_RQ_LIMIT)
+        raise_srq_event(hca, srq.handle, EventType.SRQ_RQ_LIMIT)
 
 
 def break_srq(hca: Hca, srq: Srq) -> None:

@@ -59,8 +59,9 @@ def _flush_sends(hca: Hca, qp: Qp) -> None:
     if qp.connection is not None:
         qp.connection.stop()
     sq, cq = qp.sq, qp.scq
-    if sq is None or cq is None:
+    if sq is None:
         return
+    assert cq is not None
     try:
         left = FLUSHED_AT_ONCE
         for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):

@@ -140,8 +140,6 @@ def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
 
 def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
     """Whether a message has a request of a shared queue that reports to one of these CQs."""
-    if qp.kept is None and qp.connection is None:
-        return False
     return any(taken.cq in cqs for taken in _begun_receives(qp))
 
 

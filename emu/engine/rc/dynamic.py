@@ -75,9 +75,10 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     Raises as ``emu.engine.rc.exchange.exchange``.
     """
     node = hca.wire.node(message.address)
-    dct = node.dcts.get(message.dctn) if node is not None else None
-    if node is None or dct is None or not _takes(hca, node, qp, dct, message):
+    if node is None or (dct := node.dcts.get(message.dctn)) is None:
         raise Dropped("no such target")
+    if not _takes(hca, node, qp, dct, message):
+        raise Dropped("the target does not take it")
     peer = _responder(hca, qp, node, dct, message)
     if peer.mtu_bytes != qp.mtu_bytes:
         _check_length(node, peer, message, qp.mtu_bytes)

@@ -39,8 +39,9 @@ def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
     see packets: it is in no state to receive, expects another one, or takes only so many at once.
     """
     node = hca.wire.node(qp.destination)
-    peer = node.qps.get(qp.remote_qpn) if node is not None else None
-    if node is None or peer is None or peer.state not in RECEIVING:
+    if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
+        raise NeedsPacketsError
+    if peer.state not in RECEIVING:
         raise NeedsPacketsError
     ours, theirs = hca.link, node.link
     if qp.agreed != (peer.revision, ours.attributes, theirs.attributes):

@@ -93,8 +93,8 @@ def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
         if qp.st is _UC:
             raise Dropped("UC without a receive WQE")
         raise RnrNak(qp.min_rnr_nak)
-    if srqn:
-        check_srq_limit(hca, srqn)
+    if srq is not None:
+        check_srq_limit(hca, srq)
     message.taken = TakenWqe(wqe, cq, srqn)
 
 
@@ -123,9 +123,7 @@ def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
 def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
     """The SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
     srq = hca.srqs.get(message.srqn)
-    if srq is None or srq.xrcd is None or srq.xrcd is not qp.xrcd:
-        return None
-    return srq
+    return srq if srq is not None and srq.xrcd is qp.xrcd else None
 
 
 def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:

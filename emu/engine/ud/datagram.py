@@ -76,7 +76,7 @@ def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
         qp.count("out_of_buffer")
         return False
     if qp.srq is not None:
-        check_srq_limit(hca, qp.srq.handle)
+        check_srq_limit(hca, qp.srq)
     _deliver(hca, qp, wqe, datagram, origin)
     return True
 

@@ -213,6 +213,18 @@ class TestReceiver:
         with pytest.raises(RefusedError, match="no receive queue"):
             receive.check_resource(some(), qp, some())
 
+    @pytest.mark.parametrize("other", ["queue", "message"])
+    def test_a_kept_request_is_the_same_messages(self, other):
+        """One of another queue, or one that is filled already, is not taken for the next one."""
+        kept = some(wqe="kept", srqn=7 if other == "queue" else 0)
+        if other == "message":
+            kept.wqe = None
+        ring = some(take=lambda: "next")
+        qp = some(st=QpType.RC, srq=None, rq=ring, rcq="cq", kept=kept)
+        message = some(taken=None)
+        receive.check_resource(some(), qp, message)
+        assert (message.taken.wqe, qp.kept) == ("next", kept)
+
     @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
     def test_a_datagram_to_one(self, monkeypatch, rq, rcq):
         monkeypatch.setattr(datagram, "_keys_match", lambda link, qp, origin: True)
