@@ -10,6 +10,7 @@ from helpers.fabric import Fabric
 from helpers.fake_function import FakeFunction
 from helpers.vfio_client import GuestRam, VfioClient
 
+from emu.lab.machine import qemu
 from emu.vfio.base import TransportError
 from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
 from emu.vfio.libvfio_abi import load_library
@@ -145,3 +146,12 @@ def fabric(name):
     """A fabric without members."""
     with Fabric(name) as lab:
         yield lab
+
+
+@pytest.fixture
+def program():
+    """A QEMU that takes functions over vfio-user."""
+    found = qemu.find()
+    if found is None:
+        pytest.skip("no QEMU with vfio-user is installed or in the cache")
+    return found

@@ -7,23 +7,12 @@ import queue
 import subprocess
 import threading
 
-import pytest
-
 from emu.lab.guest import watch
 from emu.lab.guest.process import Listener, stop
-from emu.lab.machine import qemu
 from emu.lab.machine.qmp import Qmp
 
 RESET = bytes([0xB0, 0xFE, 0xE6, 0x64, 0xF4])
 """mov al, 0xfe; out 0x64, al; hlt: the keyboard controller resets the machine."""
-
-
-@pytest.fixture
-def program():
-    found = qemu.find()
-    if found is None:
-        pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    return found
 
 
 def test_a_machine_that_resets_goes_on_each_time(program, tmp_path, monkeypatch):

@@ -78,14 +78,6 @@ def test_systemd_takes_the_unit(tmp_path):
     assert copy.name not in done.stderr
 
 
-@pytest.fixture
-def program():
-    found = qemu.find()
-    if found is None:
-        pytest.skip("no QEMU with vfio-user is installed or in the cache")
-    return found
-
-
 def realized(program, words, tmp_path):
     """What QEMU makes of the words' device ``mlx5``, whose socket is ``function``."""
     server = serve("--device", "connectx6", "--socket", str(tmp_path / "function"))
