@@ -6,9 +6,9 @@
         mlx5_faults.add(point="irq", action="drop", times=1)
         mlx5_guest.run("./my-test").check()
 
-``mlx5_guest`` is a running :class:`emu.lab.Guest`; tests with the same options share it, and a new
-one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other options
-(those of :class:`emu.lab.GuestOptions`), or with ``fresh=True`` a guest of its own.
+``mlx5_guest`` is a running :class:`emu.guests.Guest`; tests with the same options share it, and a
+new one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other
+options (those of :class:`emu.guests.GuestOptions`), or with ``fresh=True`` a guest of its own.
 ``mlx5_faults`` loads rules and plans, and removes them when the test ends. ``mlx5_leaks`` carries
 out the same work several times and looks for objects that each turn leaves in the device::
 
@@ -34,12 +34,12 @@ from weakref import WeakSet
 import pytest
 
 from emu.host.printable import printable
-from emu.testing.handles import Faults, Leaks
-from emu.testing.watched import MOST_SHOWN, Watched
+from emu.instruments.testing.handles import Faults, Leaks
+from emu.instruments.testing.watched import MOST_SHOWN, Watched
 
 if TYPE_CHECKING:
-    from emu.lab import Guest, GuestOptions, GuestPool
-    from emu.outcome import Finding
+    from emu.guests import Guest, GuestOptions, GuestPool
+    from emu.instruments.outcome import Finding
 
 MOST_OF_A_NAME = 100
 """Characters of a hash of a guest's options in its directory's name."""
@@ -83,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; write TAP where that is wanted, and not in each of xdist's workers."""
     path = config.getoption("--mlx5-tap")
     if path is not None and not hasattr(config, "workerinput"):
-        from emu.lab.conformance.collected import TapFile
+        from emu.guests.conformance.collected import TapFile
 
         config.pluginmanager.register(TapFile(path), "mlx5-tap")
     config.addinivalue_line(
@@ -120,7 +120,7 @@ def mlx5_guest(
     request: pytest.FixtureRequest, mlx5_suite: str | None, tmp_path_factory: Any
 ) -> Iterator[Guest]:
     """A guest whose driver has probed its functions; see the plugin's documentation."""
-    from emu.lab import Guest, GuestPool
+    from emu.guests import Guest, GuestPool
 
     options, is_fresh = _options(request, mlx5_suite, tmp_path_factory)
     with contextlib.ExitStack() as stack:
@@ -138,7 +138,7 @@ def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
     """The guest that the command line and the test's markers ask for."""
-    from emu.lab import GuestOptions
+    from emu.guests import GuestOptions
 
     config = request.config
     chosen: dict[str, Any] = {"kernel": config.getoption("--mlx5-kernel")}
@@ -167,7 +167,7 @@ def _options(
 @pytest.fixture
 def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[Faults]:
     """Rules and plans for the test's guest; all are removed when the test ends."""
-    from emu.control.client import Client
+    from emu.server.control.client import Client
 
     with Client(mlx5_guest.control_socket) as control:
         faults = Faults(control, request.node.stash[_WATCHED])
@@ -178,7 +178,7 @@ def mlx5_faults(request: pytest.FixtureRequest, mlx5_guest: Guest) -> Iterator[F
 @pytest.fixture
 def mlx5_leaks(mlx5_guest: Guest) -> Iterator[Leaks]:
     """Looks for objects that every turn of the same work leaves in the device."""
-    from emu.control.client import Client
+    from emu.server.control.client import Client
 
     with Client(mlx5_guest.control_socket) as control:
         yield Leaks(control)
@@ -200,7 +200,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _failures(item: pytest.Item, watched: Watched) -> list[Finding]:
     """The findings during a test that are neither too small nor allowed."""
-    from emu.outcome import FailOn, failures
+    from emu.instruments.outcome import FailOn, failures
 
     fail_on = FailOn(item.config.getoption("--mlx5-fail-on"))
     marks = list(item.iter_markers("mlx5_allow"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from emu.cmdif.registry import COMMANDS, Command
+from emu.device.cmdif.registry import COMMANDS, Command
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

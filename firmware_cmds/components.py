@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
+from emu.device.errors import CmdError
 from layouts import component_regs as layout
 from layouts.enums import Status
 from layouts.port_regs import mcam_access_reg
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 BOOT_IMAGE = 1
 """Identifier of a component (core/fw.c: MCQS_IDENTIFIER_BOOT_IMG); its index is 0, the only one."""

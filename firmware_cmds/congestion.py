@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.port.congestion import LIMITS, PRIORITIES, Congestion
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.port.congestion import LIMITS, PRIORITIES, Congestion
 from layouts import congestion as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import CongProtocol
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _WORD = (1 << 32) - 1
 

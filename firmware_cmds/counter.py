@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import QCounter
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import QCounter
 from layouts import counter as layout
 from layouts.enums import Op, PortType, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 @command(Op.ALLOC_Q_COUNTER, layout.alloc_q_counter_in, layout.alloc_q_counter_out)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.events import cq as cq_engine
-from emu.errors import CmdError
-from emu.objects import Cq, Moderation
-from emu.objects.pages import PageList, queue_buffer
-from emu.objects.table import holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.engine.events import cq as cq_engine
+from emu.device.errors import CmdError
+from emu.device.objects import Cq, Moderation
+from emu.device.objects.pages import PageList, queue_buffer
+from emu.device.objects.table import holding
+from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts import cq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.caps import Caps
-    from emu.device.hca import Hca
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
 
 CQE_BYTES = (64, 128, 128)
 """By cqe_sz. In both wide forms the second half of an entry is what a narrow one would be."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.events import eq as eq_engine
-from emu.engine.qp import attributes
-from emu.engine.rc.dynamic import end_some
-from emu.errors import CmdError
-from emu.objects import Dct
-from emu.objects.table import DRIVER_UID, holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.qp import attributes
+from emu.device.engine.rc.dynamic import end_some
+from emu.device.errors import CmdError
+from emu.device.objects import Dct
+from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.turns import Turns
 from firmware_cmds.wq import user_index
 from layouts import dct as layout
 from layouts.enums import EventType, Op, Status
 from layouts.eqe import eqe_dct
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _EVENT = eqe_dct.packer("dctn")
 

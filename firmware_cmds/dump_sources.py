@@ -14,7 +14,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from emu.objects import Qp, Queue, Rq, Sq
+from emu.device.objects import Qp, Queue, Rq, Sq
 from firmware_cmds.cq import query_cq
 from firmware_cmds.eq import query_eq
 from firmware_cmds.mkey import query_mkey
@@ -23,7 +23,7 @@ from layouts import cq, eq, mkey, qp
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _FIRST_TYPE = 0x1000
 _PROGRESS = Struct(">II")

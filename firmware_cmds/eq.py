@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.device.hca import MSIX_VECTORS
-from emu.engine import lifecycle
-from emu.errors import CmdError
-from emu.objects import Eq
-from emu.objects.pages import queue_buffer
-from emu.turns import finish
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.objects import Eq
+from emu.device.objects.pages import queue_buffer
+from emu.device.state.hca import MSIX_VECTORS
+from emu.device.turns import finish
 from layouts import eq as layout
 from layouts.enums import Op, Status
 from layouts.eqe import EQE_BYTES
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 WRITE_FAILURE = 0xA
 """eqc.status (MLX5_EQC_STATUS_EQ_WRITE_FAILURE)."""

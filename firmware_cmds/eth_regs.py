@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.engine import lifecycle
-from emu.errors import CmdError
-from emu.port.eth import counter_groups, fec, module
-from emu.port.eth.qos import PRIORITIES
-from emu.port.eth.speed import modes
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.port.eth import counter_groups, fec, module
+from emu.device.port.eth.qos import PRIORITIES
+from emu.device.port.eth.speed import modes
 from firmware_cmds import qos_regs, roce_accl
 from firmware_cmds.registers import Register
 from layouts import module_regs, port_regs
@@ -21,7 +21,7 @@ from layouts.enums import RegId, Status
 from layouts.eth_enums import AnStatus, ConnectorType, PortStatus, ProtoMask
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 MIN_MTU = 64
 """The shortest frame with its check sequence."""
@@ -170,7 +170,7 @@ def _set_pplm(hca: Hca, reg: Any) -> None:
 
 
 def _ppcnt(hca: Hca, reg: Any) -> None:
-    """One group of counters (``emu.port.eth.counter_groups``)."""
+    """One group of counters (``emu.device.port.eth.counter_groups``)."""
     if reg.grp not in counter_groups.GROUPS:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth.steering import domain as steering
-from emu.engine.eth.steering.criteria import Criteria, fields_of
-from emu.errors import CmdError
-from emu.objects import FlowGroup, FlowTable
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering.criteria import Criteria, fields_of
+from emu.device.errors import CmdError
+from emu.device.objects import FlowGroup, FlowTable
 from firmware_cmds.flow_table import domain_of, table_of
 from layouts import flow_group as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 def group_of(hca: Hca, table: FlowTable, number: int) -> FlowGroup:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth.steering import domain as steering
-from emu.errors import CmdError
-from emu.objects import FlowDomain, FlowTable
-from emu.objects.flow import Miss
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.errors import CmdError
+from emu.device.objects import FlowDomain, FlowTable
+from emu.device.objects.flow import Miss
 from firmware_cmds.options import first_set
 from layouts import flow_table as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType, ModifyFlowTable, TableMissAction
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _SET, _DISCONNECT = 0, 1
 """op_mod of SET_FLOW_TABLE_ROOT (core/fs_cmd.c: mlx5_cmd_update_root_ft)."""

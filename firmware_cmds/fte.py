@@ -8,13 +8,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth.steering import domain as steering
-from emu.errors import CmdError
-from emu.objects import FlowCounter, FlowEntry, FlowTable
-from emu.objects.flow import Action, Verdict
-from emu.objects.modify_header import ModifyHeader
-from emu.objects.table import Object
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.errors import CmdError
+from emu.device.objects import FlowCounter, FlowEntry, FlowTable
+from emu.device.objects.flow import Action, Verdict
+from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.table import Object
 from firmware_cmds.flow_group import group_of
 from firmware_cmds.flow_table import domain_of, table_of
 from firmware_cmds.options import first_set
@@ -23,7 +23,7 @@ from layouts.enums import Op, Status
 from layouts.eth_enums import FlowAction, FlowDestination, FlowTableType, SetFte
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _CREATE, _MODIFY = 0, 1
 """op_mod of SET_FLOW_TABLE_ENTRY."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import ReservedQpn
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import ReservedQpn
 from layouts import general_object as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 def _check_type(hca: Hca, obj_type: int) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import OpenField, command
-from emu.device.caps import GROUPS
-from emu.device.hca import HcaState
-from emu.engine import lifecycle
-from emu.errors import CmdError
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.state.caps import GROUPS
+from emu.device.state.hca import HcaState
 from layouts import caps
 from layouts import hca as layout
 from layouts.enums import CapMode, Op, Status, TeardownProfile
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 SUPPORTED_ISSI = 0b11
 """Interface step sequence ids 0 and 1, one bit each."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
-from emu.models.model import IbSpeed, Model
-from emu.port.ib.port import SETTABLE_CAPS
+from emu.device.errors import CmdError
+from emu.device.models.model import IbSpeed, Model
+from emu.device.port.ib.port import SETTABLE_CAPS
 from firmware_cmds.registers import Register
 from layouts import reg as layout
 from layouts.enums import RegId, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 IB_PROTO_MASK = 1
 IB_PORT_COUNTERS = 0x20

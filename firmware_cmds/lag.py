@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
+from emu.device.cmdif.registry import command
 from layouts import lag as layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 NOT_ACTIVE = 0
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.port.ib import pma, sma
-from emu.port.ib.port import IbPort
+from emu.device.cmdif.registry import command
+from emu.device.port.ib import pma, sma
+from emu.device.port.ib.port import IbPort
 from layouts import mad as layout
 from layouts.enums import Op
 from layouts.mads import RESPONSE, MadStatus, Method, MgmtClass, pma_mad
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 @command(Op.MAD_IFC, layout.mad_ifc_in, layout.mad_ifc_out, privileged=True)

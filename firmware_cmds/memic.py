@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.memic import MEMIC_PAGE, Memic, MemicArea, MemicOperation
 from layouts import memic as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _ALLOC, _DEALLOC = 0, 1
 """op_mod of MODIFY_MEMIC (MLX5_MODIFY_MEMIC_OP_MOD_*)."""

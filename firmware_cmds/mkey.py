@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.mr.access import bind_to_owner
-from emu.errors import CmdError
-from emu.objects import (
+from emu.device.cmdif.registry import command
+from emu.device.engine.mr.access import bind_to_owner
+from emu.device.errors import CmdError
+from emu.device.objects import (
     MTT_READ,
     MTT_WRITE,
     OCTWORD,
@@ -18,15 +18,15 @@ from emu.objects import (
     Umem,
     room_bytes,
 )
-from emu.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
-from emu.objects.table import DRIVER_UID, holding
-from emu.turns import Turns
+from emu.device.objects.pages import ADAPTER_PAGE_SHIFT, low_bytes
+from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.turns import Turns
 from firmware_cmds import mkey_context
 from layouts import mkey as layout
 from layouts.enums import AccessMode, Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 MOST_KSM_ENTRIES = 1 << 26
 """What an implicit key needs with page tables of five levels (hw/odp.c: mlx5_imr_ksm_entries)."""

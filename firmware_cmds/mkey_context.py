@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
-from emu.objects.mkey import ANY_QPN
-from emu.objects.pages import ADAPTER_PAGE_SHIFT
+from emu.device.errors import CmdError
+from emu.device.objects.mkey import ANY_QPN
+from emu.device.objects.pages import ADAPTER_PAGE_SHIFT
 from firmware_cmds.options import first_set
 from layouts.enums import AccessMode, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 MOST_LOG_PAGE_SIZE = 31
 """What five bits hold: max_mkey_log_entity_size_mtt is not advertised (mlx5_ib.h:

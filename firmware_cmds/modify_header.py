@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth.steering.rewrite import context_of
-from emu.errors import CmdError
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth.steering.rewrite import context_of
+from emu.device.errors import CmdError
 from layouts import modify_header as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 @command(

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine import lifecycle
-from emu.errors import CmdError
-from emu.port.eth.port import MAC_BYTES, Vport
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.port.eth.port import MAC_BYTES, Vport
 from firmware_cmds.options import first_set
 from layouts import nic_vport as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import NvprtListType, VportAdminState, VportStateOpMod
 
 if TYPE_CHECKING:
-    from emu.device.caps import Caps
-    from emu.device.hca import Hca
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
 
 _GROUP_BIT = 1 << 40
 _MAC_MASK = (1 << 48) - 1

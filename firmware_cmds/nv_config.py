@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
+from emu.device.errors import CmdError
 from layouts.enums import Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _GLOBAL, _PER_HOST_PF = 0, 3
 _CLASS_SHIFT = 24

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import OpenField, command
-from emu.engine.mr import page_faults
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.engine.mr import page_faults
 from layouts import odp as layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 @command(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.device.fwpages import MOST_PAGES
-from emu.device.hca import HcaState
-from emu.errors import CmdError
-from emu.objects.pages import PAGES_PER_TURN, check_pages
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects.pages import PAGES_PER_TURN, check_pages
+from emu.device.state.fwpages import MOST_PAGES
+from emu.device.state.hca import HcaState
+from emu.device.turns import Turns
 from layouts import pages as layout
 from layouts.enums import BootPages, Op, PageOp, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 PAGE = 4096
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.objects import Pd, TransportDomain, Uar, Xrcd
+from emu.device.cmdif.registry import command
+from emu.device.objects import Pd, TransportDomain, Uar, Xrcd
 from layouts import pd as layout
 from layouts import uar as uar_layout
 from layouts.enums import Op
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 
 @command(Op.ALLOC_PD, layout.alloc_pd_in, layout.alloc_pd_out)

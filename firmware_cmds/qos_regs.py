@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
-from emu.port.eth import qos
+from emu.device.errors import CmdError
+from emu.device.port.eth import qos
 from firmware_cmds.registers import Register
 from layouts import qos_regs as layout
 from layouts.enums import RegId, Status
@@ -17,7 +17,7 @@ from layouts.eth_enums import TrustState
 from layouts.port_regs import qcam_reg
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _REGISTERS, _NO_LIMIT = 0, 0
 _TRUSTED = (TrustState.PCP, TrustState.DSCP)

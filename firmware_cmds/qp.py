@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.cmdif.registry import Handler, OpenField, command
-from emu.device.tables import MULTICAST
-from emu.engine.qp import attributes
-from emu.engine.qp import lifecycle as qp_life
-from emu.engine.qp import transitions as qp_state
-from emu.engine.ud import datagram
-from emu.errors import CmdError
-from emu.objects import Qp, QpParts, RqGeometry, Umem
-from emu.objects.pages import PageList, queue_buffer
-from emu.objects.receive_queue import RecvRing
-from emu.objects.send_queue import SendRing
-from emu.objects.table import DRIVER_UID, holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import Handler, OpenField, command
+from emu.device.engine.qp import attributes
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp import transitions as qp_state
+from emu.device.engine.ud import datagram
+from emu.device.errors import CmdError
+from emu.device.objects import Qp, QpParts, RqGeometry, Umem
+from emu.device.objects.pages import PageList, queue_buffer
+from emu.device.objects.receive_queue import RecvRing
+from emu.device.objects.send_queue import SendRing
+from emu.device.objects.table import DRIVER_UID, holding
+from emu.device.state.tables import MULTICAST
+from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
@@ -27,9 +27,9 @@ from layouts.prm import Prm
 from layouts.wqe import WQEBB
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
-    from emu.objects import QCounter
-    from emu.objects.table import Table
+    from emu.device.objects import QCounter
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
 
 RQ_STRIDE_SHIFT = 4
 MEMBERSHIP_BYTES = 512

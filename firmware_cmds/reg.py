@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import OpenField, command
-from emu.cmdif.scope import meant
-from emu.device.hca import HcaState
-from emu.errors import CmdError
+from emu.device.cmdif.registry import OpenField, command
+from emu.device.cmdif.scope import meant
+from emu.device.errors import CmdError
+from emu.device.state.hca import HcaState
 from firmware_cmds import components, eth_regs, ib_regs, nv_config, resource_dump
 from firmware_cmds.registers import Register
 from layouts import reg as layout
@@ -23,7 +23,7 @@ from layouts.port_regs import mcam_reg
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 WRITE, READ = 0, 1
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.scope import Resolver, resolvers
+from emu.device.cmdif.scope import Resolver, resolvers
 from layouts.prm import Prm
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 Access = Callable[["Hca", Any], None]
 """Fills (read) or takes over (write) a view of the register."""

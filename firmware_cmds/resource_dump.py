@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emu.engine.mr.access import access
-from emu.engine.mr.rights import LOCAL_WRITE, AccessError
-from emu.errors import CmdError
-from emu.objects import ANY_QPN
-from emu.objects.views import copy
-from emu.ports import DmaError
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.rights import LOCAL_WRITE, AccessError
+from emu.device.errors import CmdError
+from emu.device.objects import ANY_QPN
+from emu.device.objects.views import copy
+from emu.device.ports import DmaError
 from firmware_cmds.dump_sources import SOURCES, Contents, MissingError, Source, made
 from firmware_cmds.registers import Register
 from layouts import resource_dump as layout
@@ -28,7 +28,7 @@ from layouts.enums import RegId, Status
 from layouts.resource_dump import SegmentType
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _DWORD = 4
 _HEADER = layout.resource_dump_segment_header.size

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine import lifecycle
-from emu.errors import CmdError
-from emu.port.eth.roce.framing import is_ipv4
-from emu.port.eth.roce.gids import MAC_BYTES, NO_MAC, GidEntry
+from emu.device.cmdif.registry import command
+from emu.device.engine import lifecycle
+from emu.device.errors import CmdError
+from emu.device.port.eth.roce.framing import is_ipv4
+from emu.device.port.eth.roce.gids import MAC_BYTES, NO_MAC, GidEntry
 from layouts import roce as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import RoceL3Type, RoceVersion
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _GROUP = 1
 _LAST_VLAN = 4094

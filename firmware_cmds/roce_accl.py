@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import CmdError
+from emu.device.errors import CmdError
 from firmware_cmds.registers import Register
 from layouts.enums import RegId, Status
 from layouts.roce_accl import roce_accl_reg
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _NOT_MODELLED = (
     "roce_tx_window_field_select", "roce_slow_restart_field_select",

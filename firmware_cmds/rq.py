@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth import queues
-from emu.errors import CmdError
-from emu.objects import Cq, Pd, QCounter, Rq, Srq, SrqForm
-from emu.objects.receive_queue import PacketRing, RecvQueue, SharedRecvList
-from emu.objects.rq import RqParts
-from emu.objects.table import holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth import queues
+from emu.device.errors import CmdError
+from emu.device.objects import Cq, Pd, QCounter, Rq, Srq, SrqForm
+from emu.device.objects.receive_queue import PacketRing, RecvQueue, SharedRecvList
+from emu.device.objects.rq import RqParts
+from emu.device.objects.table import holding
+from emu.device.turns import Turns
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import rq as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 LOG_DS = 4
 _REAL_TIME = 2

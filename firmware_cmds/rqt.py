@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import Rq, Rqt
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import Rq, Rqt
 from layouts import rqt as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _RQS = 0
 """list_q_type: the table lists RQs (MLX5_RQTC_LIST_Q_TYPE_RQ)."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.engine.eth import queues
-from emu.errors import CmdError
-from emu.objects import Sq, Tis
-from emu.objects.send_queue import SendRing
-from emu.objects.table import holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.engine.eth import queues
+from emu.device.errors import CmdError
+from emu.device.objects import Sq, Tis
+from emu.device.objects.send_queue import SendRing
+from emu.device.objects.table import holding
+from emu.device.turns import Turns
 from firmware_cmds.wq import check_transition, refuse_set, user_index, work_queue
 from layouts import sq as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import InlineMode, SqState, WqType
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 LOG_WQEBB = 6
 _REAL_TIME = 2

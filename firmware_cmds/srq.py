@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import Pd, RqGeometry, Srq, SrqForm
-from emu.objects.pages import PageList, check_record, queue_buffer
-from emu.objects.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
-from emu.objects.table import holding
-from emu.turns import Turns
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import Pd, RqGeometry, Srq, SrqForm
+from emu.device.objects.pages import PageList, check_record, queue_buffer
+from emu.device.objects.receive_queue import SharedRecvList, SharedRecvQueue, SharedRecvRing
+from emu.device.objects.table import holding
+from emu.device.turns import Turns
 from firmware_cmds.umem import buffer_in, record_in
 from firmware_cmds.wq import user_index
 from layouts import srq as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 LOG_DS = 4
 """A segment is 16 bytes. An XRC SRQ and an SRQ give their stride in segments, an RMP in bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 
-from emu.cmdif.registry import Command
+from emu.device.cmdif.registry import Command
 
 _HEAD = """\
 # Commands that are answered

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import Tir
-from emu.port.eth.toeplitz import Hasher
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import Tir
+from emu.device.port.eth.toeplitz import Hasher
 from firmware_cmds.options import first_set
 from layouts import tir as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _NOT_BUILT = ("tls_en", "packet_merge_mask", "tunneled_offload_en")
 """Fields of tirc whose features have capability bits, none of which is set."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import Tis
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import Tis
 from firmware_cmds.options import first_set
 from layouts import tis as layout
 from layouts.enums import Op, Status
 from layouts.eth_enums import UctxCap
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 _NOT_BUILT = ("strict_lag_tx_port_affinity", "lag_tx_port_affinity", "tls_en", "underlay_qpn")
 """Fields of tisc whose features have capability bits, none of which is set."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.objects import MTT_READ, MTT_WRITE, Uctx, Umem
-from emu.objects.pages import (
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.objects import MTT_READ, MTT_WRITE, Uctx, Umem
+from emu.device.objects.pages import (
     ADAPTER_PAGE_SHIFT,
     DOORBELL_RECORD_BYTES,
     PageList,
@@ -21,12 +21,12 @@ from emu.objects.pages import (
     check_record,
     low_bytes,
 )
-from emu.turns import Turns
+from emu.device.turns import Turns
 from layouts import umem as layout
 from layouts.enums import Op, Status
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 ENTRY_BYTES = 64
 """What rings are made of: WQEBBs, CQEs."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from emu.cmdif.registry import command
-from emu.errors import CmdError
-from emu.port import counts
-from emu.port.ib.port import DEFAULT_PKEY, GID_TABLE_ENTRIES, PKEY_TABLE_ENTRIES, SETTABLE_CAPS
+from emu.device.cmdif.registry import command
+from emu.device.errors import CmdError
+from emu.device.port import counts
+from emu.device.port.ib.port import (
+    DEFAULT_PKEY,
+    GID_TABLE_ENTRIES,
+    PKEY_TABLE_ENTRIES,
+    SETTABLE_CAPS,
+)
 from layouts import vport as layout
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import VportStateOpMod
 
 if TYPE_CHECKING:
-    from emu.device.hca import Hca
+    from emu.device.state.hca import Hca
 
 ALL_ENTRIES = 0xFFFF
 """An index that asks for the whole table (core/vport.c:mlx5_query_hca_vport_gid)."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emu.errors import CmdError
-from emu.objects import RqGeometry, Umem
-from emu.objects.pages import PageList, queue_buffer
-from emu.objects.table import holding
-from emu.turns import Turns
+from emu.device.errors import CmdError
+from emu.device.objects import RqGeometry, Umem
+from emu.device.objects.pages import PageList, queue_buffer
+from emu.device.objects.table import holding
+from emu.device.turns import Turns
 from firmware_cmds.options import first_set
 from firmware_cmds.umem import buffer_in, record_in
 from layouts.enums import Status
 
 if TYPE_CHECKING:
-    from emu.device.caps import Caps
-    from emu.device.hca import Hca
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
 
 _NOT_BUILT = (
     "wq_signature", "cd_slave", "hds_skip_first_sge", "log_hairpin_num_packets",

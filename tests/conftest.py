@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from emu.lab.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 
 # How long an example takes says more about the host than about the code.
 settings.register_profile("mlx5emu", deadline=None)
@@ -47,26 +47,26 @@ def pytest_addoption(parser):
         "--key-turns",
         type=int,
         default=3200,
-        help="How many memory windows tests/guest/test_keys.py binds and invalidates; 100000 for a"
-        " long run.",
+        help="How many memory windows tests/guest/verbs/test_keys.py binds and invalidates; 100000"
+        " for a long run.",
     )
     parser.addoption(
         "--paging-seconds",
         type=int,
         default=20,
-        help="How long the stress of tests/guest/test_odp.py runs; 600 for a long run.",
+        help="How long the stress of tests/guest/verbs/test_odp.py runs; 600 for a for a long run.",
     )
     parser.addoption(
         "--ethernet-seconds",
         type=int,
         default=20,
-        help="How long the stress of Ethernet ports runs (tests/guest/test_ethernet_examples.py);"
-        " 600 for a long run.",
+        help="How long the stress of Ethernet ports runs (ethernet/test_ethernet_examples.py);"
+        " 600 for a for a long run.",
     )
     parser.addoption(
         "--linux",
         type=Path,
-        help="A source tree of Linux 6.12, whose driver tests tests/guest/test_ethernet_examples.py"
+        help="A source tree of Linux 6.12, whose driver tests ethernet/test_ethernet_examples.py"
         " runs, and of which test_debug_kernel.py and test_kcov.py build kernels with KASAN, KCOV.",
     )
     parser.addoption(

@@ -1,1 +1,1 @@
-"""The state of a function between two resets, and the code that monitors it."""
+"""The device core: what a function is and does. It does no I/O and takes no time by itself."""

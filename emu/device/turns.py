@@ -1,32 +1,25 @@
-"""A queue's turn: what it does when it is first in the device's ready list.
+"""Work that is done in turns, so that no round of the loop takes long.
 
-A doorbell puts its queue on that list. A turn does a bounded number of the queue's requests, and
-the queue goes back on the list if there are more. Each class of queue registers its turn function
-with ``@turn_of``.
+A function that may have much to do is a generator: it yields after its share of a round, and its
+return value is the result. The caller calls ``next`` once per round; short work ends at the first
+call. Anything may have changed between two turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Generator
+from typing import TypeVar
 
-from emu.device.hca import Hca
-from emu.objects import Queue
+T = TypeVar("T")
 
-Turn = Callable[[Hca, Any], bool]
-"""Does a share of a queue's waiting work; True when it wants another turn."""
-
-TURNS: dict[type[Queue], Turn] = {}
-"""The turn function of each class of queue."""
+Turns = Generator[None, None, T]
 
 
-def turn_of(kind: type[Queue]) -> Callable[[Turn], Turn]:
-    """Register the turn function of a class of queue. Raises ValueError if it has one."""
-
-    def register(function: Turn) -> Turn:
-        if kind in TURNS:
-            raise ValueError(f"{kind.__name__} has a turn already: {TURNS[kind]}")
-        TURNS[kind] = function
-        return function
-
-    return register
+def finish(work: Turns[T]) -> T:
+    """Run all turns at once, for work that is known to be short."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result

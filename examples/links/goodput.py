@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from emu.control import Client
-from emu.lab import Guest, GuestOptions
+from emu.guests import Guest, GuestOptions
+from emu.server.control import Client
 
 LOSSES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """In percent, of what each of the two functions sends."""

@@ -22,8 +22,8 @@ from figures import Report, Section
 from machine import Quiet
 from rich.console import Console
 
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES
 from emu.host.user_error import UserError
-from emu.lab.archive.names import DEFAULT_SUITE, SUITES
 
 Part = Callable[[str, int | None, Quiet], list[Section]]
 

@@ -18,10 +18,10 @@ import click
 from figures import Goal, Row, Section
 from own_run import json_option, show
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.ib.local import LocalFabric
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))

@@ -21,8 +21,8 @@ from figures import Goal, Row, Section, ratio_at_most
 from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe
 
-from emu.net.ib.local import LocalFabric
-from emu.objects.views import copy
+from emu.device.objects.views import copy
+from emu.server.net.ib.local import LocalFabric
 from layouts.enums import AccessMode
 
 # The drivers are the test suite's.

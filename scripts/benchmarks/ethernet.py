@@ -19,13 +19,13 @@ from figures import Goal, Row, Section
 from own_run import json_option, show
 from rig import MappedMemory
 
-from emu.device.hca import HcaOptions
-from emu.engine.eth.receive import arrive
-from emu.function.function import Function
-from emu.models import LINKS
-from emu.net.ib.local import LocalFabric
-from emu.port.eth.frame import Frame
-from emu.port.eth.segment import unsegmented
+from emu.device.engine.eth.receive import arrive
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.segment import unsegmented
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Op, Opcode, PortType
 from layouts.eth_enums import EthChecksum

@@ -23,11 +23,11 @@ from figures import Goal, Row, Section
 from own_run import json_option, show
 from rig import MODEL, MTU_4096, MappedMemory
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.net.fabric.protocol import Identity
-from emu.net.ib.sockets import SocketFabric
-from emu.vfio.loop import Loop
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.server.net.fabric.protocol import Identity
+from emu.server.net.ib.sockets import SocketFabric
+from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
 
 # The drivers are the test suite's.

@@ -10,8 +10,8 @@ from typing import Any
 
 import machine
 
-from emu.cli.commands._progress import display
-from emu.lab import Guest, GuestError, GuestOptions
+from emu.cli.shared.progress import display
+from emu.guests import Guest, GuestError, GuestOptions
 
 _INSIDE = Path(__file__).with_name("inside")
 

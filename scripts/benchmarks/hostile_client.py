@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from hostile_guest import Guest
 from hostile_watch import Watch, pattern
 
-from emu.control.protocol import MOST_REQUEST
-from emu.control.server import MOST_CLIENTS, MOST_PER_SECOND
-from emu.service import views
-from emu.service.devicespec import parse
-from emu.service.server import Endpoint, Server
-from emu.vfio.memory import READ, WRITE, DmaMap
-from emu.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE
+from emu.server.control.protocol import MOST_REQUEST
+from emu.server.control.server import MOST_CLIENTS, MOST_PER_SECOND
+from emu.server.service import views
+from emu.server.service.devicespec import parse
+from emu.server.service.server import Endpoint, Server
+from emu.server.vfio.memory import READ, WRITE, DmaMap
+from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE
 from layouts.enums import Op
 
 ROUNDS = 200

@@ -10,13 +10,13 @@ from hostile_keys import scattered
 from hostile_watch import Watch, WatchedBar, pattern
 from rig import MappedMemory
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.models import LINKS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.net.ib.local import LocalFabric
-from emu.port.eth.segment import MAX_SEGMENTS
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.port.eth.segment import MAX_SEGMENTS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Opcode, PortType
 

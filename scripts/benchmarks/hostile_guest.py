@@ -11,10 +11,10 @@ from typing import Any
 from hostile_watch import Watch, WatchedBar, pattern
 from rig import MODEL, MappedMemory
 
-from emu.cmdif.registry import COMMANDS
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.net.ib.local import LocalFabric
+from emu.device.cmdif.registry import COMMANDS
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.cmd import CMD_TYPE_PCIE, cmd_layout
 from layouts.enums import AccessMode, Op, Opcode, PageOp, Status

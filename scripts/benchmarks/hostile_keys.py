@@ -9,7 +9,7 @@ from pathlib import Path
 from hostile_guest import MIB, MILLION, Guest
 from hostile_watch import Watch, pattern
 
-from emu.objects import MTT_READ, MTT_WRITE
+from emu.device.objects import MTT_READ, MTT_WRITE
 from layouts.enums import AccessMode, Op, Opcode
 from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 

@@ -11,18 +11,18 @@ from hostile_guest import Guest
 from hostile_watch import Watch, WatchedBar, WatchedLoop, pattern
 from rig import MappedMemory
 
-from emu.device.hca import HcaOptions
-from emu.engine.eth import receive
-from emu.faults.link import Link
-from emu.function.function import Function
-from emu.models import LINKS, MODELS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.net.ib.local import LocalFabric
-from emu.net.link.direction import Direction
-from emu.port.eth.frame import Frame
-from emu.port.eth.segment import MAX_SEGMENTS
-from emu.service.pcap import Capture, PcapOptions
+from emu.device.engine.eth import receive
+from emu.device.faults.link import Link
+from emu.device.function.function import Function
+from emu.device.models import LINKS, MODELS
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.segment import MAX_SEGMENTS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.link.direction import Direction
+from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, PortType, QpType
 from layouts.eth_enums import ModifyField

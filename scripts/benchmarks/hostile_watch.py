@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from emu.function.function import Function
-from emu.service.collector import short_collections
-from emu.vfio.timers import TimerQueue
+from emu.device.function.function import Function
+from emu.server.service.collector import short_collections
+from emu.server.vfio.timers import TimerQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 

@@ -12,14 +12,14 @@ from hostile_keys import PACKET, scattered
 from hostile_watch import Watch, WatchedBar, pattern
 from rig import MODEL
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.net.fabric import protocol
-from emu.net.fabric.protocol import HEADER, FrameKind, Identity
-from emu.port.datagram import GSI_QKEY, Datagram, Destination, Origin
-from emu.port.ib.datagram_packets import frame_of
-from emu.port.ib.endport import EndPort
-from emu.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID
+from emu.device.function.function import Function
+from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.device.port.ib.datagram_packets import frame_of
+from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID
+from emu.device.state.hca import HcaOptions
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.protocol import HEADER, FrameKind, Identity
 from firmware_cmds import TABLE
 from layouts.mads import MAD_BYTES, Method, MgmtClass
 from layouts.sa import RmppFlags, RmppType, SaAttr, sa_mad

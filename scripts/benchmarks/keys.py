@@ -14,7 +14,7 @@ import verbs
 from figures import Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
-from emu.lab import Guest
+from emu.guests import Guest
 
 REPEAT = 3
 REGION_MIB = 1024

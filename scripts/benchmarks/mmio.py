@@ -10,8 +10,8 @@ import guests
 from figures import Row, Section, ratio_at_most
 from machine import Quiet
 
-from emu.vfio.base import TransportError
-from emu.vfio.kinds import DEFAULT_KIND, make_transport
+from emu.server.vfio.base import TransportError
+from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
 
 BOOTS = 3
 ROUNDS = 5

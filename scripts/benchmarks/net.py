@@ -22,8 +22,8 @@ from figures import Row, Section, ratio_at_least
 from guests import ServerProcess
 from machine import Quiet
 
-from emu.lab import Guest
-from emu.net.eth.passt import program
+from emu.guests import Guest
+from emu.server.net.eth.passt import program
 
 REPEAT = 3
 SECONDS = 4.0

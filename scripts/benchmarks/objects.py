@@ -21,10 +21,10 @@ import click
 from figures import Goal, Row, Section, ratio_at_most
 from own_run import json_option, show
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.ib.local import LocalFabric
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
 from layouts.wqe import CTRL

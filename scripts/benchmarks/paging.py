@@ -10,7 +10,7 @@ from pathlib import Path
 from figures import Goal, Row, ratio_at_most
 from rig import Pair, doorbell_to_cqe
 
-from emu.net.ib.local import LocalFabric
+from emu.server.net.ib.local import LocalFabric
 
 # The drivers are the test suite's.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))

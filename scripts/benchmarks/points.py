@@ -32,7 +32,7 @@ WORKER = """
 import sys
 
 import rig
-from emu.net.ib.local import LocalFabric
+from emu.server.net.ib.local import LocalFabric
 
 pair = rig.Pair(LocalFabric, 4096)
 post = lambda: pair.qp.write(pair.remote, pair.source.sge(0, 64), ring=False)
@@ -76,7 +76,7 @@ def copy_without(attribute: str, target: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, target / package)  # with what Python has compiled
     without = Without(attribute)
-    for source in [*(target / "emu/engine").rglob("*.py"), *(target / "emu").glob("*.py")]:
+    for source in [*(target / "emu/device/engine").rglob("*.py"), *(target / "emu").glob("*.py")]:
         tree = without.visit(ast.parse(source.read_text()))
         source.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     if attribute and not without.found:

@@ -9,7 +9,7 @@ from figures import Goal, Row, Section
 from guests import ServerProcess
 from machine import Quiet
 
-from emu.lab import Guest
+from emu.guests import Guest
 
 ROUNDS = 5
 IDLE_SECONDS = 10

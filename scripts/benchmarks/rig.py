@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from emu.models import MODELS
-from emu.vfio.memory import READ, WRITE, DmaMap
-from emu.vfio.protocol import PAGE_SIZE
+from emu.device.models import MODELS
+from emu.server.vfio.memory import READ, WRITE, DmaMap
+from emu.server.vfio.protocol import PAGE_SIZE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 

@@ -21,7 +21,7 @@ from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 from verbs import RXE, Ends, Test
 
-from emu.lab import Guest
+from emu.guests import Guest
 
 REPEAT = 3
 ROCE, IB = "mlx5_0", "mlx5_1"

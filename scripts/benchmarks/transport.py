@@ -20,10 +20,10 @@ import click
 from figures import Row, Section, ratio_at_most
 from own_run import json_option, show
 
-from emu.vfio.base import Transport, TransportError
-from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
-from emu.vfio.loop import Loop
-from emu.vfio.protocol import DEVICE_INFO, REGION_ACCESS, REGION_REQUEST, Command, Flag
+from emu.server.vfio.base import Transport, TransportError
+from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
+from emu.server.vfio.loop import Loop
+from emu.server.vfio.protocol import DEVICE_INFO, REGION_ACCESS, REGION_REQUEST, Command, Flag
 
 # The client is the test suite's.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))

@@ -17,7 +17,7 @@ import perftest
 from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
-from emu.lab import CommandFailedError, CommandTimeoutError, Guest
+from emu.guests import CommandFailedError, CommandTimeoutError, Guest
 
 REPEAT = 3
 DEVICE = "connectx6-vf"

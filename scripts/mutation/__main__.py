@@ -14,7 +14,14 @@ from checks import Mutant, mutants, without
 from covered import TIERS, Covered
 from forks import NOT_APPLIED, Forks, Job, pytest_main
 
-FOLDERS = ("emu/engine", "emu/objects", "emu/cmdif", "emu/port", "emu/device", "firmware_cmds")
+FOLDERS = (
+    "emu/device/engine",
+    "emu/device/objects",
+    "emu/device/cmdif",
+    "emu/device/port",
+    "emu/device/state",
+    "firmware_cmds",
+)
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 STATE = Path(".mutation")
 MOST_TESTS = 25

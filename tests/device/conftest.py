@@ -18,12 +18,12 @@ from helpers.world import HandClock, IrqList, Memory
 
 import emu
 import firmware_cmds
-from emu.cmdif.reasons import collect
-from emu.device.hca import HcaOptions
-from emu.errors import CmdError
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.ib.local import LocalFabric
+from emu.device.cmdif.reasons import collect
+from emu.device.errors import CmdError
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import QpType
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from helpers import driver_coverage
 
-from emu.lab import Guest, GuestOptions, GuestPool, doctor
-from emu.lab.kernel import binaries, choice
-from emu.lab.options import DEFAULT_DEVICE
+from emu.guests import Guest, GuestOptions, GuestPool, doctor
+from emu.guests.kernel import binaries, choice
+from emu.guests.options import DEFAULT_DEVICE
 
 VERSIONS = {"bookworm": "6.1", "trixie": "6.12", "sid": "7.2"}
 """The kernels of the suites."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from emu.device.hca import HcaOptions
-from emu.faults.link import Link
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.net.ib.local import LocalFabric
-from emu.service.links import Cabling, Links
+from emu.device.faults.link import Link
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.ib.local import LocalFabric
+from emu.server.service.links import Cabling, Links
 from firmware_cmds import TABLE
 from helpers.channels import QKEY
 from helpers.driver import CommandFailedError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from emu.campaign.drive import drive
-from emu.campaign.page import page
-from emu.campaign.report import cases, report, summary
-from emu.campaign.store import Store, as_json
-from emu.lab.conformance.results import junit
+from emu.guests.conformance.results import junit
+from emu.instruments.campaign.drive import drive
+from emu.instruments.campaign.page import page
+from emu.instruments.campaign.report import cases, report, summary
+from emu.instruments.campaign.store import Store, as_json
 
 
 def reported(store):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.cmdif.registry import COMMANDS
+from emu.device.cmdif.registry import COMMANDS
 from layouts import caps, cmd, reg
 from layouts.enums import CapType, EventType, Op, RegId, Status
 from layouts.eqe import EQE_BYTES, eqe, eqe_cmd

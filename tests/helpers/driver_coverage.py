@@ -11,9 +11,9 @@ import contextlib
 import dataclasses
 import warnings
 
-from emu.coverage import data
-from emu.coverage.session import Session
-from emu.lab import Guest, GuestError
+from emu.guests import Guest, GuestError
+from emu.instruments.coverage import data
+from emu.instruments.coverage.session import Session
 from helpers import fault_plans
 
 MODULES = ("mlx5_core", "mlx5_ib")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TapWire:
-    """Implements :class:`emu.port.eth.wire.EthWire`."""
+    """Implements :class:`emu.device.port.eth.wire.EthWire`."""
 
     def __init__(self):
         self.node = None

@@ -6,14 +6,14 @@ import contextlib
 import socket
 import time
 
-from emu.device.hca import HcaOptions
-from emu.engine import lifecycle
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.fabric import protocol
-from emu.net.fabric.protocol import HEADER, FrameKind
-from emu.net.ib.sockets import SocketFabric
-from emu.vfio.loop import Loop
+from emu.device.engine import lifecycle
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.protocol import HEADER, FrameKind
+from emu.server.net.ib.sockets import SocketFabric
+from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
 from helpers.driver import Driver, FunctionBar
 from helpers.verbs import Node

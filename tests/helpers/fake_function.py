@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.ports import Buffer
+from emu.device.ports import Buffer
 
 
 class FakeFunction:

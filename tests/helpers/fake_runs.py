@@ -7,9 +7,9 @@ import signal
 import zlib
 from pathlib import Path
 
-from emu.campaign.description import Description, Ended, Result, Told
 from emu.host.user_error import UserError
-from emu.outcome import Kind
+from emu.instruments.campaign.description import Description, Ended, Result, Told
+from emu.instruments.outcome import Kind
 
 NAME = "helpers.fake_runs:carry_out"
 NO_LAB = "helpers.fake_runs:no_lab"

@@ -7,8 +7,8 @@ import re
 import time
 from pathlib import Path
 
-from emu.control import Client
-from emu.lab import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
+from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, GuestPanicError
+from emu.server.control import Client
 from helpers.kernel_log import KernelLog
 
 PLANS = Path(__file__).parents[2] / "examples" / "faults"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.port.datagram import GSI_QKEY
-from emu.port.ib.port import SM_LID
+from emu.device.port.datagram import GSI_QKEY
+from emu.device.port.ib.port import SM_LID
 from layouts import sa
 from layouts.enums import CqeOpcode, QpType
 from layouts.mads import MAD_BYTES, Method, MgmtClass, pma_mad

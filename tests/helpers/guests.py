@@ -6,7 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from emu.lab import Guest, GuestOptions
+from emu.guests import Guest, GuestOptions
 from helpers.kernel_log import KernelLog, server_complaints
 
 SECONDS = 240

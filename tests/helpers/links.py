@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from emu.faults.link import Link
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.service.links import Cabling
+from emu.device.faults.link import Link
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.service.links import Cabling
 from helpers.channels import Channel
 from helpers.roce import DueTimers, RoceNode, functions_on
 from helpers.two_nodes import brought_up, two_nodes

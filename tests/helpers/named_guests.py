@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from emu.lab.channel.channel import Channel
+from emu.guests.channel.channel import Channel
 
 INSIDE = """
 import os, sys
-from emu.lab.inside.runner import Runner
+from emu.guests.inside.runner import Runner
 
 port = int(sys.argv[1])
 os.set_inheritable(port, False)  # as the guest opens it: no command keeps it

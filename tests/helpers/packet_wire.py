@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 
-from emu.engine import lifecycle
-from emu.engine.rc.packets.intake import receive
-from emu.engine.ud import delivery
-from emu.net.poller import PACKETS_PER_ROUND
-from emu.port.ib.datagram_packets import datagram_of, frame_of
-from emu.port.ib.framing import parse
+from emu.device.engine import lifecycle
+from emu.device.engine.rc.packets.intake import receive
+from emu.device.engine.ud import delivery
+from emu.device.port.ib.datagram_packets import datagram_of, frame_of
+from emu.device.port.ib.framing import parse
+from emu.server.net.poller import PACKETS_PER_ROUND
 from layouts.bth import Service
 
 
 class PacketWire:
-    """Implements ``emu.ports.Wire`` with packets between all its functions.
+    """Implements ``emu.device.ports.Wire`` with packets between all its functions.
 
     ``tap`` sees every frame on its way and gives the frames that arrive instead: none to lose it,
     two to double it. ``room`` is how many frames fit before senders have to wait.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from emu.models import ALL_MEMORY_ODP, ALL_TRANSPORT_ODP
+from emu.device.models import ALL_MEMORY_ODP, ALL_TRANSPORT_ODP
 from helpers.driver import pack64
 from helpers.keys import MUST_NOT_BE_FREE, OFFSET, umr
 from helpers.verbs import Region

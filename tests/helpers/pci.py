@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from emu.models import MODELS
-from emu.pci import ConfigSpace
+from emu.device.models import MODELS
+from emu.device.pci import ConfigSpace
 
 GUID = 0x506B_4B03_00C0_FFEE
 END_OF_LIST = 0

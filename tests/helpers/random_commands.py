@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from emu.engine.qp.transitions import TRANSITIONS
+from emu.device.engine.qp.transitions import TRANSITIONS
 from helpers.driver import pack64
 from helpers.eth_queues import rq_fields, sq_fields
 from layouts.enums import AccessMode, BootPages, Op, QpType, RegId, RqType

@@ -12,14 +12,14 @@ import logging
 import types
 from collections import deque
 
-from emu.engine.rc.packets.connection import PacketConnection
-from emu.objects import Qp
-from emu.objects.cq import Moderation
-from emu.objects.message import Message
-from emu.objects.page_fault import PageFault
-from emu.objects.receive_queue import RecvQueue, RecvWqe
-from emu.objects.send_queue import SendRing
-from emu.objects.table import Object
+from emu.device.engine.rc.packets.connection import PacketConnection
+from emu.device.objects import Qp
+from emu.device.objects.cq import Moderation
+from emu.device.objects.message import Message
+from emu.device.objects.page_fault import PageFault
+from emu.device.objects.receive_queue import RecvQueue, RecvWqe
+from emu.device.objects.send_queue import SendRing
+from emu.device.objects.table import Object
 
 STATE = (
     Object, PageFault, Message, RecvWqe, RecvQueue, SendRing, Moderation, PacketConnection,

@@ -57,7 +57,7 @@ ENDS = {
         "mlx5emu net clear": (0, ""),
     },
 }  # fmt: skip
-"""By page and line: the status, and what is said; tests/guest/test_examples_commands.py runs it."""
+"""By page and line: the status, and what is said. tests/guest/lab runs them."""
 
 
 def pages() -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from emu.device.hca import HcaOptions
-from emu.engine.eth.receive import arrive
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.port.eth.roce.framing import MAPPED_PREFIX
+from emu.device.engine.eth.receive import arrive
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.port.eth.roce.framing import MAPPED_PREFIX
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
 from firmware_cmds import TABLE
 from helpers.two_nodes import GUID, brought_up
 from helpers.verbs import Node

@@ -7,12 +7,12 @@ import threading
 import time
 from struct import pack, unpack_from
 
-from emu.net.eth.port import SegmentPort, padded
-from emu.net.eth.segments import Segments
-from emu.net.eth.spec import parse
-from emu.port.eth.frame import Frame
-from emu.port.eth.headers import parse as parse_headers
-from emu.vfio.loop import Loop
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import parse as parse_headers
+from emu.server.net.eth.port import SegmentPort, padded
+from emu.server.net.eth.segments import Segments
+from emu.server.net.eth.spec import parse
+from emu.server.vfio.loop import Loop
 from helpers.frames import checksum
 
 OURS, THEIRS = b"\x02\0\0\0\0\x01", b"\x02\0\0\0\0\x02"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from emu.device.caps import GROUPS
-from emu.objects import Eq, Qp
-from emu.objects.table import Object
+from emu.device.objects import Eq, Qp
+from emu.device.objects.table import Object
+from emu.device.state.caps import GROUPS
 from layouts.codec import View
 from layouts.enums import CapMode
 

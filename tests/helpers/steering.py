@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import total_ordering
 
-from emu.engine.eth.steering import domain as steering
-from emu.engine.eth.steering.criteria import Criteria
-from emu.objects import FlowDomain, FlowEntry, FlowGroup, FlowTable
-from emu.objects.flow import Action, Verdict
-from emu.objects.ledger import Ledger
-from emu.objects.table import Object, Table
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.engine.eth.steering.criteria import Criteria
+from emu.device.objects import FlowDomain, FlowEntry, FlowGroup, FlowTable
+from emu.device.objects.flow import Action, Verdict
+from emu.device.objects.ledger import Ledger
+from emu.device.objects.table import Object, Table
 
 
 @total_ordering

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from emu.net.fabric import protocol
-from emu.port.ib.endport import end_port
-from emu.port.ib.framing import Route
-from emu.port.packet import OPS, Packet
+from emu.device.port.ib.endport import end_port
+from emu.device.port.ib.framing import Route
+from emu.device.port.packet import OPS, Packet
+from emu.server.net.fabric import protocol
 from layouts.bth import MULTICAST_LID, Service
 from layouts.bth import Kind as PacketKind
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.net.ib.sa import SubnetAdministrator
-from emu.port.datagram import GSI_QKEY, Destination, Origin
-from emu.port.ib.endport import EndPort
-from emu.port.ib.port import DEFAULT_PKEY, SM_LID
+from emu.device.port.datagram import GSI_QKEY, Destination, Origin
+from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
+from emu.server.net.ib.sa import SubnetAdministrator
 from helpers.world import HandClock
 from layouts import sa
 from layouts.mads import BASE_VERSION, RESPONSE, MadStatus, Method, MgmtClass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from emu.device.hca import HcaOptions
-from emu.function.function import Function
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
 from firmware_cmds import TABLE
 from helpers.driver import Driver, FunctionBar
 from helpers.verbs import Node

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from emu.vfio.protocol import (
+from emu.server.vfio.protocol import (
     DEVICE_INFO,
     DMA_MAP,
     DMA_UNMAP,

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from emu.faults.injector import Injector
-from emu.faults.link import Link
-from emu.faults.text import load
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.net.ib.local import LocalFabric
-from emu.service.fault_options import FaultOptions
-from emu.service.fault_session import FaultSession
-from emu.service.links import Cabling
-from emu.trace.recorder import EventList, Recorder
+from emu.device.faults.injector import Injector
+from emu.device.faults.link import Link
+from emu.device.faults.text import load
+from emu.device.trace.recorder import EventList, Recorder
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.ib.local import LocalFabric
+from emu.server.service.fault_options import FaultOptions
+from emu.server.service.fault_session import FaultSession
+from emu.server.service.links import Cabling
 from helpers.packet_wire import PacketWire
 from helpers.paging import Pager
 from helpers.roce import DueTimers, RoceNode, functions_on, on_a_cable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from itertools import count
 
-from emu.ports import DmaError
-from emu.rounds import Round
+from emu.device.ports import DmaError
+from emu.device.rounds import Round
 
 
 class Memory:

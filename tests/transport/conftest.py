@@ -10,11 +10,11 @@ from helpers.fabric import Fabric
 from helpers.fake_function import FakeFunction
 from helpers.vfio_client import GuestRam, VfioClient
 
-from emu.lab.machine import qemu
-from emu.vfio.base import TransportError
-from emu.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
-from emu.vfio.libvfio_abi import load_library
-from emu.vfio.loop import Loop
+from emu.guests.machine import qemu
+from emu.server.vfio.base import TransportError
+from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
+from emu.server.vfio.libvfio_abi import load_library
+from emu.server.vfio.loop import Loop
 
 try:
     load_library()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import firmware_cmds
-from emu.cmdif.registry import Command, command
+from emu.device.cmdif.registry import Command, command
 from firmware_cmds import TABLE
 from firmware_cmds.table import markdown
 from layouts.enums import Op

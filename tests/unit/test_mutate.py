@@ -116,7 +116,7 @@ def test_reasons_are_about_checks_that_are_there():
 
 
 def test_every_module_can_be_changed():
-    for path in sorted((ROOT / "emu/engine/mr").glob("*.py")):
+    for path in sorted((ROOT / "emu/device/engine/mr").glob("*.py")):
         source = path.read_text()
         for mutant in mutants(str(path), source):
             tree = without(source, mutant)

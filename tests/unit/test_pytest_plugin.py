@@ -111,7 +111,7 @@ def test_a_tap_file_that_cannot_be_written_is_told_before_the_tests(tmp_path):
 
 GUESTS = """
 from contextlib import contextmanager
-import emu.control.client, emu.lab, emu.outcome.objects
+import emu.server.control.client, emu.guests, emu.instruments.outcome.objects
 
 class Guest:
     is_running = is_emulated = True
@@ -131,10 +131,10 @@ class Guest:
         class Stopped(Guest):
             @property
             def console(self):
-                raise emu.lab.GuestError("the guest is not running")
+                raise emu.guests.GuestError("the guest is not running")
 
             def dmesg(self):
-                raise emu.lab.GuestError("the guest is not running")
+                raise emu.guests.GuestError("the guest is not running")
 
         Pool.guests.clear()
         self.__class__ = Stopped
@@ -161,8 +161,8 @@ class Client:
     def __exit__(self, *_): pass
     def census(self): return {"pd": Client.pds}
 
-emu.lab.Guest, emu.lab.GuestPool, emu.control.client.Client = Guest, Pool, Client
-emu.outcome.objects._INTERVAL = 0
+emu.guests.Guest, emu.guests.GuestPool, emu.server.control.client.Client = Guest, Pool, Client
+emu.instruments.outcome.objects._INTERVAL = 0
 """
 NOISY_TESTS = """
 import pytest

@@ -7,9 +7,9 @@ import pytest
 
 import emu
 import firmware_cmds
-from emu.port.eth import counter_groups
-from emu.port.eth.port import EthPort
-from emu.port.ib.port import IbPort
+from emu.device.port.eth import counter_groups
+from emu.device.port.eth.port import EthPort
+from emu.device.port.ib.port import IbPort
 from firmware_cmds.uncounted import UNCOUNTED
 from layouts import congestion, counter, mads, reg, vport
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._guest_options import guest_options, to_options
-from emu.cli.commands._progress import display
-from emu.lab.guest.interactive import Boot
+from emu.cli.options.guest import guest_options, to_options
+from emu.cli.shared.progress import display
+from emu.guests.guest.interactive import Boot
 
 
 @click.command()

@@ -15,21 +15,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from emu.campaign.child import Child
-from emu.campaign.description import Ended, Result
-from emu.campaign.drive import Executor, drive
-from emu.campaign.guest_run import NAME as GUEST_RUN
-from emu.campaign.local import Local
-from emu.campaign.matrix import read
-from emu.campaign.minimal import minimal, slug
-from emu.campaign.page import page
-from emu.campaign.report import AXES, Report, cases, report, summary
-from emu.campaign.store import Store, as_json
-from emu.cli.commands._progress import display
+from emu.cli.shared.progress import display
+from emu.guests.conformance.results import junit, tap
+from emu.guests.image import image
+from emu.guests.machine import qemu
 from emu.host.printable import one_line
-from emu.lab.conformance.results import junit, tap
-from emu.lab.image import image
-from emu.lab.machine import qemu
+from emu.instruments.campaign.child import Child
+from emu.instruments.campaign.description import Ended, Result
+from emu.instruments.campaign.drive import Executor, drive
+from emu.instruments.campaign.guest_run import NAME as GUEST_RUN
+from emu.instruments.campaign.local import Local
+from emu.instruments.campaign.matrix import read
+from emu.instruments.campaign.minimal import minimal, slug
+from emu.instruments.campaign.page import page
+from emu.instruments.campaign.report import AXES, Report, cases, report, summary
+from emu.instruments.campaign.store import Store, as_json
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def _carry_on(store: Store, jobs: int | None, dask: str | None, minimize: bool) 
 
 def _executor(store: Store, jobs: int | None, dask: str | None) -> Executor:
     if dask is not None:
-        from emu.campaign.cluster import Cluster
+        from emu.instruments.campaign.cluster import Cluster
 
         return Cluster(dask, GUEST_RUN)
     with display() as (progress, on_wait):

@@ -9,15 +9,15 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._control import console
-from emu.cli.commands._files import NewFile
-from emu.coverage import data
-from emu.coverage.page import page
-from emu.coverage.report import ALL_KERNELS, Share, lcov, rows, summary
-from emu.coverage.source import Tree
+from emu.cli.shared.control import console
+from emu.cli.shared.files import NewFile
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_parts
+from emu.instruments.coverage import data
+from emu.instruments.coverage.page import page
+from emu.instruments.coverage.report import ALL_KERNELS, Share, lcov, rows, summary
+from emu.instruments.coverage.source import Tree
 
 _FILES = click.argument(
     "files",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from emu.cli.commands._progress import working
+from emu.cli.shared.progress import working
+from emu.guests.kernel.stack_trace import Decoder
 from emu.host.printable import printable
-from emu.lab.kernel.stack_trace import Decoder
 
 _MOST_BYTES = 64 << 20
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from emu.cli.commands._names import complete_guest
-from emu.cli.commands._stored import stored_events
+from emu.cli.shared.names import complete_guest
+from emu.cli.shared.stored import stored_events
+from emu.device.trace.event import KERNEL
+from emu.device.trace.text import body, seconds
+from emu.guests.named.attach import ENDED, attached, log_of, output_of
+from emu.guests.timeline.clock import Clock
+from emu.guests.timeline.kernel_log import log_events
+from emu.guests.timeline.merge import merged
 from emu.host.printable import printable
-from emu.lab.named.attach import ENDED, attached, log_of, output_of
-from emu.lab.timeline.clock import Clock
-from emu.lab.timeline.kernel_log import log_events
-from emu.lab.timeline.merge import merged
-from emu.trace.event import KERNEL
-from emu.trace.text import body, seconds
 
 
 @click.command()

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from emu.guests.doctor import Check, State, examine
 from emu.host.printable import printable
-from emu.lab.doctor import Check, State, examine
 
 _STYLES = {State.GOOD: "green", State.NOTE: "yellow", State.BAD: "bold red"}
 

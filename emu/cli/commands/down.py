@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from emu.lab.named import keeper, running
+from emu.guests.named import keeper, running
 
 
 @click.command()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._names import complete_guest
-from emu.cli.commands._progress import working
-from emu.lab.named.attach import attached
+from emu.cli.shared.files import NewFile
+from emu.cli.shared.names import complete_guest
+from emu.cli.shared.progress import working
+from emu.guests.named.attach import attached
 
 _NEW_FILE = NewFile(resolve_path=True)
 

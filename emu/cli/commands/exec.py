@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._execute import command_options, execute
+from emu.cli.runs.execute import command_options, execute
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

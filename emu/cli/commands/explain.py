@@ -9,7 +9,7 @@ import click
 
 import emu
 import firmware_cmds
-from emu.cmdif.reasons import Reason, collect
+from emu.device.cmdif.reasons import Reason, collect
 from emu.host.user_error import UserError
 from layouts.enums import Status, op_name
 

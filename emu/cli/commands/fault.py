@@ -10,13 +10,13 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option, guest_argument, named
-from emu.cli.commands._fired import tell_idle
-from emu.cli.commands._words import table_of
+from emu.cli.runs.fired import tell_idle
+from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.words import table_of
+from emu.guests.named import running
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
-from emu.lab.named import running
 
 _PLAN = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -33,7 +33,7 @@ def fault() -> None:
 @click.argument("name", default="", metavar="[POINT]")
 def points(name: str) -> None:
     """List the points where a rule can strike, or what it can match and do at POINT."""
-    from emu.faults.vocabulary import POINTS
+    from emu.device.faults.vocabulary import POINTS
 
     if not name:
         table = _table("point", "an event")
@@ -48,8 +48,8 @@ def points(name: str) -> None:
 
 def _uses(name: str) -> Table:
     """The actions at a point, below the fields of its events."""
-    from emu.faults.table import fields_of
-    from emu.faults.vocabulary import ACTIONS, POINTS
+    from emu.device.faults.table import fields_of
+    from emu.device.faults.vocabulary import ACTIONS, POINTS
 
     table = _table("action", "what happens", "needs", "takes")
     table.title, table.title_justify = f"match: {_plain(fields_of(POINTS[name])) or '-'}", "left"
@@ -162,9 +162,9 @@ def load(words: tuple[str, ...], control: Path | None) -> None:
     Without NAME it is about the only guest that runs. A plan that is for a driver that loads has
     its effect when the driver is loaded the next time.
     """
-    from emu.faults.plan import LOADING
-    from emu.faults.text import MOST_BYTES
-    from emu.service.fault_session import read_plan
+    from emu.device.faults.plan import LOADING
+    from emu.device.faults.text import MOST_BYTES
+    from emu.server.service.fault_session import read_plan
 
     name, words = named(words, control, lambda _: len(words) > 1)
     if len(words) != 1:

@@ -9,14 +9,14 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.commands._control import console
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._guest_options import guest_options, to_options
-from emu.cli.commands._progress import working
-from emu.fuzz.corpus import Corpus, Entry
-from emu.fuzz.workloads import WORKLOADS
+from emu.cli.options.guest import guest_options, to_options
+from emu.cli.shared.control import console
+from emu.cli.shared.files import NewFile
+from emu.cli.shared.progress import working
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
+from emu.instruments.fuzz.corpus import Corpus, Entry
+from emu.instruments.fuzz.workloads import WORKLOADS
 
 _DEFAULT_WORKLOADS = ("bind", "probe", "verbs", "ipoib")
 _CORPUS = click.Path(file_okay=False, path_type=Path)
@@ -68,8 +68,8 @@ def run(
     C compiler. Without --time and --runs it goes on until it is interrupted. What an earlier run
     has left in DIR is the beginning of this one.
     """
-    from emu.fuzz.campaign import Campaign
-    from emu.service.fault_session import read_plan
+    from emu.instruments.fuzz.campaign import Campaign
+    from emu.server.service.fault_session import read_plan
 
     if choices["accelerator"] == "kvm":
         raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
@@ -89,7 +89,7 @@ def run(
 @click.argument("corpus", metavar="DIR", type=_OLD_CORPUS)
 def show(corpus: Path) -> None:
     """Print what a corpus has found, and how its run went."""
-    from emu.fuzz.campaign import progress_of
+    from emu.instruments.fuzz.campaign import progress_of
 
     kept = Corpus(corpus)
     table = Table(box=None, header_style="bold")
@@ -131,8 +131,8 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
 
     COVERAGE is one of the same kernel, as run and suite write them; it tells where functions begin.
     """
-    from emu.coverage import data
-    from emu.fuzz.covered import covered
+    from emu.instruments.coverage import data
+    from emu.instruments.fuzz.covered import covered
 
     known, kept = data.load(coverage), Corpus(corpus)
     parts = [covered(known, kernel, kept.hits(kernel)[0]) for kernel in kept.kernels()]
@@ -148,7 +148,7 @@ def replay(which: Path, **choices: Any) -> None:
     PATH is one of an input's files, a finding's folder, or DIR/ID with an input's ID or the name of
     a finding's folder. Status 1 says that a finding did not come up again.
     """
-    from emu.fuzz.executor import GuestExecutor
+    from emu.instruments.fuzz.executor import GuestExecutor
 
     kept, name = Corpus.around(which)
     wanted, entry, devices = _named(kept, name)
@@ -178,8 +178,8 @@ def _named(kept: Corpus, name: str) -> tuple[str, Entry, tuple[str, ...]]:
 
 def _targets() -> Any:
     import firmware_cmds  # noqa: F401  (declares the commands)
-    from emu.cmdif.registry import COMMANDS
-    from emu.fuzz.grammar import targets
+    from emu.device.cmdif.registry import COMMANDS
+    from emu.instruments.fuzz.grammar import targets
 
     return targets(COMMANDS)
 

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from emu.cli.commands._progress import display
+from emu.cli.shared.progress import display
+from emu.guests import cache
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.image import image
+from emu.guests.image.recipe import recipe
+from emu.guests.machine import qemu
 from emu.host.printable import printable
-from emu.lab import cache
-from emu.lab.archive.names import DEFAULT_SUITE, SUITES
-from emu.lab.image import image
-from emu.lab.image.recipe import recipe
-from emu.lab.machine import qemu
 
 
 @click.group()

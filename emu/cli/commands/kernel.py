@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from emu.lab.kernel import kbuild, kconfig
+from emu.guests.kernel import kbuild, kconfig
 
 _TREE = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
 _OUTPUT = click.option(

@@ -10,14 +10,14 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from emu.cli.commands._control import console
-from emu.cli.commands._execute import command_options, execute
-from emu.cli.commands._guest_options import prepare
-from emu.cli.commands._progress import working
+from emu.cli.options.guest import prepare
+from emu.cli.runs.execute import command_options, execute
+from emu.cli.shared.control import console
+from emu.cli.shared.progress import working
+from emu.guests.errors import LabError
+from emu.guests.guest.guest import UP
+from emu.guests.named import attach, hosts, keeper, running, topology
 from emu.host.printable import printable
-from emu.lab.errors import LabError
-from emu.lab.guest.guest import UP
-from emu.lab.named import attach, hosts, keeper, running, topology
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
 _LAB = click.option("--lab", metavar="NAME", help="Which lab, when several run.")
@@ -75,10 +75,10 @@ def down(name: str | None) -> None:
 
 def _checks() -> topology.Checks:
     """The parsers of the server's words, which only this command needs."""
-    from emu.net.eth.spec import parse as net
-    from emu.net.fabric.address import parse as fabric
-    from emu.service.devicespec import parse_all as devices
-    from emu.service.fault_session import read_plan
+    from emu.server.net.eth.spec import parse as net
+    from emu.server.net.fabric.address import parse as fabric
+    from emu.server.service.devicespec import parse_all as devices
+    from emu.server.service.fault_session import read_plan
 
     return topology.Checks(devices, net, fabric, read_plan)
 

@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._progress import display, working
+from emu.cli.shared.progress import display, working
+from emu.guests.archive.names import SUITES
+from emu.guests.image import image
+from emu.guests.image.driver import driver_binaries
+from emu.guests.workdir import work_directory
 from emu.host.printable import printable
 from emu.host.user_error import UserError
-from emu.lab.archive.names import SUITES
-from emu.lab.image import image
-from emu.lab.image.driver import driver_binaries
-from emu.lab.workdir import work_directory
 from layouts.btf import binaries
 from layouts.btf.check import check as compare
 from layouts.btf.kernel_differences import KNOWN

@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._replaying import (
+from emu.cli.runs.replaying import (
     options_of,
     read_record,
     record_arguments,
     run_trial,
 )
-from emu.cli.commands._words import command_words
-from emu.faults.record import Record
-from emu.faults.smallest import One, smallest
-from emu.faults.text import dump
+from emu.cli.shared.files import NewFile
+from emu.cli.shared.words import command_words
+from emu.device.faults.record import Record
+from emu.device.faults.smallest import One, smallest
+from emu.device.faults.text import dump
+from emu.guests import GuestOptions
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
-from emu.lab import GuestOptions
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

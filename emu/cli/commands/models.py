@@ -7,7 +7,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from emu.models import DEFAULT_MODEL, LINKS, MODELS, Model
+from emu.device.models import DEFAULT_MODEL, LINKS, MODELS, Model
 
 
 @click.command("models")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from emu.cli.commands._control import connect, console, control_option, guest_argument, named
-from emu.cli.commands._words import table_of
+from emu.cli.shared.control import connect, console, control_option, guest_argument, named
+from emu.cli.shared.words import table_of
 from emu.host.printable import one_line
 
 _WHERE = ("function", "direction")

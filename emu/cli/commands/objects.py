@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from emu.cli.commands._control import connect, console, control_option, guest_argument
+from emu.cli.shared.control import connect, console, control_option, guest_argument
 from emu.host.printable import one_line
 
 

@@ -8,9 +8,9 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from emu.cli.commands._control import console
+from emu.cli.shared.control import console
+from emu.guests.named import attach, running
 from emu.host.printable import printable
-from emu.lab.named import attach, running
 
 
 @click.command()

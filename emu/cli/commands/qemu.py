@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from emu.cli.commands._progress import display
-from emu.lab.machine import qemu
+from emu.cli.shared.progress import display
+from emu.guests.machine import qemu
 
 
 @click.command("qemu")

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._replaying import (
+from emu.cli.runs.replaying import (
     options_of,
     read_record,
     record_arguments,
     run_trial,
 )
-from emu.cli.commands._words import command_words
+from emu.cli.shared.words import command_words
 from emu.host.printable import printable
 
 

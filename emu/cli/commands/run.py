@@ -11,33 +11,33 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._coverage_options import (
+from emu.cli.options.coverage import (
     Wanted,
     coverage_options,
     covered,
     with_coverage,
 )
-from emu.cli.commands._debug_options import (
+from emu.cli.options.debug import (
     Debugger,
     Debugging,
     debug_options,
     with_debugging,
 )
-from emu.cli.commands._fired import tell_fired
-from emu.cli.commands._guest_options import (
+from emu.cli.options.guest import (
     described,
     dump_option,
     guest_options,
     to_options,
 )
-from emu.cli.commands._judged import Judged, judge_options
-from emu.cli.commands._output import feed
-from emu.cli.commands._progress import display
-from emu.cli.commands._results_options import results_options
-from emu.lab import Guest
-from emu.lab.named import keeper, running
-from emu.outcome import FailOn
-from emu.outcome.objects import LEAST_TURNS
+from emu.cli.options.results import results_options
+from emu.cli.runs.fired import tell_fired
+from emu.cli.runs.judged import Judged, judge_options
+from emu.cli.shared.output import feed
+from emu.cli.shared.progress import display
+from emu.guests import Guest
+from emu.guests.named import keeper, running
+from emu.instruments.outcome import FailOn
+from emu.instruments.outcome.objects import LEAST_TURNS
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

@@ -13,23 +13,23 @@ from pathlib import Path
 
 import click
 
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._net_option import net_option
+from emu.cli.options.net import net_option
+from emu.cli.shared.files import NewFile
 from emu.host.listening import OWNER_ONLY
 from emu.host.printable import printable
 from emu.host.user_error import UserError
-from emu.net.eth.spec import parse as parse_net
-from emu.net.pcap.file import DEFAULT_MIB
-from emu.service.collector import short_collections
-from emu.service.devicespec import DeviceSpecError, parse_all
-from emu.service.fault_options import FaultOptions
-from emu.service.pcap import PcapOptions
-from emu.service.repeats import summed_up
-from emu.service.server import Endpoint, Server
-from emu.service.trace_file import DEFAULT_FORM, FORMS, Trace
-from emu.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
-from emu.vfio.base import TransportError
-from emu.vfio.kinds import DEFAULT_KIND, KINDS
+from emu.server.net.eth.spec import parse as parse_net
+from emu.server.net.pcap.file import DEFAULT_MIB
+from emu.server.service.collector import short_collections
+from emu.server.service.devicespec import DeviceSpecError, parse_all
+from emu.server.service.fault_options import FaultOptions
+from emu.server.service.pcap import PcapOptions
+from emu.server.service.repeats import summed_up
+from emu.server.service.server import Endpoint, Server
+from emu.server.service.trace_file import DEFAULT_FORM, FORMS, Trace
+from emu.server.service.trace_file import DEFAULT_MIB as DEFAULT_TRACE_MIB
+from emu.server.vfio.base import TransportError
+from emu.server.vfio.kinds import DEFAULT_KIND, KINDS
 
 REPLY_TIMEOUT_MS = 60_000
 _MEMORY = "2G"
@@ -208,8 +208,8 @@ def serve(
 
 def _check_begin(path: Path) -> None:
     """Refuse a plan that begins once the driver is up: a server does not see when that is."""
-    from emu.faults.plan import LOADED
-    from emu.service.fault_session import read_plan
+    from emu.device.faults.plan import LOADED
+    from emu.server.service.fault_session import read_plan
 
     if read_plan(path).when == LOADED:
         raise click.UsageError(
@@ -220,7 +220,7 @@ def _check_begin(path: Path) -> None:
 
 def example(sockets: Sequence[Path]) -> str:
     """A command line with those functions, by the QEMU that `mlx5emu qemu` prints."""
-    from emu.lab.machine import qemu
+    from emu.guests.machine import qemu
 
     try:
         found = qemu.find()

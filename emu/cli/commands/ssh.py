@@ -6,9 +6,9 @@ import os
 
 import click
 
-from emu.cli.commands._execute import execute
-from emu.lab.errors import LabError
-from emu.lab.named import ssh
+from emu.cli.runs.execute import execute
+from emu.guests.errors import LabError
+from emu.guests.named import ssh
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

@@ -12,16 +12,16 @@ import click
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from emu.cli.commands import _units as units
-from emu.cli.commands._control import (
+from emu.cli.shared import units
+from emu.cli.shared.control import (
     connect,
     console,
     control_option,
     guest_argument,
     interval_option,
 )
-from emu.control import prometheus
 from emu.host.printable import one_line
+from emu.server.control import prometheus
 
 _SECOND_NS = 1e9
 _ABOUT = ("model", "state", "address", "link")

@@ -11,23 +11,23 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from emu.cli.commands._coverage_options import (
+from emu.cli.options.coverage import (
     Wanted,
     coverage_options,
     covered,
     with_coverage,
 )
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._guest_options import guest_options, to_options
-from emu.cli.commands._progress import display
-from emu.cli.commands._results_options import results_options, write_results
+from emu.cli.options.guest import guest_options, to_options
+from emu.cli.options.results import results_options, write_results
+from emu.cli.shared.files import NewFile
+from emu.cli.shared.progress import display
+from emu.guests import Guest, GuestError
+from emu.guests.conformance import suite as tests
+from emu.guests.conformance.reasons import count_wants
+from emu.guests.conformance.results import Case, Verdict
+from emu.guests.conformance.suite import BROKEN, ModuleRun, Outcome
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
-from emu.lab import Guest, GuestError
-from emu.lab.conformance import suite as tests
-from emu.lab.conformance.reasons import count_wants
-from emu.lab.conformance.results import Case, Verdict
-from emu.lab.conformance.suite import BROKEN, ModuleRun, Outcome
 
 REASONS = 3
 """Reasons for skipping that a module's row shows."""

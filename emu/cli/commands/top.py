@@ -13,17 +13,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands import _units as units
-from emu.cli.commands._control import (
+from emu.cli.commands.status import rates
+from emu.cli.shared import units
+from emu.cli.shared.control import (
     connect,
     console,
     control_option,
     guest_argument,
     interval_option,
 )
-from emu.cli.commands.status import rates
-from emu.control.client import ControlError
 from emu.host.printable import one_line
+from emu.server.control.client import ControlError
 
 _RATES = {"commands": "commands/s", "completions": "CQEs/s", "events": "EQEs/s"}
 _TRAFFIC = {

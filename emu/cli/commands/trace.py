@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands._files import NewFile
-from emu.cli.commands._progress import working
-from emu.cli.commands._stored import stored_events
+from emu.cli.shared.files import NewFile
+from emu.cli.shared.progress import working
+from emu.cli.shared.stored import stored_events
+from emu.device.trace.event import Event, Point
+from emu.device.trace.stored import REFUSED, Choice, kind_of
+from emu.device.trace.text import TextForm
 from emu.host.userfiles import write_parts
-from emu.trace.event import Event, Point
-from emu.trace.stored import REFUSED, Choice, kind_of
-from emu.trace.text import TextForm
-from emu.traceview import page
-from emu.traceview import perfetto as perfetto_form
+from emu.instruments.traceview import page
+from emu.instruments.traceview import perfetto as perfetto_form
 from layouts.enums import Delivery, Op, Status, op_name
 
 _STATUSES = (REFUSED, *(status.name for status in Status), *(status.name for status in Delivery))

@@ -12,25 +12,25 @@ from typing import Any
 
 import click
 
-from emu.cli.commands._debug_options import (
+from emu.cli.options.debug import (
     Debugging,
     await_gdb,
     gdb_option,
     invite,
     with_debugging,
 )
-from emu.cli.commands._guest_options import (
+from emu.cli.options.guest import (
     described,
     dump_option,
     guest_options,
     prepare,
     to_options,
 )
-from emu.cli.commands._progress import working
-from emu.lab import Guest
-from emu.lab.errors import LabError
-from emu.lab.named import keeper, running
-from emu.lab.named.door import Inhabitant
+from emu.cli.shared.progress import working
+from emu.guests import Guest
+from emu.guests.errors import LabError
+from emu.guests.named import keeper, running
+from emu.guests.named.door import Inhabitant
 
 logger = logging.getLogger(__name__)
 

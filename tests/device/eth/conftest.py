@@ -8,7 +8,7 @@ from helpers.eth_wire import TapWire
 from helpers.flows import Flows
 from helpers.interfaces import alloc_td, create_rq, create_tis
 
-from emu.models import LINKS
+from emu.device.models import LINKS
 from layouts.enums import Op, PortType
 
 

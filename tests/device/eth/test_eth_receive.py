@@ -17,15 +17,15 @@ from helpers.interfaces import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.eth import receive
-from emu.engine.eth.deliver import STEPS_PER_DELIVERY
-from emu.engine.eth.receive import arrive
-from emu.engine.eth.room import MANY, room
-from emu.port.eth.frame import Frame
-from emu.port.eth.headers import parse
-from emu.port.eth.plain import plain
-from emu.port.eth.segment import unsegmented
-from emu.rounds import STEPS_PER_ROUND
+from emu.device.engine.eth import receive
+from emu.device.engine.eth.deliver import STEPS_PER_DELIVERY
+from emu.device.engine.eth.receive import arrive
+from emu.device.engine.eth.room import MANY, room
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import parse
+from emu.device.port.eth.plain import plain
+from emu.device.port.eth.segment import unsegmented
+from emu.device.rounds import STEPS_PER_ROUND
 from layouts.caps import cmd_hca_cap
 from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
 from layouts.eth_enums import (

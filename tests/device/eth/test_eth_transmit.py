@@ -9,10 +9,10 @@ from helpers.interfaces import alloc_td, create_tis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.mr.special_keys import RESERVED_LKEY
-from emu.port.eth.frame import MAX_BYTES
-from emu.port.eth.plain import plain
-from emu.port.eth.segment import MAX_SEGMENTS
+from emu.device.engine.mr.special_keys import RESERVED_LKEY
+from emu.device.port.eth.frame import MAX_BYTES
+from emu.device.port.eth.plain import plain
+from emu.device.port.eth.segment import MAX_SEGMENTS
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
 from layouts.eth_enums import EthChecksum, SqState
 

@@ -9,13 +9,13 @@ from helpers.two_nodes import GUID
 from helpers.verbs import Node
 from helpers.world import IrqList, Memory
 
-from emu.device.containment import RESTART_NS
-from emu.device.hca import HcaOptions
-from emu.engine.eth import receive
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
+from emu.device.engine.eth import receive
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.containment import RESTART_NS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
 from firmware_cmds import TABLE
 from layouts.enums import NicInterface, Op, TeardownProfile
 

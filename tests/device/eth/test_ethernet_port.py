@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from helpers.snapshot import snapshot
 
-from emu.device.hca import HcaOptions
-from emu.engine import lifecycle
-from emu.models import LINKS, MODELS
-from emu.port.eth.fec import Fec
-from emu.port.eth.port import BROADCAST, MAX_MTU
+from emu.device.engine import lifecycle
+from emu.device.models import LINKS, MODELS
+from emu.device.port.eth.fec import Fec
+from emu.device.port.eth.port import BROADCAST, MAX_MTU
+from emu.device.state.hca import HcaOptions
 from firmware_cmds import eth_regs
 from firmware_cmds.reg import READ, WRITE
 from layouts import caps, module_regs, port_counters, port_regs, reg

@@ -6,11 +6,11 @@ from helpers.flows import Flows, to_tir
 from helpers.frames import MACS, UDP, Packet
 from helpers.interfaces import alloc_td, create_direct_tir
 
-from emu.engine.eth.receive import arrive
-from emu.faults.injector import Injector
-from emu.faults.text import load
-from emu.port.eth.frame import Frame
-from emu.port.eth.segment import unsegmented
+from emu.device.engine.eth.receive import arrive
+from emu.device.faults.injector import Injector
+from emu.device.faults.text import load
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.segment import unsegmented
 from layouts.enums import CqeOpcode, CqeSyndrome, Op
 from layouts.eth_enums import EthChecksum, RqState, SqState
 

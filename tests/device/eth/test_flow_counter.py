@@ -3,7 +3,7 @@
 import pytest
 from helpers.driver import missing
 
-from emu.objects import FlowCounter
+from emu.device.objects import FlowCounter
 from layouts.enums import Op, Status
 from layouts.vport import traffic_counter
 

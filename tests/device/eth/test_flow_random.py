@@ -42,13 +42,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from emu.device.hca import HcaOptions
-from emu.engine.eth.steering.domain import decide
-from emu.engine.eth.steering.route import route
-from emu.function.function import Function
-from emu.models import LINKS
-from emu.net.ib.local import LocalFabric
-from emu.port.eth.headers import parse
+from emu.device.engine.eth.steering.domain import decide
+from emu.device.engine.eth.steering.route import route
+from emu.device.function.function import Function
+from emu.device.models import LINKS
+from emu.device.port.eth.headers import parse
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowAction, SetFte

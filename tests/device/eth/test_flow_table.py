@@ -18,12 +18,12 @@ from helpers.flows import (
 from helpers.frames import MACS, TCP, UDP, Packet
 from helpers.interfaces import alloc_td, create_direct_tir, create_rq
 
-from emu.engine.eth.steering import domain as steering
-from emu.errors import syndrome_of
-from emu.models import LINKS
-from emu.objects import FlowEntry, FlowTable
-from emu.port.eth.headers import parse
-from emu.service.views import objects
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.errors import syndrome_of
+from emu.device.models import LINKS
+from emu.device.objects import FlowEntry, FlowTable
+from emu.device.port.eth.headers import parse
+from emu.server.service.views import objects
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, SetFte
 

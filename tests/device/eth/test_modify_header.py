@@ -16,12 +16,12 @@ from helpers.interfaces import create_direct_tir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.engine.eth.receive import arrive
-from emu.engine.eth.steering.domain import MAX_CHANGES
-from emu.engine.eth.steering.fields import FIELDS
-from emu.port.eth.checksum import verify
-from emu.port.eth.frame import Frame
-from emu.port.eth.headers import parse
+from emu.device.engine.eth.receive import arrive
+from emu.device.engine.eth.steering.domain import MAX_CHANGES
+from emu.device.engine.eth.steering.fields import FIELDS
+from emu.device.port.eth.checksum import verify
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import parse
 from layouts.enums import Op, Status
 from layouts.eth_enums import CqeChecked, FlowTableType, ModifyField, SetFte
 from layouts.flow_match import fte_match_param

@@ -3,10 +3,10 @@
 import pytest
 from helpers.snapshot import snapshot
 
-from emu.engine.eth.receive import arrive
-from emu.models import LINKS
-from emu.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
-from emu.port.eth.frame import Frame
+from emu.device.engine.eth.receive import arrive
+from emu.device.models import LINKS
+from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
+from emu.device.port.eth.frame import Frame
 from layouts import port_counters, port_regs, qos_regs, reg
 from layouts.enums import PortType, RegId, Status
 from layouts.eth_enums import CountersGroup, TrustState

@@ -9,16 +9,16 @@ from helpers.interfaces import alloc_td, create_direct_tir, create_tis
 from helpers.verbs import Node
 from helpers.world import HandClock, IrqList, Memory
 
-from emu.device.hca import HcaOptions
-from emu.engine.eth.steering.domain import MAX_CHANGES
-from emu.faults.link import Link
-from emu.function.function import Function
-from emu.models import MODELS
-from emu.net.eth.function_port import FunctionPort
-from emu.net.eth.switch import Switch
-from emu.net.ib.local import LocalFabric
-from emu.net.link.direction import Direction
-from emu.rounds import STEPS_PER_ROUND
+from emu.device.engine.eth.steering.domain import MAX_CHANGES
+from emu.device.faults.link import Link
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.link.direction import Direction
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode
 from layouts.eth_enums import ModifyField

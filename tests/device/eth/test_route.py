@@ -12,9 +12,9 @@ from helpers.interfaces import (
     rss,
 )
 
-from emu.engine.eth.steering.route import Delivery, route
-from emu.models import LINKS
-from emu.port.eth.headers import parse
+from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.models import LINKS
+from emu.device.port.eth.headers import parse
 from layouts.enums import Op, PortType
 from layouts.eth_enums import CqeHashType, SelfLbBlock
 

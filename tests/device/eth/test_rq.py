@@ -3,8 +3,8 @@
 import pytest
 from helpers.eth_queues import ReceiveQueue, rq_fields
 
-from emu.engine.eth import queues
-from emu.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
+from emu.device.engine.eth import queues
+from emu.device.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 

@@ -11,7 +11,7 @@ from helpers.interfaces import (
     rqt_context,
 )
 
-from emu.objects import Rqt
+from emu.device.objects import Rqt
 from layouts.enums import Op, Status
 
 

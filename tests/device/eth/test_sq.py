@@ -5,8 +5,8 @@ from helpers.driver import pack64
 from helpers.eth_queues import SIGNALED, SendQueue, rq_fields, sq_fields
 from helpers.interfaces import alloc_td, create_tis
 
-from emu.engine.eth import queues, send
-from emu.models import MODELS
+from emu.device.engine.eth import queues, send
+from emu.device.models import MODELS
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
 from layouts.eth_enums import SqState
 

@@ -8,9 +8,9 @@ from helpers.snapshot import snapshot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emu.cmdif.registry import COMMANDS
-from emu.engine.eth.steering.route import route
-from emu.port.eth.headers import parse
+from emu.device.cmdif.registry import COMMANDS
+from emu.device.engine.eth.steering.route import route
+from emu.device.port.eth.headers import parse
 from layouts.enums import Op, Status
 
 pytestmark = pytest.mark.hostile

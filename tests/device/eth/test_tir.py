@@ -12,8 +12,8 @@ from helpers.interfaces import (
     rss,
 )
 
-from emu.objects import Tir
-from emu.port.eth.headers import parse
+from emu.device.objects import Tir
+from emu.device.port.eth.headers import parse
 from layouts.enums import Op, Status
 from layouts.eth_enums import CqeHashType, DispType, RxHashFn, SelfLbBlock
 

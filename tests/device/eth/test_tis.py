@@ -4,7 +4,7 @@ import pytest
 from helpers.driver import missing
 from helpers.interfaces import alloc_td, create_tis
 
-from emu.models import MODELS
+from emu.device.models import MODELS
 from layouts.enums import Op, Status
 from layouts.eth_enums import UctxCap
 

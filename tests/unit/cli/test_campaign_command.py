@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from helpers import fake_runs
 from helpers.fake_runs import descriptions
 
-from emu.campaign.store import Store
 from emu.cli import main as cli
 from emu.cli.commands import campaign as command
+from emu.instruments.campaign.store import Store
 
 MATRIX = """
 name = "few"

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli import main as cli
-from emu.cli.commands._files import NewFile
-from emu.lab import GuestPanicError, LabError
-from emu.lab.doctor import Check, State
+from emu.cli.shared.files import NewFile
+from emu.guests import GuestPanicError, LabError
+from emu.guests.doctor import Check, State
 
 
 @pytest.fixture(autouse=True)

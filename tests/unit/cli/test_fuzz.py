@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli.main import main
-from emu.faults.text import load
-from emu.fuzz.corpus import About, Corpus, Entry, FindingAbout
-from emu.fuzz.mutate import Input
+from emu.device.faults.text import load
+from emu.instruments.fuzz.corpus import About, Corpus, Entry, FindingAbout
+from emu.instruments.fuzz.mutate import Input
 
 RULE = '[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'
 
@@ -105,7 +105,7 @@ class TestReplayedPath:
             def close(self):
                 pass
 
-        monkeypatch.setattr("emu.fuzz.executor.GuestExecutor", Executor)
+        monkeypatch.setattr("emu.instruments.fuzz.executor.GuestExecutor", Executor)
         return plans
 
     @pytest.mark.parametrize(

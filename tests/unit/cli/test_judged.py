@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli import main as cli
-from emu.cli.commands import _judged, run
-from emu.lab.errors import GuestHungError, GuestPanicError, ServerError
-from emu.lab.guest.guest import Result
+from emu.cli.commands import run
+from emu.cli.runs import judged
+from emu.guests.errors import GuestHungError, GuestPanicError, ServerError
+from emu.guests.guest.guest import Result
 
 WARNING = "<4>[ 1.0] WARNING: CPU: 0 PID: 112 at a.c:1 mlx5_w+0x1/0x2 [mlx5_core]\n"
 BUG = "<1>[ 2.0] kernel BUG at a.c:1!\n<4>[ 2.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
@@ -73,7 +74,7 @@ def guest(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "Guest", made)
     monkeypatch.setattr(run.running, "Claim", nullcontext)
     monkeypatch.setattr(run.keeper, "open_doors", lambda *_: nullcontext())
-    monkeypatch.setattr(_judged, "_census", lambda guest: guest.census())
+    monkeypatch.setattr(judged, "_census", lambda guest: guest.census())
     monkeypatch.chdir(tmp_path)
     return made
 

@@ -9,7 +9,7 @@ from helpers.btf_blob import Blob
 
 from emu.cli.commands import layouts as command
 from emu.cli.main import main
-from emu.lab.errors import LabError
+from emu.guests.errors import LabError
 from layouts.btf.report import Known, What
 from layouts.prm import Prm, bits, rsvd
 

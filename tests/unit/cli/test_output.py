@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from emu.cli.commands._output import feed
-from emu.lab.channel import frames
-from emu.lab.channel.channel import Channel
-from emu.lab.errors import ChannelClosedError
+from emu.cli.shared.output import feed
+from emu.guests.channel import frames
+from emu.guests.channel.channel import Channel
+from emu.guests.errors import ChannelClosedError
 
 
 class Stdin:

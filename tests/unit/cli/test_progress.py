@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from emu.cli.commands import _progress
 from emu.cli.main import main
-from emu.lab.guest.vm import BOOTING
+from emu.cli.shared import progress
+from emu.guests.guest.vm import BOOTING
 
 LINE = '{"t_ns": 1, "function": 0, "point": "irq", "vector": 5, "eqn": 2}\n'
 
@@ -19,21 +19,21 @@ def screen(request, monkeypatch):
     out = io.StringIO()
     is_terminal = request.param
     monkeypatch.setattr(
-        _progress, "Console", lambda **_: Console(file=out, force_terminal=is_terminal, width=80)
+        progress, "Console", lambda **_: Console(file=out, force_terminal=is_terminal, width=80)
     )
     return out, is_terminal
 
 
 def test_work_is_said_on_a_terminal_alone(screen):
     out, is_terminal = screen
-    with _progress.working("counting sheep"):
+    with progress.working("counting sheep"):
         assert ("counting sheep" in out.getvalue()) == is_terminal
     assert bool(out.getvalue()) == is_terminal
 
 
 def test_it_ends_when_the_first_line_comes(screen):
     out, _ = screen
-    with _progress.working("counting sheep") as end:
+    with progress.working("counting sheep") as end:
         end()
         before = out.getvalue()
         end()
@@ -43,8 +43,8 @@ def test_it_ends_when_the_first_line_comes(screen):
 def test_a_boot_is_said_on_a_terminal_alone(screen):
     """Elsewhere a run with a full cache is silent."""
     out, is_terminal = screen
-    with _progress.display() as (progress, _):
-        progress(BOOTING, 0, 0)
+    with progress.display() as (show, _):
+        show(BOOTING, 0, 0)
         assert (BOOTING in out.getvalue()) == is_terminal
     assert bool(out.getvalue()) == is_terminal
 

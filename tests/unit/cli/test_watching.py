@@ -7,14 +7,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from emu.cli.commands import _units as units
 from emu.cli.commands import status as status_command
 from emu.cli.commands import top as top_command
 from emu.cli.commands.objects import _parts
 from emu.cli.commands.top import view
 from emu.cli.main import main
-from emu.control import prometheus
-from emu.control.client import ControlError
+from emu.cli.shared import units
+from emu.server.control import prometheus
+from emu.server.control.client import ControlError
 
 COUNTS = (
     "commands", "refused", "completions", "error_completions", "events", "lost_events",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from emu.cli.commands._words import command_words
+from emu.cli.shared.words import command_words
 
 
 @pytest.mark.parametrize(

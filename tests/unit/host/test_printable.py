@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from emu.cli import main as cli
-from emu.cli.commands import _control, _progress
 from emu.cli.commands import fault as fault_command
+from emu.cli.shared import control, progress
+from emu.guests import GuestPanicError
 from emu.host.printable import one_line, printable
-from emu.lab import GuestPanicError
 
 pytestmark = pytest.mark.hostile
 
@@ -57,7 +57,7 @@ def test_errors_of_a_guest(monkeypatch):
     def fail(*_):
         raise GuestPanicError(f"panic: {NASTY}", f"console {NASTY}\nline")
 
-    monkeypatch.setattr("emu.lab.doctor.examine", fail)
+    monkeypatch.setattr("emu.guests.doctor.examine", fail)
     monkeypatch.setattr("emu.cli.commands.doctor.examine", fail)
     result = CliRunner().invoke(cli.main, ["doctor"])
     assert result.exit_code == 125
@@ -70,7 +70,7 @@ def test_progress_of_a_module_with_such_a_name():
     for is_terminal in (True, False):
         console = Console(force_terminal=is_terminal, width=300)
         with console.capture() as captured:
-            shown = _progress.Display(console)
+            shown = progress.Display(console)
             shown(f"test_{NASTY}", 1, 2)
             shown.close()
         assert "owned" in captured.get()
@@ -80,7 +80,7 @@ def test_progress_of_a_module_with_such_a_name():
 def test_progress_of_a_kernel_whose_name_is_an_emoji():
     console = Console(force_terminal=False, width=300)
     with console.capture() as captured:
-        _progress.Display(console)("kernel debian:cloud: extracting archives", 0, 0)
+        progress.Display(console)("kernel debian:cloud: extracting archives", 0, 0)
     assert captured.get() == "kernel debian:cloud: extracting archives\n"
 
 
@@ -103,7 +103,7 @@ def test_rules_of_such_names(monkeypatch, capsys):
 
 
 def test_tables_take_no_markup():
-    console = _control.console()
+    console = control.console()
     with console.capture() as captured:
         console.print("[/nothing] :bug:")
     assert captured.get() == "[/nothing] :bug:\n"

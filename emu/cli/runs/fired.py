@@ -1,0 +1,46 @@
+"""Tells which faults have fired, which have changed nothing, and which have not come up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from emu.host.printable import one_line
+
+
+def tell_idle(rules: Iterable[Mapping[str, Any]]) -> None:
+    """Say which of a server's rules have had no effect so far, and why."""
+    for rule in rules:
+        for count in rule["counts"]:
+            if count.get("without_effect"):
+                _say(f"{rule['name']} has had no effect: {count['why']}")
+
+
+def tell_fired(path: Path) -> None:
+    """Say what a run's record has: nothing where there is no record that can be read."""
+    from emu.device.faults import record
+    from emu.host.user_error import UserError
+    from emu.host.userfiles import read_infile
+
+    try:
+        text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
+        told = record.read(text, str(path))
+    except (OSError, UserError, record.RecordError):
+        _say(f"the record of the faults cannot be read: {path}")
+        return
+    fired = Counter(one.rule for one in told.fired)
+    for name, why in dict.fromkeys((one.rule, one.without_effect) for one in told.without_effect):
+        _say(f"{name} has had no effect: {why}")
+    if fired:
+        names = ", ".join(f"{name} {count} times" for name, count in fired.items())
+        _say(f"faults that have fired: {names}: {path}")
+    else:
+        _say(f"no fault has fired: {path}")
+
+
+def _say(text: str) -> None:
+    click.echo(f"mlx5emu: {one_line(text)}", err=True)

@@ -1,0 +1,122 @@
+"""What ``replay`` and ``minimize`` share: a guest as recorded, with the plan of a trial."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from emu.cli.options.guest import guest_options, to_options
+from emu.cli.shared.output import pass_on
+from emu.cli.shared.progress import display
+from emu.device.faults import record
+from emu.device.faults.plan import Plan
+from emu.device.faults.record import Record, RecordError
+from emu.device.faults.text import dump
+from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
+from emu.guests.options import DEFAULT_DEVICE
+from emu.guests.workdir import work_directory
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ARGUMENTS = (
+    guest_options,
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0.1),
+        metavar="S",
+        help="End COMMAND after this; it has failed then.",
+    ),
+    click.argument(
+        "source", metavar="RECORD", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    ),
+    click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED),
+)
+
+
+def record_arguments(function: F) -> F:
+    """Give a command the guest's options, ``--timeout``, RECORD and COMMAND."""
+    for argument in reversed(_ARGUMENTS):
+        function = argument(function)
+    return function
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trial has ended."""
+
+    status: int
+    fired: int
+    why: str = ""
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file. Raises UserError."""
+    try:
+        text = read_infile(path, record.MOST_BYTES).decode(errors="replace")
+        return record.read(text, str(path))
+    except RecordError as error:
+        raise UserError(str(error)) from None
+
+
+def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> GuestOptions:
+    """The guest of a record, with what the command line says otherwise."""
+    options = to_options(**choices)
+    run, devices = told.head.get("run", {}), told.head.get("devices")
+    changes: dict[str, Any] = {}
+    if ctx.get_parameter_source("suite") is not click.core.ParameterSource.COMMANDLINE:
+        changes["suite"] = run.get("suite") or options.suite
+    if not options.packages and run.get("packages"):
+        changes["packages"] = tuple(run["packages"])
+    if options.kernel is None and run.get("kernel"):
+        changes |= {"kernel": Path(run["kernel"])}
+        if run.get("modules"):
+            changes |= {"modules": Path(run["modules"])}
+    if options.devices == (DEFAULT_DEVICE,) and devices:
+        changes["devices"] = tuple(devices)
+    return dataclasses.replace(options, **changes)
+
+
+def run_trial(
+    options: GuestOptions,
+    plan: Plan,
+    words: Sequence[str],
+    timeout: float | None,
+    *,
+    is_loud: bool,
+) -> Ending:
+    """Boot a guest, run a command under a plan. A guest that is lost over it counts as failed."""
+    with work_directory() as directory, contextlib.ExitStack() as stack:
+        path, fired = directory / "plan.toml", directory / "record"
+        path.write_text(dump(plan))
+        kept = options.record or fired
+        why = ""
+        progress, on_wait = stack.enter_context(display())
+        wanted = dataclasses.replace(options, faults=path, record=kept)
+        guest = Guest(wanted, progress=progress, on_wait=on_wait)
+        try:
+            guest.start()
+            stack.close()
+            job = guest.popen(words, sink=pass_on if is_loud else _nowhere)
+            status = guest.wait(job, timeout)
+        except ServerError:
+            raise
+        except CommandTimeoutError as error:
+            status, why = error.status, str(error)
+        except GuestError as error:
+            status, why = error.status, str(error)
+        finally:
+            guest.stop()
+        count = len(record.read(kept.read_text()).fired)
+    return Ending(status, count, why)
+
+
+def _nowhere(_kind: int, _data: bytes) -> None:
+    pass

@@ -1,0 +1,1 @@
+"""What several subcommands need: names, words, files, output, progress."""

@@ -1,0 +1,106 @@
+"""From a delivered command to its handler: what is checked first, and how a long one goes on.
+
+The state of the HCA, the sender and the lengths are checked here; everything else is the handler's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.cmdif.registry import Command
+from emu.device.cmdif.request import Request
+from emu.device.cmdif.scope import meant
+from emu.device.errors import CmdError
+from emu.device.objects.table import DRIVER_UID, SHARED_UID
+from emu.device.turns import Turns
+from layouts.enums import Op, Status, op_name
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+
+def dispatch(hca: Hca, request: Request, command: Command | None) -> Turns[None]:
+    """Check a command and run its handler; its output is in ``request.out`` then.
+
+    ``command`` is None for an opcode that nothing answers. Raises CmdError.
+    """
+    if command is None:
+        raise _unknown(hca, request.opcode)
+    _check_standing(hca, request.uid, command)
+    _check_lengths(request, command)
+    is_cut = len(request.out) < command.layout_out.size
+    whole = bytearray(command.layout_out.size) if is_cut else request.out
+    out = command.layout_out.view(whole)
+    given = command.layout_in.view(request.data)
+    target = meant(hca, given, command.scope) if command.scope else hca
+    work = command.handler(target, given, out)
+    if work is not None:
+        yield from _in_turns(hca, request, command, work)
+    if is_cut:
+        request.out[:] = whole[: len(request.out)]
+
+
+def _check_standing(hca: Hca, uid: int, command: Command) -> None:
+    """Check that the HCA is up far enough, and that the caller exists and may send this."""
+    if hca.state < command.needs:
+        raise CmdError(
+            Status.BAD_SYS_STATE_ERR,
+            "command is not allowed in this state of the HCA",
+            f"HCA {hca.state.name}",
+        )
+    if uid in (DRIVER_UID, SHARED_UID):
+        return
+    if hca.uctxs.get(uid) is None:
+        raise CmdError(Status.BAD_RES_ERR, "no such user context", f"uid {uid:#x}")
+    if command.privileged:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "only the driver may send this command", f"uid {uid:#x}"
+        )
+
+
+def _in_turns(hca: Hca, request: Request, command: Command, work: Turns[None]) -> Turns[None]:
+    """Continue a handler turn by turn, as long as the state that it began with still exists."""
+    teardowns = hca.teardowns
+    try:
+        for _ in work:
+            hca.caller.uid = DRIVER_UID
+            yield
+            if hca.teardowns != teardowns:
+                raise CmdError(Status.BAD_SYS_STATE_ERR, "HCA was torn down meanwhile")
+            _check_standing(hca, request.uid, command)
+            hca.caller.uid = request.uid
+    finally:
+        work.close()
+
+
+def _unknown(hca: Hca, opcode: int) -> CmdError:
+    name = op_name(opcode)
+    asked = hca.unhandled.commands
+    if not asked[opcode]:
+        where = name.lower() if opcode in Op._value2member_map_ else "a new layout"
+        log.warning(
+            "%s (%#x) is not answered: BAD_OP_ERR; to add it, declare %s_in/_out in layouts/"
+            " and a @command(Op.%s, ...) function in firmware_cmds/",
+            name, opcode, where, name,
+        )  # fmt: skip
+    asked[opcode] += 1
+    return CmdError(Status.BAD_OP_ERR, "command not supported", f"{name} {opcode:#x}")
+
+
+def _check_lengths(request: Request, command: Command) -> None:
+    """Check the lengths of input and output. Raises BAD_INP_LEN_ERR or BAD_OUTP_LEN_ERR."""
+    if len(request.data) < command.least_in:
+        raise CmdError(
+            Status.BAD_INP_LEN_ERR,
+            "input too short",
+            f"{len(request.data)} of {command.least_in} bytes",
+        )
+    if len(request.out) < command.least_out:
+        raise CmdError(
+            Status.BAD_OUTP_LEN_ERR,
+            "output too short",
+            f"{len(request.out)} of {command.least_out} bytes",
+        )

@@ -1,0 +1,90 @@
+"""A slot's 64-byte queue entry with its mailboxes: taken from the driver, and given back to it.
+
+The last byte of the entry says who owns it: it is written last. Entry and mailboxes have signatures
+when the driver has asked for them (PRM "Command interface").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif import mailbox
+from emu.device.cmdif.mailbox import DeliveryError
+from emu.device.cmdif.registry import Command
+from emu.device.cmdif.request import Request
+from emu.device.turns import Turns
+from layouts.cmd import CMD_TYPE_PCIE, INLINE_BYTES, cmd_layout
+from layouts.enums import Delivery
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+STATUS_OWN_OFFSET = 0x3F
+"""Delivery status, and the bit that gives the entry to the device."""
+_HEADER_BYTES = 8
+_OUT_OFFSET = 0x20
+_ENTRY = cmd_layout.packer("type", "inlen", "in_ptr", "in", "out_ptr", "outlen", "token")
+_IN_LENGTH, _OUT_LENGTH = Delivery.IN_LENGTH_ERR, Delivery.OUT_LENGTH_ERR
+
+
+def take(
+    hca: Hca, commands: Mapping[int, Command], slot: int, address: int, entry: Any
+) -> Turns[Request]:
+    """Check the entry and both mailbox chains. Raises DeliveryError.
+
+    Without a mailbox the input is what the entry has, whatever its length: iPXE's golan.c gives
+    2RST_QP the length of a context, and none.
+    """
+    kind, inlen, in_ptr, inline, out_ptr, outlen, token = _ENTRY.unpack(entry.buf)
+    if kind != CMD_TYPE_PCIE:
+        raise DeliveryError(Delivery.CMD_DESCR_ERR, f"command type {kind:#x}")
+    if inlen < _HEADER_BYTES:
+        raise DeliveryError(_IN_LENGTH, f"input of {inlen} bytes")
+    if outlen < _HEADER_BYTES:
+        raise DeliveryError(_OUT_LENGTH, f"output of {outlen} bytes")
+    memory = hca.memory
+    in_blocks: list[int] = []
+    out_blocks: list[int] = []
+    if inlen > INLINE_BYTES and (in_ptr or inlen > mailbox.MAX_COMMAND_BYTES):
+        in_blocks = yield from mailbox.walk(memory, in_ptr, inlen, token, _IN_LENGTH)
+    if outlen > INLINE_BYTES:
+        out_blocks = yield from mailbox.walk(memory, out_ptr, outlen, token, _OUT_LENGTH)
+    if _is_signed(hca):
+        if mailbox.xor8(entry.buf) != 0xFF:
+            raise DeliveryError(Delivery.SIGNAT_ERR, "queue entry")
+        yield from mailbox.check_signatures(memory, in_blocks)
+    if in_blocks:
+        data = yield from mailbox.gather(memory, inline, in_blocks, inlen)
+    else:
+        data = bytearray(inline[: min(inlen, INLINE_BYTES)])
+    request = Request(slot, address, entry, data, bytearray(outlen), in_blocks, out_blocks)
+    command = commands.get(request.opcode)
+    if command is not None and len(data) < command.layout_in.size:
+        command.complete(data)
+    return request
+
+
+def give_back(hca: Hca, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
+    """Give the command's output and its slot back to the driver. Raises DmaError."""
+    if request.out_blocks:
+        yield from mailbox.scatter(hca.memory, request.out_blocks, request.out)
+        if _is_signed(hca):
+            yield from mailbox.sign(hca.memory, request.out_blocks)
+    request.entry.out = request.out[:INLINE_BYTES].ljust(INLINE_BYTES, b"\0")
+    hand_back(hca, request.address, request.entry, delivery)
+
+
+def hand_back(hca: Hca, at: int, entry: Any, delivery: int) -> None:
+    """Write output and signature, and the ownership byte last."""
+    entry.buf[STATUS_OWN_OFFSET] = delivery << 1
+    if _is_signed(hca):
+        entry.sig = 0
+        entry.sig = ~mailbox.xor8(entry.buf) & 0xFF
+    memory = hca.memory
+    memory.write(at + _OUT_OFFSET, entry.buf[_OUT_OFFSET:STATUS_OWN_OFFSET])
+    memory.write(at + STATUS_OWN_OFFSET, entry.buf[STATUS_OWN_OFFSET:])
+
+
+def _is_signed(hca: Hca) -> bool:
+    return bool(hca.caps.general.cmdif_checksum)

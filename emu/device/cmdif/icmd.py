@@ -1,0 +1,107 @@
+"""Register access by tools and boot firmware, through the gateway in configuration space.
+
+The mailbox has an operation (which register, read or write), then the register itself. What
+answers is the ACCESS_REG command, so every way to a register sees the same one. It works whether or
+not a driver has enabled the HCA.
+
+Source: mlx_reg_access.c of iPXE; reg_access and mtcr_ul of mstflint, which name the statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import Command
+from emu.device.errors import CmdError
+from layouts.enums import Op
+from layouts.icmd import icmd_query_cap_general, operation_tlv, reg_tlv
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+QUERY_CAP = 0x8400
+FLASH_REG_ACCESS = 0x9001
+
+_CAPABILITIES = bytes(
+    icmd_query_cap_general.new(allow_icmd_access_reg_on_all_registers=1, mcam_reg=1).buf
+)
+_OPERATION, _REGISTER = 1, 3
+"""Types of the two parts."""
+_OPERATION_WORDS = 4
+_REGISTER_AT = operation_tlv.size
+_DATA_AT = operation_tlv.size + reg_tlv.size
+
+
+class IcmdStatus(IntEnum):
+    """How the interface itself answers."""
+
+    OK = 0
+    INVALID_OPCODE = 1
+
+
+class AccessStatus(IntEnum):
+    """How a register access ends, in the status of its operation."""
+
+    OK = 0
+    UNKNOWN_TLV = 3
+    METHOD_NOT_SUPPORTED = 6
+    BAD_PARAM = 7
+
+
+_OP_MOD = {1: 1, 2: 0}
+"""Of ACCESS_REG, by the operation's method: 1 reads (op_mod 1), 2 writes (op_mod 0)."""
+
+
+class ToolCommands:
+    """Implements :class:`emu.device.pci.icmd.Icmd` for the function that has this HCA."""
+
+    def __init__(self, commands: Mapping[int, Command], hca: Callable[[], Hca]) -> None:
+        self._commands = commands
+        self._hca = hca
+
+    def run(self, opcode: int, mailbox: bytearray) -> int:
+        """Run FLASH_REG_ACCESS, or QUERY_CAP, which says that it reaches every register."""
+        if opcode == QUERY_CAP:
+            mailbox[: icmd_query_cap_general.size] = _CAPABILITIES
+            return IcmdStatus.OK
+        if opcode != FLASH_REG_ACCESS:
+            log.debug("ICMD opcode %#x is not supported", opcode)
+            return IcmdStatus.INVALID_OPCODE
+        operation = operation_tlv.view(mailbox)
+        operation.status = self._access(operation, mailbox)
+        operation.r = 1
+        return IcmdStatus.OK
+
+    def _access(self, operation: Any, mailbox: bytearray) -> AccessStatus:
+        part = reg_tlv.view(mailbox, _REGISTER_AT)
+        size = part.len * 4 - reg_tlv.size
+        shape = (operation.type, operation.len, part.type)
+        if shape != (_OPERATION, _OPERATION_WORDS, _REGISTER) or not size > 0:
+            return AccessStatus.UNKNOWN_TLV
+        if _DATA_AT + size > len(mailbox):
+            return AccessStatus.BAD_PARAM
+        if operation.method not in _OP_MOD:
+            return AccessStatus.METHOD_NOT_SUPPORTED
+        data = bytes(mailbox[_DATA_AT : _DATA_AT + size])
+        try:
+            result = self._run(operation.register_id, _OP_MOD[operation.method], data)
+        except CmdError as error:
+            log.debug("register %#x by ICMD: %s", operation.register_id, error)
+            return AccessStatus.BAD_PARAM
+        mailbox[_DATA_AT : _DATA_AT + size] = result
+        return AccessStatus.OK
+
+    def _run(self, register_id: int, op_mod: int, data: bytes) -> bytes:
+        """Have ACCESS_REG answer; returns the register, as long as ``data``. Raises CmdError."""
+        command = self._commands[Op.ACCESS_REG]
+        given, out = command.layout_in, command.layout_out
+        request = given.view(bytearray(given.size) + data)
+        request.opcode, request.op_mod, request.register_id = Op.ACCESS_REG, op_mod, register_id
+        response = out.view(bytearray(out.size + len(data)))
+        command.handler(self._hca(), request, response)
+        return bytes(response.buf[out.size :])

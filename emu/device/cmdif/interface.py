@@ -1,0 +1,269 @@
+"""The command interface: doorbell, slots, turns, completion (PRM "Command interface").
+
+A doorbell names slots. Each slot's command is taken from its entry (``entry.py``), runs
+(``dispatch.py``), and is given back with its output. If the driver has an EQ for CMD events, one
+EQE then names all slots that were finished in this round.
+
+A command may carry megabytes, and a handler may have much to do. Such a command runs in turns, one
+per round, while short commands in other slots overtake it. Only the first of the long commands is
+in progress; the input of the others has not been read yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from emu.device.cmdif.dispatch import dispatch
+from emu.device.cmdif.entry import STATUS_OWN_OFFSET, give_back, hand_back, take
+from emu.device.cmdif.mailbox import DeliveryError
+from emu.device.cmdif.registry import Command
+from emu.device.cmdif.request import Request
+from emu.device.engine.events import eq as eq_engine
+from emu.device.errors import CmdError
+from emu.device.objects.table import DRIVER_UID
+from emu.device.ports import DmaError
+from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.state.points import FaultPoint, FaultPoints
+from emu.device.turns import Turns
+from layouts.cmd import cmd_layout
+from layouts.enums import Delivery, EventType, Status, op_name
+from layouts.eqe import eqe_cmd
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+COMMAND_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd")
+"""A delivered command; tells whether it is done and its completion may be reported."""
+
+LOG_SLOTS = 5
+LOG_STRIDE = 6
+COMMANDS_PER_ROUND = 8
+SHORT_BYTES = 16 << 10
+"""Largest input plus output of a command that is served at once; a longer one is queued."""
+
+_STEPS_PER_COMMAND = 24
+"""What a command counts among the steps of a round."""
+_STEPS_PER_TURN = STEPS_PER_ROUND // 4
+"""What a turn of a long one does: thousands of pages, or hundreds of blocks with signatures."""
+
+_CMD = EventType.CMD
+
+
+class CommandTracer(Protocol):
+    """Where the trace points of commands go."""
+
+    def command(
+        self, hca: Hca, request: Request, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """A command begins; ``command`` is None for an opcode that is not modelled.
+
+        The caller calls the returned function when the command has run, with its refusal if any.
+        """
+
+    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+        """A command was not taken; ``entry`` is a view of its queue entry (cmd_layout)."""
+
+
+class CommandInterface:
+    """The 32 command slots of one function."""
+
+    def __init__(
+        self, hca: Hca, commands: Mapping[int, Command], tracer: CommandTracer | None = None
+    ) -> None:
+        self._hca = hca
+        self._tracer = tracer
+        self._commands = commands
+        self._address = 0
+        self._waiting = 0
+        """Slots whose doorbell has rung, one bit each."""
+        self._working = 0
+        """Slots whose command has begun and not ended."""
+        self.line: deque[Turns[None]] = deque()
+        """Commands that take several turns; only the first one is in progress.
+
+        All that belongs to one driver's command queue: another line is another driver's."""
+        self._finished = 0
+        self._is_left = False
+        """The driver has disabled the interface."""
+        self.executed = 0
+        """Commands that were run or refused since power-on."""
+        self.refused = 0
+        """Those that were refused."""
+
+    def set_address(self, address: int) -> None:
+        """Set the address of the command queue (a page); done before the first doorbell.
+
+        If the address changes, commands in progress in the old queue are dropped.
+        """
+        if address != self._address:
+            self._drop()
+        self._address = address
+        self._is_left = False
+
+    def forget(self) -> None:
+        """The driver is gone: serve no slot until the next driver sets the queue's address."""
+        self._drop()
+        self._address = 0
+        self._is_left = True
+
+    def _drop(self) -> None:
+        """Drop all pending commands without an answer."""
+        self._waiting = self._working = self._finished = 0
+        for work in self.line:
+            work.close()
+        self.line.clear()
+        self.line = deque()
+
+    def doorbell(self, vector: int) -> None:
+        """Note the slots that the driver has filled, except those whose command is in progress."""
+        if not self._address:
+            # A driver's unstopped work (6.1: its cache of keys) may ring the doorbell once more.
+            level = logging.DEBUG if self._is_left else logging.WARNING
+            log.log(
+                level, "command doorbell %#x ignored: the queue's address has not been set", vector
+            )
+            return
+        self._waiting |= vector & ~self._working
+
+    @property
+    def busy(self) -> bool:
+        """True while slots wait to be served, or to be finished."""
+        return bool(self._waiting or self.line)
+
+    def run(self) -> None:
+        """Run the first long command, start up to COMMANDS_PER_ROUND slots, and report."""
+        if self.line:
+            self._first_in_line()
+        for _ in range(COMMANDS_PER_ROUND):
+            if not self._waiting:
+                break
+            slot = (self._waiting & -self._waiting).bit_length() - 1
+            self._waiting &= self._waiting - 1
+            self._working |= 1 << slot
+            self._hca.round.steps += _STEPS_PER_COMMAND
+            self.begin(self._serve(slot))
+        self.report()
+
+    def _first_in_line(self) -> None:
+        line = self.line
+        self._hca.round.steps += _STEPS_PER_TURN
+        work = line.popleft()
+        if _is_left(work):
+            line.appendleft(work)
+
+    def begin(self, work: Turns[None]) -> None:
+        """Run the first turn of some work; queue it if it is not finished then."""
+        line = self.line
+        if _is_left(work):
+            line.append(work)
+
+    def _serve(self, slot: int) -> Turns[None]:
+        """Process a slot's command from its entry to its completion."""
+        by_event = self._hca.event_eq(_CMD)
+        address = self._address + (slot << LOG_STRIDE)
+        try:
+            is_done = yield from self._serve_entry(slot, address)
+        except DmaError as error:
+            log.warning("command slot %d: %s", slot, error)
+            is_done = False
+        self._working &= ~(1 << slot)
+        # The command that creates the CMD EQ, and the one that destroys it, are polled.
+        if is_done and by_event is not None and by_event is self._hca.event_eq(_CMD):
+            self._finished |= 1 << slot
+
+    def _serve_entry(self, slot: int, address: int) -> Turns[bool]:
+        """False when nothing is returned to the driver, or only later. Raises DmaError."""
+        entry = cmd_layout.view(bytearray(self._hca.memory.read(address, cmd_layout.size)))
+        if not entry.buf[STATUS_OWN_OFFSET] & 1:
+            log.warning(
+                "command slot %d: doorbell ignored: the entry is still owned by the driver", slot
+            )
+            return False
+        size = entry.inlen + entry.outlen
+        if size <= SHORT_BYTES:
+            return (yield from self._answer(slot, address, entry))
+        yield  # a place in the line
+        with self._hca.ledger.at_work(size):
+            return (yield from self._answer(slot, address, entry))
+
+    def _answer(self, slot: int, address: int, entry: Any) -> Turns[bool]:
+        """As ``_serve_entry``, for an entry that the device owns."""
+        try:
+            request = yield from take(self._hca, self._commands, slot, address, entry)
+        except DeliveryError as error:
+            log.warning("command slot %d: %s: %s", slot, error.status.name, error)
+            if self._tracer:
+                self._tracer.undelivered(slot, entry, error)
+            hand_back(self._hca, address, entry, error.status)
+            return True
+        if self._hca.faults is not None:
+            return (yield from self._show(self._hca.faults, request))
+        yield from self.execute(request)
+        yield from give_back(self._hca, request)
+        return True
+
+    def _show(self, faults: FaultPoints, request: Request) -> Turns[bool]:
+        """As ``_answer``, for a command that fault rules may match."""
+        return not faults.is_gone and (yield from faults.show(COMMAND_POINT, self, request))
+
+    def deliver(self, request: Request, delivery: int = Delivery.OK) -> Turns[None]:
+        """As :func:`emu.device.cmdif.entry.give_back`."""
+        return give_back(self._hca, request, delivery)
+
+    def finish(self, slot: int) -> None:
+        """Name a slot in the next report, if the driver wants events now."""
+        if self._hca.event_eq(_CMD) is not None:
+            self._finished |= 1 << slot
+
+    def execute(self, request: Request, refusal: CmdError | None = None) -> Turns[None]:
+        """Run one delivered command; its output, status and syndrome are in ``request.out``.
+
+        With a ``refusal``, the command does not run and is answered with that refusal.
+        """
+        hca = self._hca
+        self.executed += 1
+        command = self._commands.get(request.opcode)
+        traced = self._tracer.command(hca, request, command) if self._tracer else None
+        error: CmdError | None = None
+        hca.caller.uid = request.uid
+        try:
+            if refusal is not None:
+                raise refusal
+            yield from dispatch(hca, request, command)
+        except CmdError as refused:
+            error = refused.with_traceback(None)  # its frames refer to it again
+            if command is not None:  # an unknown one has had its line, and is counted
+                name = op_name(request.opcode)
+                log.warning("%s refused: %s: %s", name, refused.status.name, refused)
+        except Exception:
+            log.exception("%s: internal error", op_name(request.opcode))
+            hca.internal_errors += 1
+            error = CmdError(Status.INT_ERR, "internal error of the emulator")
+        if error:
+            self.refused += 1
+            request.out[:] = bytes(len(request.out))
+            request.out[0] = error.status
+            request.out[4:8] = error.syndrome.to_bytes(4, "big")
+        hca.caller.uid = DRIVER_UID
+        if traced:
+            traced(error)
+
+    def report(self) -> None:
+        """Send one CMD event for all slots finished since the last one, if the driver wants any."""
+        finished, self._finished = self._finished, 0
+        if finished:
+            eq_engine.raise_event(self._hca, _CMD, bytes(eqe_cmd.new(vector=finished)))
+
+
+def _is_left(work: Turns[None]) -> bool:
+    """Run one turn of the work; returns whether it needs another."""
+    try:
+        next(work)
+    except StopIteration:
+        return False
+    return True

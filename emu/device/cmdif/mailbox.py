@@ -1,0 +1,138 @@
+"""Command mailboxes: reading a chain, writing one, and their signatures.
+
+A command's first 16 bytes are in the queue entry, the rest in blocks of 512 bytes that the driver
+has linked beforehand (PRM "Command mailboxes"; core/cmd.c:mlx5_copy_to_msg, calc_block_sig). A
+chain is walked once, before the command runs, and every link is checked on the way; a circular
+chain fails on a wrong block number. A chain may have thousands of blocks, so all work on it is done
+in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emu.device.ports import Buffer, DmaError, GuestMemory
+from emu.device.turns import Turns
+from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
+from layouts.enums import Delivery
+
+MAX_COMMAND_BYTES = 8 << 20
+"""Longest input or output taken: twice what the largest page list of CREATE_MKEY needs."""
+
+BLOCKS_PER_TURN = 512
+"""How many blocks of a chain are walked, read, written or signed in one turn."""
+
+_LINK = cmd_prot_block.packer("next", "block_num", "token")
+_CTRL_OFFSET = MAILBOX_DATA_BYTES
+_ALIGNMENT = MAILBOX_DATA_BYTES
+
+
+class DeliveryError(Exception):
+    """A command could not be taken: the delivery status says why; the command did not run."""
+
+    def __init__(self, status: Delivery, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def xor8(data: Buffer) -> int:
+    """The exclusive or of all bytes; 0xff for correctly signed data."""
+    whole = int.from_bytes(data, "big")
+    bits = 1 << max(len(data) * 8 - 1, 0).bit_length()
+    while bits > 8:  # fold one half onto the other
+        bits >>= 1
+        whole = whole >> bits ^ whole & (1 << bits) - 1
+    return whole
+
+
+def walk(
+    memory: GuestMemory, pointer: int, length: int, token: int, side: Delivery
+) -> Turns[list[int]]:
+    """The addresses of the blocks that carry ``length`` bytes beyond the inline ones.
+
+    ``side`` is IN_LENGTH_ERR or OUT_LENGTH_ERR; it identifies the side in the error raised.
+    """
+    if length > MAX_COMMAND_BYTES:
+        raise DeliveryError(side, f"{length} bytes are more than any command has")
+    misaligned = (
+        Delivery.IN_PTR_ALIGN_ERR if side is Delivery.IN_LENGTH_ERR else Delivery.OUT_PTR_ALIGN_ERR
+    )
+    blocks: list[int] = []
+    for number in range(-(-max(length - INLINE_BYTES, 0) // MAILBOX_DATA_BYTES)):
+        if number and not number % BLOCKS_PER_TURN:
+            yield
+        if not pointer:
+            raise DeliveryError(side, f"mailbox chain ends before block {number}")
+        if pointer % _ALIGNMENT:
+            raise DeliveryError(misaligned, f"mailbox block {number} at {pointer:#x}")
+        blocks.append(pointer)
+        pointer = _next_block(memory, pointer, number, token, side)
+    return blocks
+
+
+def _next_block(memory: GuestMemory, address: int, number: int, token: int, side: Delivery) -> int:
+    """Check one whole block before the command runs, so that its output has a valid place."""
+    try:
+        following, block_num, block_token = _LINK.unpack(memory.read(address, _LINK.size))
+        if side is Delivery.OUT_LENGTH_ERR:
+            memory.view(address, MAILBOX_DATA_BYTES)
+    except DmaError as error:
+        raise DeliveryError(Delivery.FW_ERR, f"mailbox block {number}: {error}") from None
+    if block_num != number:
+        raise DeliveryError(
+            Delivery.BAD_BLK_NUM_ERR, f"mailbox block {number} says it is {block_num}"
+        )
+    if block_token != token:
+        raise DeliveryError(
+            Delivery.TOK_ERR, f"mailbox block {number}: token {block_token:#x}, not {token:#x}"
+        )
+    return int(following)
+
+
+def gather(
+    memory: GuestMemory, inline: bytes, blocks: Sequence[int], length: int
+) -> Turns[bytearray]:
+    """The whole input: the inline bytes and the contents of the blocks."""
+    data = bytearray(inline[:length])
+    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+        if first:
+            yield
+        for address in blocks[first : first + BLOCKS_PER_TURN]:
+            size = min(MAILBOX_DATA_BYTES, length - len(data))
+            data += memory.read(address, size)
+    return data
+
+
+def scatter(memory: GuestMemory, blocks: Sequence[int], output: Buffer) -> Turns[None]:
+    """Write the part of an output beyond the inline bytes into its blocks."""
+    at = INLINE_BYTES
+    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+        if first:
+            yield
+        for address in blocks[first : first + BLOCKS_PER_TURN]:
+            memory.write(address, output[at : at + MAILBOX_DATA_BYTES])
+            at += MAILBOX_DATA_BYTES
+
+
+def check_signatures(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
+    """Raise SIGNAT_ERR for a block whose control part, or the whole of it, has a bad signature."""
+    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+        if first:
+            yield
+        for address in blocks[first : first + BLOCKS_PER_TURN]:
+            block = memory.read(address, cmd_prot_block.size)
+            if xor8(block[_CTRL_OFFSET:-1]) != 0xFF or xor8(block) != 0xFF:
+                raise DeliveryError(Delivery.SIGNAT_ERR, f"mailbox block at {address:#x}")
+
+
+def sign(memory: GuestMemory, blocks: Sequence[int]) -> Turns[None]:
+    """Sign the blocks of an output."""
+    for first in range(0, len(blocks), BLOCKS_PER_TURN):
+        if first:
+            yield
+        for address in blocks[first : first + BLOCKS_PER_TURN]:
+            block = cmd_prot_block.view(bytearray(memory.read(address, cmd_prot_block.size)))
+            block.ctrl_sig = block.sig = 0
+            block.ctrl_sig = ~xor8(block.buf[_CTRL_OFFSET:-1]) & 0xFF
+            block.sig = ~xor8(block.buf) & 0xFF
+            memory.write(address, block.buf)

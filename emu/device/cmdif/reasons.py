@@ -1,0 +1,156 @@
+"""The reasons in our own sources that a syndrome can stand for, to map a syndrome back to text.
+
+Every refusal is a call ``CmdError(Status.X, reason, detail)`` whose reason is fixed text, or what a
+class of such errors hands to ``super().__init__``, so the calls in the sources are the complete
+list. A reason is a string, a constant of its module, or an f-string over ``self.kind``, which means
+every kind of object that the device has: a table takes its kind from the class of its objects.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from emu.device.errors import CmdError, syndrome_of
+from emu.device.objects.table import Object
+from emu.device.state import tables
+
+_KIND = "self.kind"
+
+
+class ReasonError(Exception):
+    """A reason is not fixed text, so its syndrome could not be explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A refusal in the sources."""
+
+    text: str
+    status: str
+    """The status's name; empty where a fault rule chooses it."""
+    module: str
+    line: int
+    function: str
+    """The function that refuses, with the enclosing one (``create_eq``, ``Table.need``)."""
+
+    @property
+    def syndrome(self) -> int:
+        """The syndrome, as the driver prints it."""
+        return syndrome_of(self.text)
+
+
+def kinds() -> tuple[str, ...]:
+    """The device's names for its kinds of objects."""
+    return tuple(kind.kind for kind in _classes())
+
+
+def _classes(above: type[Object] = Object) -> list[type[Object]]:
+    """The classes of the device's objects: all that :mod:`state.tables` has tables of."""
+    package = tables.__name__.partition(".")[0]
+    return [
+        kind
+        for below in above.__subclasses__()
+        for kind in (below, *_classes(below))
+        if kind.__module__.partition(".")[0] == package
+    ]
+
+
+@cache
+def collect(*packages: ModuleType) -> Sequence[Reason]:
+    """Every reason in the packages' sources, module by module.
+
+    Raises :class:`ReasonError` for one that is no fixed text.
+    """
+    found: list[Reason] = []
+    for package in packages:
+        for directory in package.__path__:
+            for path in sorted(Path(directory).rglob("*.py")):
+                inner = path.relative_to(directory).with_suffix("").parts
+                name = ".".join((package.__name__, *inner)).removesuffix(".__init__")
+                found += reasons_in(path.read_text(encoding="utf-8"), name)
+    return found
+
+
+def reasons_in(source: str, module: str) -> Iterator[Reason]:
+    """The reasons in one module. Raises :class:`ReasonError` for one that is no fixed text."""
+    if CmdError.__name__ not in source:
+        return
+    tree = ast.parse(source)
+    constants = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+    for call, function in _refusals(tree, ()):
+        where = f"{module}, line {call.lineno}"
+        if len(call.args) < 2:
+            raise ReasonError(f"{where}: status and reason are to be given by position")
+        status, reason = call.args[:2]
+        name = _status_name(ast.unparse(status))
+        for text in _texts(reason, constants, where):
+            yield Reason(text, name, module, call.lineno, function)
+
+
+def _status_name(source: str) -> str:
+    name = source.removeprefix("Status.")
+    return "" if name == source else name
+
+
+def _refusals(node: ast.AST, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
+    """Each call that makes a CmdError below a node, with the name of the function around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            if isinstance(child, ast.ClassDef) and CmdError.__name__ in map(_name, child.bases):
+                yield from _inherited(child, around)
+            yield from _refusals(child, (*around, child.name))
+            continue
+        if isinstance(child, ast.Call) and _name(child.func) == CmdError.__name__:
+            yield child, ".".join(around)
+        yield from _refusals(child, around)
+
+
+def _inherited(derived: ast.ClassDef, around: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
+    """What a class of such errors hands to CmdError's own ``__init__``."""
+    for node in ast.walk(derived):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":
+            yield node, ".".join((*around, derived.name))
+
+
+def _name(called: ast.expr) -> str:
+    """The name of what is called or derived from, without the module in front of it."""
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
+
+
+def _texts(reason: ast.expr, constants: Mapping[str, str], where: str) -> list[str]:
+    """What the reason can say."""
+    if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
+        return [reason.value]
+    if isinstance(reason, ast.Name) and reason.id in constants:
+        return [constants[reason.id]]
+    if isinstance(reason, ast.JoinedStr):
+        return [_filled(reason, kind, where) for kind in kinds()]
+    raise ReasonError(f"{where}: the reason is no fixed text: {ast.unparse(reason)}")
+
+
+def _filled(reason: ast.JoinedStr, kind: str, where: str) -> str:
+    parts = []
+    for part in reason.values:
+        match part:
+            case ast.Constant(value=text):
+                parts.append(str(text))
+            case ast.FormattedValue(value=value) if ast.unparse(value) == _KIND:
+                parts.append(kind)
+            case _:
+                raise ReasonError(
+                    f"{where}: only {{{_KIND}}} has known values: {ast.unparse(reason)}"
+                )
+    return "".join(parts)

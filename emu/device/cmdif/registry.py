@@ -1,0 +1,125 @@
+"""The two decorators that make a function part of the device, and the tables they fill.
+
+``@command`` registers a firmware command. Its module is found by ``firmware_cmds``, which hands the
+finished table to the device: adding a command is a layout, a decorated function and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from emu.device.cmdif.scope import Resolver, resolvers
+from emu.device.state.hca import Hca, HcaState
+from emu.device.turns import Turns
+from layouts.cmd import INLINE_BYTES
+from layouts.enums import Op, op_name
+from layouts.prm import Prm
+
+Handler = Callable[[Hca, Any, Any], Turns[None] | None]
+"""``handler(hca, cmd, out)``: views of the input and of the zeroed output.
+
+``hca`` is the function that the command means (``emu.device.cmdif.scope``), mostly the sender.
+A handler first checks everything and then changes state; it refuses by raising
+:class:`emu.device.errors.CmdError`. It never sees mailboxes, tokens or events. If it may take more
+than a few milliseconds, it yields between portions of its work. Other commands run meanwhile:
+objects that it has looked up may be gone, unless it holds them
+(:func:`emu.device.objects.table.holding`).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenField:
+    """A field that the layout leaves open, because other fields decide which structure it contains.
+
+    The handler knows the structure itself; this tells observers such as the trace.
+    """
+
+    field: str
+    """The field's name, in the input's layout, the output's or both."""
+    layout: Callable[[Any], Prm | None]
+    """The structure in it, from a view of the input; None if the field has no known structure."""
+    current: Callable[[Hca, Any], bytes | None] | None = None
+    """For a field that replaces a value: that value, from the device and a view of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A firmware command: its opcode, the structures of its input and output, and its handler."""
+
+    op: Op
+    layout_in: Prm
+    layout_out: Prm
+    handler: Handler
+    needs: HcaState
+    """The earliest state in which the command is allowed; before, it gets BAD_SYS_STATE_ERR."""
+    opened: OpenField | None = None
+    newer: str = ""
+    """An input field that drivers leave out if they are older than it."""
+    privileged: bool = False
+    """Only the driver itself may send it; with the uid of a user context it is refused."""
+    least_in: int = field(init=False)
+    """Bytes of the shortest input that is accepted; bytes missing from the layout count as zero.
+
+    Drivers omit what carries no information: reserved bytes after the last named field (iPXE's
+    golan.c in RST2INIT_QP), and the rest of an open field (of the 4096 bytes of SET_HCA_CAP it
+    sends 256). A shorter input gets BAD_INP_LEN_ERR.
+    """
+    least_out: int = field(init=False)
+    """Bytes of the shortest output that is accepted, by the same rule; the answer is cut to fit.
+
+    A shorter one gets BAD_OUTP_LEN_ERR.
+    """
+
+    scope: tuple[Resolver, ...] = field(init=False)
+    """How the function that the command means is found."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", resolvers(self.layout_in))
+        opened = self.opened.field if self.opened is not None else ""
+        for name, layout, besides in (
+            ("least_in", self.layout_in, self.newer or opened),
+            ("least_out", self.layout_out, opened),
+        ):
+            least = max(layout.named_size(besides), min(INLINE_BYTES, layout.size))
+            object.__setattr__(self, name, least)
+
+    def complete(self, data: bytearray) -> None:
+        """Pad an accepted input that is shorter than its layout with zeros."""
+        if self.least_in <= len(data) < self.layout_in.size:
+            data.extend(bytes(self.layout_in.size - len(data)))
+
+    @property
+    def name(self) -> str:
+        """The PRM's name of the command."""
+        return op_name(self.op)
+
+
+COMMANDS: dict[int, Command] = {}
+
+
+def command(
+    op: Op,
+    layout_in: Prm,
+    layout_out: Prm,
+    *,
+    needs: HcaState = HcaState.INITIALIZED,
+    opened: OpenField | None = None,
+    newer: str = "",
+    privileged: bool = False,
+) -> Callable[[Handler], Handler]:
+    """Register the handler of a command. Raises ValueError for an opcode that has one.
+
+    ``privileged`` is for commands that no driver forwards for a process: those that are not in the
+    lists of mlx5_ib (devx.c: devx_is_obj_create_cmd and its neighbours, devx_is_general_cmd) and
+    that it does not itself send with a uid.
+    """
+
+    def register(handler: Handler) -> Handler:
+        if op in COMMANDS:
+            raise ValueError(f"{op.name} is already answered by {COMMANDS[op].handler}")
+        COMMANDS[op] = Command(op, layout_in, layout_out, handler, needs, opened, newer, privileged)
+        return handler
+
+    return register

@@ -1,0 +1,184 @@
+"""A packet at its receive queue: the request that it fills, and the completion that describes it.
+
+Source: PRM "Completion queue entry"; core/en_rx.c: mlx5e_handle_rx_cqe, mlx5e_build_rx_skb,
+mlx5e_handle_csum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import queues
+from emu.device.engine.eth.steering.rewrite import rewrite
+from emu.device.engine.eth.steering.route import Delivery
+from emu.device.engine.events import completions
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.rights import LOCAL_WRITE, MOST_STEPS, AccessError, InPieces
+from emu.device.engine.qp.events import check_srq_limit
+from emu.device.objects import ANY_QPN, Rq
+from emu.device.objects.receive_queue import ListBrokenError, RecvWqe
+from emu.device.objects.views import Views, copy
+from emu.device.port.eth.checksum import trusted, verify
+from emu.device.port.eth.headers import ETHERNET_BYTES, TCP, UDP, Headers, parse
+from emu.device.port.eth.vlan import strip_tag
+from emu.device.ports import DmaError
+from emu.device.state.points import FaultPoint
+from layouts.enums import CqeOpcode
+from layouts.eth_cqe import ETH_CQE
+from layouts.eth_enums import CqeChecked, CqeHeader, ModifyField, RqState
+from layouts.eth_wqe import START_PADDING
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+RECEIVE_POINT: FaultPoint[[Rq, RecvWqe, int], bool] = FaultPoint("wqe.rx")
+"""A request, and the bytes of the packet that is to fill it; whether it may."""
+
+STEPS_PER_DELIVERY = 6
+"""What a packet counts among the steps of a round."""
+_STEPS_IN_VAIN = 64
+"""What one counts in addition whose request falls into too many pieces."""
+
+SEGMENT_2GIB = 1 << 31
+"""What byte_count 0 means (PRM "Data segment")."""
+
+_LOG_SEGMENTS = 3
+"""Segments of receive requests that count as one step, when they are read."""
+_STEPS_PER_REWRITE = 4
+_LOG_CHANGES = 1
+"""Changes to a packet that count as one step."""
+
+_RDY = RqState.RDY
+_REG_B = ModifyField.METADATA_REG_B
+_OP_OWN = CqeOpcode.RESP_SEND << 4
+_LENGTH = START_PADDING - 1
+_WORD = 0xFFFFFFFF
+_pack = ETH_CQE.pack
+_L2_OK = int(CqeChecked.L2)
+_L3_OK = int(CqeChecked.L2 | CqeChecked.L3)
+_ALL_OK = int(CqeChecked.L2 | CqeChecked.L3 | CqeChecked.L4)
+_STRIPPED = int(CqeHeader.VLAN_STRIPPED)
+_L3_TYPE = {0: 0, 4: int(CqeHeader.IPV4), 6: int(CqeHeader.IPV6)}
+_FRAGMENT, _UDP = int(CqeHeader.FRAGMENT), int(CqeHeader.UDP)
+_TCP_NO_ACK = int(CqeHeader.TCP_NO_ACK)
+_TCP_ACK_NO_DATA = int(CqeHeader.TCP_ACK_NO_DATA)
+_TCP_ACK_AND_DATA = int(CqeHeader.TCP_ACK_AND_DATA)
+_TCP_OFFSET_AT, _TCP_FLAGS_AT, _ACK = 12, 13, 1 << 4
+_CONGESTED = 3
+"""Both bits of explicit congestion notification (RFC 3168 5)."""
+_ECN_CE = 1 << 7
+"""ml_path: the IP header says that the way was congested."""
+
+
+def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
+    """Fill the queue's next request with a packet, or count why it cannot be.
+
+    ``is_vouched``: its transport checksum is right, so nobody needs to compute it. A packet is
+    discarded when its request falls into too many pieces for one round.
+    """
+    hca.round.steps += STEPS_PER_DELIVERY
+    rq, rss_hash_result, rss_hash_type, flow_tag, rewrites = to
+    if rq.state is not _RDY:
+        return
+    try:
+        queue = rq.queue
+        before = queue.read_ahead
+        wqe = queue.take()
+        if queue.read_ahead != before:
+            hca.round.steps += (queue.read_ahead - before >> _LOG_SEGMENTS) + 1
+    except (DmaError, ListBrokenError) as error:
+        queues.break_rq(hca, rq, error)
+        return
+    if wqe is None:
+        rq.count("out_of_buffer")
+        return
+    header_type = tci = metadata = 0
+    if rewrites:
+        changed = rewrite(headers, rewrites)
+        headers, metadata = changed, changed.registers.get(_REG_B, 0)
+        changes = sum(len(context.changes) for context in rewrites)
+        hca.round.steps += _STEPS_PER_REWRITE + (changes >> _LOG_CHANGES)
+    if rq.strips and headers.l3 != ETHERNET_BYTES:
+        without = strip_tag(headers.frame)
+        if without is not None:
+            data, tci = without
+            headers, header_type = parse(data), _STRIPPED
+    data = headers.frame
+    length = len(data)
+    try:
+        target = _room(hca, wqe, length)
+    except InPieces:
+        hca.round.steps += _STEPS_IN_VAIN
+        rq.queue.give_back(wqe)
+        hca.eth.received.discards += 1
+        return
+    except AccessError as error:
+        queues.fail_receive(hca, rq, wqe.index, str(error))
+        return
+    if target is None:
+        rq.queue.give_back(wqe)
+        hca.eth.vport.wqe_too_small += 1
+        return
+    if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
+        return
+    if len(target) == 1:
+        target[0][:] = data
+    else:
+        copy(target, (memoryview(data),))
+    if rq.rmp is not None:
+        check_srq_limit(hca, rq.rmp)
+    check_sum, l3_ok, l4_ok = trusted(headers) if is_vouched else verify(headers)
+    checked = _L2_OK
+    if l3_ok:
+        checked = _ALL_OK if l4_ok else _L3_OK
+    version, ecn = headers.version, 0
+    if version:
+        marks = data[headers.l3 + 1] if version == 4 else data[headers.l3 + 1] >> 4
+        if marks & _CONGESTED == _CONGESTED:
+            ecn = _ECN_CE
+    now = hca.clock.now_ns()
+    entry = _pack(
+        rss_hash_result, rss_hash_type, ecn, check_sum, 0, checked,
+        header_type | _kind(headers), tci, rq.uidx or 0, metadata, length, now >> 32 & _WORD,
+        now & _WORD, flow_tag, wqe.index,
+    )  # fmt: skip
+    completions.report(hca, rq.cq, rq, entry, _OP_OWN, False)
+
+
+def _kind(headers: Headers) -> int:
+    """cqe64.l4_l3_hdr_type without the VLAN bit; of the outer headers, as tunnels are not parsed.
+
+    DPDK makes its packet types of it (mlx5_rxtx.c: mlx5_set_ptype_table).
+    """
+    kind = _L3_TYPE[headers.version]
+    at = headers.l4
+    if not at:
+        return kind | _FRAGMENT if headers.fragment else kind
+    if headers.protocol == UDP:
+        return kind | _UDP
+    if headers.protocol != TCP:
+        return kind
+    data = headers.frame
+    if not data[at + _TCP_FLAGS_AT] & _ACK:
+        return kind | _TCP_NO_ACK
+    payload_at = at + (data[at + _TCP_OFFSET_AT] >> 4) * 4
+    return kind | (_TCP_ACK_AND_DATA if headers.end > payload_at else _TCP_ACK_NO_DATA)
+
+
+def _room(hca: Hca, wqe: RecvWqe, length: int) -> Views | None:
+    """The first ``length`` bytes of the scatter list; None when it is shorter.
+
+    Raises InPieces when it takes more than MOST_STEPS.
+    """
+    views: list[memoryview] = []
+    most = hca.round.steps + MOST_STEPS
+    for byte_count, lkey, address in wqe.segments:
+        room = byte_count & _LENGTH or SEGMENT_2GIB
+        size = room if room < length else length
+        span = (address, size, LOCAL_WRITE)
+        found = access(hca, wqe.pd, ANY_QPN, lkey, span, 0, most)
+        length -= size
+        if not length:
+            return [*views, *found] if views else found
+        views += found
+    return None

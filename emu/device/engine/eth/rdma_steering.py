@@ -1,0 +1,52 @@
+"""RoCE packets in flow tables of their own: RDMA_RX before the transport, RDMA_TX before the wire.
+
+Without a root nothing is looked at, and messages inside the process stay messages. With one they
+become packets, so that each of them is counted and can be dropped. What no entry matches goes on as
+if there were no tables; a miss action of RDMA_RX can hand it to the tables of NIC_RX instead.
+
+Sources: PRM "Flow steering"; core/fs_core.c: rdma_rx_root_fs, rdma_tx_root_fs.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.steering.domain import decide
+from emu.device.objects.flow import FlowDomain
+from emu.device.port.eth.headers import parse
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+class Passage(Enum):
+    """Where a packet goes from its flow tables."""
+
+    ON = "on"
+    SWITCHED = "to the next domain"
+    DROPPED = "dropped"
+
+
+def receive(hca: Hca, frame: bytes) -> Passage:
+    """A well-formed RoCE frame for the function, before its transport sees it."""
+    return _through(hca, hca.rdma_rx, frame)
+
+
+def send(hca: Hca, frame: bytes, sqn: int) -> Passage:
+    """A RoCE frame of the function's own queue pair ``sqn``, before it leaves."""
+    return _through(hca, hca.rdma_tx, frame, sqn)
+
+
+def _through(hca: Hca, domain: FlowDomain, frame: bytes, sqn: int = 0) -> Passage:
+    if domain.root is None:
+        return Passage.ON
+    headers = parse(frame)
+    headers.sqn = sqn
+    decision = decide(domain, headers, len(frame))
+    if decision.allowed or decision.missed:
+        return Passage.ON
+    if decision.switched:
+        return Passage.SWITCHED
+    hca.roce.dropped["by a flow table"] += 1
+    return Passage.DROPPED

@@ -1,0 +1,208 @@
+"""Frames that arrive at a function's Ethernet port: checked, steered, and given to receive queues.
+
+A super-frame is steered once, as all packets of a flow go the same way, and cut for its receive
+queue. A frame that no queue takes is counted and dropped. One that comes when the round has done
+enough, or of which not all queues have got their packets by then, goes on in the next rounds, and
+those that come after it wait behind it. Nothing here raises, whatever comes.
+
+Source: PRM "Receive flow"; IEEE 802.3 5.2.2 (counters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import roce
+from emu.device.engine.eth.deliver import deliver
+from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
+from emu.device.port.eth.frame import MIN_BYTES, Frame
+from emu.device.port.eth.headers import FrameError, Headers, parse
+from emu.device.port.eth.plain import header_bytes
+from emu.device.port.eth.port import FCS_BYTES
+from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
+from emu.device.port.eth.segment import MAX_SEGMENTS, segment
+from emu.device.state.points import FaultPoint
+from emu.device.turns import Turns
+
+if TYPE_CHECKING:
+    from emu.device.objects import TransportDomain
+    from emu.device.state.hca import Hca
+
+MOST_COPIES = MAX_SEGMENTS
+"""Packets that come out of one super-frame, over all queues that get them; more are dropped."""
+
+_LOG_CUT = 2
+"""Packets whose cutting counts as one step."""
+
+_TYPE_AT = slice(12, 14)
+
+FRAME_RX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.rx")
+
+
+def arrive(hca: Hca, frame: Frame) -> None:
+    """Take a frame from the wire. Nothing raises here: an unexpected exception stops the function.
+
+    A frame that comes while the link is down is ignored, and not counted.
+    """
+    if hca.has_failed:
+        return
+    try:
+        if hca.faults is None:
+            if hca.arrivals.is_free:
+                take(hca, frame)
+            else:
+                take_in_turn(hca, frame)
+        else:
+            hca.faults.show(FRAME_RX_POINT, frame)
+    except Exception:
+        hca.fail()
+
+
+def take_in_turn(hca: Hca, frame: Frame) -> None:
+    """Take a frame when those before it have been taken, and the round allows it."""
+    if not hca.arrivals.do(len(frame.data), take, hca, frame):
+        hca.eth.received.discards += 1
+
+
+def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+    """Take a frame that a send queue of the function itself has sent, and that is for it, too.
+
+    It has not been on the wire, and counts at the virtual port only. Nothing is counted that no
+    receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
+    """
+    if not hca.arrivals.do(len(frame.data), _loop_back, hca, frame, source):
+        hca.eth.received.discards += 1
+
+
+def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
+    try:
+        if frame.gso_size > 0:
+            _steer_large(hca, _Large(frame), source)
+        else:
+            _steer_one(hca, frame, source)
+    except FrameError:
+        return
+
+
+def take(hca: Hca, frame: Frame) -> None:
+    """As :func:`arrive`, without the planned faults."""
+    port = hca.eth
+    if not port.is_up:
+        return
+    received, data = port.received, frame.data
+    try:
+        if frame.gso_size > 0:
+            large = _Large(frame)
+            if large.longest + FCS_BYTES > port.mtu:
+                received.too_long += large.packets
+                received.errors += large.packets
+                return
+            received.add(data, large.packets, large.octets)
+            _steer_large(hca, large, None)
+        elif len(data) + FCS_BYTES > port.mtu:
+            received.too_long += 1
+            received.errors += 1
+        elif data.startswith(CONTROL_ADDRESS) and data[_TYPE_AT] == MAC_CONTROL:
+            port.flow.take(data, hca.clock.now_ns(), port.speed)
+        elif data.find(ROCE_PORT, *ROCE_PORT_AT) < 0 or not roce.take(hca, data):
+            _steer_one(hca, frame, None)
+            received.add(data)
+    except FrameError:
+        received.errors += 1
+
+
+def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
+    data = frame.data
+    headers = parse(data)
+    queues = route(hca, headers, len(data), 1, source)
+    if not queues:
+        if source is None:
+            hca.eth.vport.steering_discards += 1
+        return
+    if source is not None:
+        _count_looped(hca, data, 1, len(data))
+    if frame.checked and not frame.filled:
+        headers.frame = insert(headers, l3=True, l4=True)
+    round_ = hca.round
+    for at, to in enumerate(queues):
+        if round_.steps > round_.most:
+            hca.arrivals.begin(_rest(hca, headers, frame.checked, queues[at:]), len(headers.frame))
+            return
+        deliver(hca, headers, frame.checked, to)
+
+
+def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
+    hca.eth.received.add(data, packets, octets)
+    hca.eth.looped_in.add(data, packets, octets)
+
+
+def _rest(hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]) -> Turns[None]:
+    """Deliver a packet to queues that have not got it yet."""
+    for to in queues:
+        while hca.round.steps > hca.round.most:
+            yield
+        deliver(hca, headers, is_vouched, to)
+
+
+class _Large:
+    """A super-frame: its headers, and what it stands for.
+
+    Raises FrameError when they contradict each other.
+    """
+
+    __slots__ = ("data", "header", "headers", "longest", "octets", "packets", "size")
+
+    def __init__(self, frame: Frame) -> None:
+        self.data, self.size = frame.data, frame.gso_size
+        self.headers = parse(frame.data, whole=False)
+        self.header = header_bytes(self.headers)
+        payload = len(frame.data) - self.header
+        if payload <= 0:
+            raise FrameError("super-frame without payload")
+        self.packets = -(-payload // self.size)
+        self.octets = self.packets * self.header + payload
+        self.longest = self.header + min(payload, self.size)
+
+
+def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> None:
+    """Steer a super-frame by its headers, then give each of its packets to the same queues."""
+    data, at, headers = large.data, large.header, large.headers
+    cut = segment(data[:at], data[at:], large.size)
+    hca.round.steps += large.packets >> _LOG_CUT
+    queues = route(hca, headers, large.octets, large.packets, source)
+    if not queues:
+        if source is None:
+            hca.eth.vport.steering_discards += large.packets
+        return
+    if source is not None:
+        _count_looped(hca, data, large.packets, large.octets)
+    if large.packets * len(queues) > MOST_COPIES:
+        hca.eth.received.discards += large.packets * len(queues) - MOST_COPIES
+        queues = queues[: MOST_COPIES // large.packets]
+    hca.arrivals.begin(_each(hca, headers, cut, queues), len(data))
+
+
+def _each(
+    hca: Hca, headers: Headers, cut: Sequence[bytes], queues: Sequence[Delivery]
+) -> Turns[None]:
+    """Deliver the packets of a super-frame."""
+    round_ = hca.round
+    for one in cut:
+        packet = _of_segment(headers, one)
+        for to in queues:
+            while round_.steps > round_.most:
+                yield
+            deliver(hca, packet, True, to)
+
+
+def _of_segment(headers: Headers, data: bytes) -> Headers:
+    """The headers of a packet that was cut out of a super-frame; their offsets are the same."""
+    end = len(data)
+    if end < MIN_BYTES:
+        data = data.ljust(MIN_BYTES, b"\0")
+    return Headers(
+        data, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4, end
+    )

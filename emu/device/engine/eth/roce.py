@@ -1,0 +1,67 @@
+"""RoCE v2 frames that arrive at an Ethernet port.
+
+A frame for a GID of the port, or for a multicast GID that a queue pair is attached to, is RoCE's
+as long as the driver has enabled it (nic_vport_context.roce_en). Everything else is for the flow
+tables: so a driver that leaves RoCE disabled can run Soft-RoCE on the port.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth import rdma_steering
+from emu.device.engine.eth.rdma_steering import Passage
+from emu.device.engine.rc.packets import intake
+from emu.device.engine.ud.delivery import arrive
+from emu.device.port.eth.roce.datagram import datagram_of, vlan_of
+from emu.device.port.eth.roce.framing import BadFrameError, addresses, network_header, parse, tag_of
+from emu.device.port.eth.roce.gids import MAC_BYTES
+from layouts.bth import Service
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+_GROUP = 1
+
+
+def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
+    """Take a frame if it is RoCE's; False when it is not. ``is_looped``: the function has sent it.
+
+    A damaged one is dropped and counted. Raises nothing, whatever the frame contains.
+    """
+    at = network_header(frame)
+    if not at or not hca.link.is_up or not _is_for(hca, frame, at):
+        return False
+    try:
+        packet = parse(frame, at)
+    except BadFrameError as error:
+        hca.roce.dropped[error.kind] += 1
+        hca.eth.received.errors += 1
+        log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
+        return True
+    passage = rdma_steering.receive(hca, frame)
+    if passage is not Passage.ON:
+        return passage is Passage.DROPPED
+    if packet.op.service is Service.UD:
+        # Who sends datagrams has no flow that could be slowed down: the mark is only counted.
+        hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
+        arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)), is_looped=is_looped)
+    elif not frame[0] & _GROUP:
+        hca.eth.received.sort_frame(frame, 1, len(frame))
+        if is_looped:
+            hca.link.count_looped(1, len(frame))
+            hca.eth.looped_in.sort_frame(frame, 1, len(frame))
+            hca.eth.looped_out.sort_frame(frame, 1, len(frame))
+        intake.receive(hca, packet, len(frame))
+    return True
+
+
+def _is_for(hca: Hca, frame: bytes, at: int) -> bool:
+    """Whether the function has the frame's destination."""
+    _, dgid = addresses(frame, at)
+    if frame[0] & _GROUP:
+        return dgid in hca.mcgs
+    return hca.gids.has(frame[:MAC_BYTES], vlan_of(tag_of(frame, at)), dgid)

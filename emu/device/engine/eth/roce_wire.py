@@ -1,0 +1,271 @@
+"""The wire of RoCE v2: messages to functions of this process, frames to everybody else.
+
+A peer is in this process if a function on the same segment has its MAC address, VLAN and GID.
+Everybody else is reached by frames, which leave by the same port as those of the network interface.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from emu.device.engine.eth import rdma_steering, roce
+from emu.device.engine.eth.rdma_steering import Passage
+from emu.device.engine.ud.delivery import arrive
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.port import FCS_BYTES
+from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
+from emu.device.port.eth.roce.framing import TAG_BYTES
+from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
+from emu.device.port.eth.roce.link import parts_of
+from emu.device.port.eth.wire import EthWire
+from emu.device.rounds import ENOUGH_STEPS
+from emu.device.state.containment import contain
+from emu.device.state.recall import Recall
+
+if TYPE_CHECKING:
+    from emu.device.ports import Timer
+    from emu.device.state.hca import Hca
+
+ROOM = 256
+"""Frames that may wait for functions of this process before the sender has to."""
+FRAMES_PER_TURN = 64
+MOST_HELD = 1024
+"""Frames that are kept for functions of this process, and as many to other processes while the way
+there is full. Not everybody waits: datagrams never do."""
+_TOO_LONG = "longer than the MTU"
+KNOWN_ADDRESSES = 4096
+"""Addresses whose function is remembered; a guest may send to any number of them."""
+
+
+class RoceWire:
+    """Implements :class:`emu.device.port.ib.wire.IbWire` for one Ethernet function.
+
+    Its addresses are those of ``emu.device.port.eth.roce.link``.
+    """
+
+    def __init__(self, eth: EthWire[Hca]) -> None:
+        self._eth = eth
+        self._hca: Hca | None = None
+        self._changes = -1
+        self._nodes: dict[int, ref[Hca] | None] = {}
+        """What is known since the last change. Whoever is reset must not stay here until the next
+        look."""
+        self._macs: frozenset[bytes] = frozenset()
+        """MAC addresses of RoCE in this process."""
+        self._frames: deque[bytes] = deque()
+        self._held: deque[bytes] = deque()
+        """Frames to other processes that wait for room."""
+        self._waiting: list[Callable[[], None]] = []
+        self._next_run: Timer | None = None
+        """The loop's next round has frames to deliver, or room to tell of."""
+        self._room: list[Recall] = []
+        """What the port calls when there is room on the way."""
+
+    def attach(self, hca: Hca) -> None:
+        """The function is there; after a reset, its new state replaces the old one."""
+        self._hca = hca
+        self._changes = -1
+        self._nodes.clear()
+        self._frames.clear()
+        self._held.clear()
+        self._waiting.clear()
+        for room in self._room:
+            room.cancel()
+        self._room.clear()
+        if self._next_run is not None:
+            self._next_run.cancel()
+            self._next_run = None
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down; :class:`EthWire` is told as well."""
+
+    def _look(self) -> None:
+        """Forget what is known if something on the segment has changed."""
+        if self._changes != self._eth.changes:
+            self._changes = self._eth.changes
+            self._nodes.clear()
+            self._macs = frozenset().union(*(node.gids.macs for node in self._eth.nodes()))
+
+    # -- functions of this process
+
+    def node(self, address: int) -> Hca | None:
+        """The function that an address leads to, when it is in this process."""
+        if self._changes != self._eth.changes:
+            self._look()
+        try:
+            found = self._nodes[address]
+        except KeyError:
+            return self._find(address)
+        return None if found is None else found()
+
+    def _find(self, address: int) -> Hca | None:
+        assert self._hca is not None
+        index, mac, gid = parts_of(address)
+        source = self._hca.gids[index]
+        found = None
+        if not source.is_empty:
+            for node in self._eth.nodes():
+                if node.gids.has(mac, source.vlan, gid):
+                    found = node
+                    break
+        if len(self._nodes) >= KNOWN_ADDRESSES:
+            self._nodes.clear()
+        self._nodes[address] = None if found is None else ref(found)
+        return found
+
+    def reaches(self, address: int) -> bool:
+        """Whether packets have to be sent.
+
+        To a function here only if rules, links, flow tables or a capture are about packets.
+
+        A datagram queue pair has no address, 0.
+        """
+        if not address:
+            return False
+        node = self.node(address)
+        if node is None or self._eth.wants_packets or node.eth_wire.wants_packets:
+            return True
+        if node.rdma_rx.root is not None or (
+            self._hca is not None and self._hca.rdma_tx.root is not None
+        ):
+            return True
+        return node.faults is not None and node.faults.wants_packets
+
+    # -- packets
+
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
+        """Send a frame; False when the next one should wait.
+
+        One to a function of this process arrives in the loop's next round, so that its response
+        does not come while the sender is still at work.
+        """
+        if not frame:
+            return True
+        if len(frame) + FCS_BYTES > source.eth.mtu:
+            source.roce.dropped[_TOO_LONG] += 1
+            return True
+        if rdma_steering.send(source, frame, sqn) is not Passage.ON:
+            return True
+        self._look()
+        if frame[:MAC_BYTES] not in self._macs:
+            return self._send(source, frame)
+        if len(self._frames) >= MOST_HELD:
+            source.roce.dropped["queue full"] += 1
+            return False
+        self._frames.append(frame)
+        self._start()
+        return len(self._frames) < ROOM and not self._held
+
+    def _send(self, source: Hca, frame: bytes) -> bool:
+        """Put a frame on the port's wire, or keep it while the way is full.
+
+        Later frames wait behind one that is kept: all have the same priority.
+        """
+        mac = frame[:MAC_BYTES]
+        if not self._held and not self._eth.is_pausing_to(mac):
+            self._eth.transmit(source, Frame(frame))
+            return not self._eth.is_pausing_to(mac)
+        if len(self._held) >= MOST_HELD:
+            source.roce.dropped["queue full"] += 1
+            return False
+        self._held.append(frame)
+        if len(self._held) == 1:
+            self._await_room(source, mac)
+        return False
+
+    def _await_room(self, source: Hca, mac: bytes) -> None:
+        """Have the port call when frames to this address may be sent."""
+        room = Recall(partial(self._release, source))
+        self._room.append(room)
+        self._eth.when_room_to(mac, room)
+
+    def _release(self, source: Hca) -> None:
+        """There is room: send what was kept, and tell those who wait when nothing is left."""
+        self._room = [room for room in self._room if room.is_pending]
+        while self._held:
+            mac = self._held[0][:MAC_BYTES]
+            if self._eth.is_pausing_to(mac):
+                self._await_room(source, mac)
+                return
+            self._eth.transmit(source, Frame(self._held.popleft()))
+        self._wake()
+
+    def when_room(self, address: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when more frames may be sent."""
+        self._waiting.append(callback)
+        if self._held:
+            return  # _release wakes them
+        mac = parts_of(address)[1]
+        if mac in self._macs or self._hca is None or not self._eth.is_pausing_to(mac):
+            self._start()
+        else:
+            self._await_room(self._hca, mac)
+
+    def _start(self) -> None:
+        if self._next_run is None and self._hca is not None:
+            self._next_run = self._hca.clock.call_later(0, partial(self._run, self._hca))
+
+    def _run(self, hca: Hca) -> None:
+        for _ in range(min(len(self._frames), FRAMES_PER_TURN)):
+            if hca.round.steps > ENOUGH_STEPS:
+                break
+            self._deliver(hca, self._frames.popleft())
+            if hca is not self._hca:
+                return  # a frame has reset the function, and nothing is left of what waited
+        self._next_run = None
+        if len(self._frames) < ROOM and not self._held:
+            self._wake()
+        if self._frames:
+            self._start()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _deliver(self, hca: Hca, frame: bytes) -> None:
+        """Loop a frame to one of our own MAC addresses back, send any other one."""
+        if frame[:MAC_BYTES] in hca.gids.macs:
+            looped = partial(roce.take, hca, frame, is_looped=True)
+            if not hca.arrivals.do(len(frame), contain, hca, looped):
+                hca.roce.dropped["queue full"] += 1
+        else:
+            self._send(hca, frame)
+
+    # -- datagrams
+
+    @staticmethod
+    def _is_too_long(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+        """Whether a datagram's frame is longer than a port's MTU, as ``transmit`` finds."""
+        assert isinstance(origin, RoceOrigin)
+        tag = 0 if origin.tci is None else TAG_BYTES
+        return packet.octets + tag + FCS_BYTES > hca.eth.mtu
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
+        to = packet.to
+        assert isinstance(to, RoceDestination)
+        if origin.gid == NO_GID or to.gid is None or to.gid == NO_GID:
+            source.roce.dropped["no GID"] += 1
+            return
+        if self._is_too_long(source, packet, origin):
+            source.roce.dropped[_TOO_LONG] += 1
+            return
+        if to.is_multicast:
+            arrive(source, packet, origin, is_looped=True)
+        else:
+            address = source.link.address_to(to)
+            node = None if self.reaches(address) else self.node(address)
+            if node is not None:
+                if self._is_too_long(node, packet, origin):
+                    node.eth.received.too_long += 1
+                    node.eth.received.errors += 1
+                else:
+                    arrive(node, packet, origin, is_looped=node is source)
+                return
+        self.transmit(source, frame_of(packet, origin), origin.qpn)

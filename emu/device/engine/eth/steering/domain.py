@@ -1,0 +1,273 @@
+"""What becomes of a packet in the flow tables of one type, and which changes of them are allowed.
+
+Tables of a domain lead to tables of higher levels, except for entries that may lead anywhere
+(ignore_flow_level). A packet's way ends after MOST_TABLES tables in any case. Decisions
+are cached by the parts of a packet that some group matches; any change drops the whole cache.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+from emu.device.engine.eth.steering.fields import Part, base
+from emu.device.engine.eth.steering.rewrite import head, rewrite
+from emu.device.errors import CmdError
+from emu.device.objects import FlowCounter
+from emu.device.objects.flow import (
+    Action,
+    Decision,
+    FlowDomain,
+    FlowEntry,
+    FlowGroup,
+    FlowTable,
+    Miss,
+    Verdict,
+)
+from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.table import Object
+from emu.device.port.eth.headers import Headers, Marked
+from layouts.enums import Status
+
+MAX_TABLES = 256
+"""Tables that one packet visits. Without a limit entries with several destinations could make it
+ever more, and entries that ignore levels could lead in a circle."""
+MAX_GROUPS = 4096
+"""Groups that one packet is compared with, in all of these tables."""
+MAX_FIELDS = 1 << 15
+"""Fields that are read of one packet, in all of these groups."""
+MAX_DELIVERIES = 256
+"""Destinations that get one packet."""
+MAX_CHANGES = 1024
+"""Changes that are made to one packet, over all that it is delivered to. With more it is lost."""
+CACHED = 4096
+"""Decisions that are kept."""
+CACHED_ITEMS = 1 << 16
+"""Deliveries, counters and contexts in all decisions that are kept."""
+_LOG_STEP = 3
+"""Fields, groups, tables or counters that are one step of a round."""
+
+
+# -- packets
+
+
+def decide(domain: FlowDomain, headers: Headers, octets: int, packets: int = 1) -> Decision:
+    """Decide what happens to a packet, and count it: ``packets`` of ``octets`` in all.
+
+    What that has cost is added to ``domain.steps``.
+    """
+    key: Hashable = base(headers)
+    if domain.users:
+        key = (key, *[part(headers) for part in domain.users])
+    decision = domain.decisions.get(key)
+    if decision is None:
+        decision = _walk(domain, headers)
+        _keep(domain, key, decision)
+    for counter in decision.counters:
+        counter.packets += packets
+        counter.octets += octets
+    domain.steps += len(decision.counters) >> _LOG_STEP
+    return decision
+
+
+def _keep(domain: FlowDomain, key: Hashable, decision: Decision) -> None:
+    items = len(decision.deliveries) + len(decision.counters)
+    items += sum(map(len, decision.rewrites))
+    if len(domain.decisions) >= CACHED or domain.kept + items > CACHED_ITEMS:
+        domain.flush()
+    domain.decisions[key] = decision
+    domain.kept += items
+
+
+class _Way(NamedTuple):
+    """Where a packet is going, and what entries have made of it so far."""
+
+    table: FlowTable
+    headers: Headers
+    tag: int = 0
+    """Of the last entry that had one: the mark of a tc rule goes with its packets through the
+    driver's own tables, whose entries have none (core/en_rx.c: mlx5e_build_rx_skb)."""
+    contexts: tuple[ModifyHeader, ...] = ()
+    changes: int = 0
+    """In all of the contexts."""
+
+
+def _walk(domain: FlowDomain, headers: Headers) -> Decision:
+    deliveries: list[tuple[Object, int]] = []
+    rewrites: list[tuple[ModifyHeader, ...]] = []
+    counters: list[FlowCounter] = []
+    allowed = switched = False
+    missed = domain.root is None
+    ways = [_Way(domain.root, headers)] if domain.root else []
+    tables = groups = fields = changes = 0
+    while ways and tables < MAX_TABLES and groups < MAX_GROUPS and fields < MAX_FIELDS:
+        way = ways.pop()
+        table = way.table
+        tables += 1
+        entry = None
+        for group in table.groups:
+            groups += 1
+            fields += len(group.criteria.masks)
+            entry = group.find(way.headers)
+            if entry is not None or groups >= MAX_GROUPS or fields >= MAX_FIELDS:
+                break
+        if entry is None:
+            if isinstance(table.miss, FlowTable):
+                ways.append(way._replace(table=table.miss))
+            switched |= table.miss is Miss.SWITCH_DOMAIN
+            missed |= table.miss is Miss.DEFAULT
+            continue
+        action = entry.action
+        counters += action.counters
+        allowed |= action.verdict is Verdict.ALLOW
+        if action.tag:
+            way = way._replace(tag=action.tag)
+        if action.modify is not None:
+            way = _changed(way, action.modify)
+            changes += len(action.modify.changes)
+        for target in action.destinations:
+            if isinstance(target, FlowTable):
+                ways.append(way._replace(table=target))
+            else:
+                deliveries.append((target, way.tag))
+                rewrites.append(way.contexts)
+                changes += way.changes
+        if changes > MAX_CHANGES:
+            deliveries, rewrites, missed = [], [], True
+            break
+    missed |= bool(ways)
+    domain.steps += tables + groups + fields + changes >> _LOG_STEP
+    return Decision(
+        tuple(deliveries[:MAX_DELIVERIES]), tuple(counters), allowed, switched, missed,
+        tuple(rewrites[:MAX_DELIVERIES]) if any(rewrites) else (),
+    )  # fmt: skip
+
+
+def _changed(way: _Way, context: ModifyHeader) -> _Way:
+    before = way.headers if isinstance(way.headers, Marked) else head(way.headers)
+    changes = way.changes + len(context.changes)
+    return way._replace(
+        headers=rewrite(before, (context,)), contexts=(*way.contexts, context), changes=changes
+    )
+
+
+# -- checks before a change: each raises BAD_PARAM_ERR
+
+
+def check_miss(level: int, miss: FlowTable | Miss) -> None:
+    """A table's miss leads to a higher level only."""
+    if isinstance(miss, FlowTable) and miss.level <= level:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "a flow table's miss must lead to a higher level",
+            f"{miss.level} from {level}",
+        )
+
+
+def check_group(table: FlowTable, first: int, last: int) -> None:
+    """Indices of a new group."""
+    if not 0 <= first <= last < table.size:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow group's indices lie outside its table",
+            f"{first} to {last} of {table.size}",
+        )
+    if table.is_taken(first, last):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow group's indices overlap another group's",
+            f"{first} to {last}",
+        )
+
+
+def check_index(group: FlowGroup, index: int) -> None:
+    """Index of a new entry."""
+    if not group.first <= index <= group.last:
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow table entry's index is outside its group",
+            f"{index}, group has {group.first} to {group.last}",
+        )
+    if index in group.entries:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "flow table already has an entry at this index", f"{index}"
+        )
+
+
+def check_action(table: FlowTable, action: Action, *, ignores_level: bool = False) -> None:
+    """What an entry of this table does; one that ``ignores_level`` may lead to any table."""
+    if (action.verdict is Verdict.FORWARD) != bool(action.destinations):
+        raise CmdError(
+            Status.BAD_PARAM_ERR,
+            "flow table entry must have destinations if it forwards, and only then",
+        )
+    for target in action.tables:
+        if target.level <= table.level and not ignores_level:
+            raise CmdError(
+                Status.BAD_PARAM_ERR,
+                "flow table entries must lead to a higher level",
+                f"{target.level} from {table.level}",
+            )
+
+
+# -- changes
+
+
+def set_root(domain: FlowDomain, table: FlowTable | None) -> None:
+    """Let packets begin elsewhere, or nowhere."""
+    domain.root = table
+    domain.flush()
+
+
+def add_group(domain: FlowDomain, group: FlowGroup) -> None:
+    """Let packets of its table be compared with a group."""
+    insort(group.table.groups, group)
+    _use(domain, group.criteria.parts)
+    domain.flush()
+
+
+def remove_group(domain: FlowDomain, group: FlowGroup) -> None:
+    """Take out a group, which has no entries."""
+    group.table.groups.remove(group)
+    _disuse(domain, group.criteria.parts)
+    domain.flush()
+
+
+def add_entry(domain: FlowDomain, entry: FlowEntry) -> None:
+    """Let packets find an entry."""
+    entry.group.add(entry)
+    _use(domain, _copied(entry.action))
+    domain.flush()
+
+
+def change_action(domain: FlowDomain, entry: FlowEntry, action: Action) -> None:
+    """Let an entry do something else with its packets."""
+    _disuse(domain, _copied(entry.action))
+    entry.action = action
+    _use(domain, _copied(action))
+    domain.flush()
+
+
+def remove_entry(domain: FlowDomain, entry: FlowEntry) -> None:
+    """Packets go to the next entry that they match."""
+    entry.group.discard(entry)
+    _disuse(domain, _copied(entry.action))
+    domain.flush()
+
+
+def _copied(action: Action) -> frozenset[Part]:
+    """The parts of a packet that decide what its fields or registers are after this."""
+    return action.modify.parts if action.modify is not None else frozenset()
+
+
+def _use(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    for part in parts:
+        domain.users[part] = domain.users.get(part, 0) + 1
+
+
+def _disuse(domain: FlowDomain, parts: Iterable[Part]) -> None:
+    for part in parts:
+        domain.users[part] -= 1
+        if not domain.users[part]:
+            del domain.users[part]

@@ -1,0 +1,292 @@
+"""The fields of a packet that flow groups can match, read from its headers.
+
+Names are those of fte_match_param, as ``part.field``. A field of a header that the packet does not
+have is None and matches nothing. Without a VLAN tag the tag's fields are 0, and without an IP
+header ip_version is 0, because drivers match these absences.
+
+Source: mlx5_ifc.h (fte_match_set_lyr_2_4, fte_match_set_misc); PRM "Flow steering".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from emu.device.port.eth.headers import (
+    ESP,
+    ETH_CTAG,
+    ETH_STAG,
+    GRE,
+    ROCE_PORT,
+    TCP,
+    UDP,
+    VXLAN_PORT,
+    Headers,
+    Marked,
+)
+from layouts.eth_enums import ModifyField
+
+Read = Callable[[Headers], int | None]
+Part = Callable[[Headers], Hashable]
+
+_CTAG, _STAG = ETH_CTAG.to_bytes(2, "big"), ETH_STAG.to_bytes(2, "big")
+_L4_TYPE = {TCP: 1, UDP: 2}  # MLX5_PACKET_L4_TYPE_*
+_number = int.from_bytes
+
+
+class Field(NamedTuple):
+    """How a field is read, and which bytes of a packet determine it."""
+
+    read: Read
+    part: Part | None = None
+    """None: it is determined by what is always part of a decision's key, see :func:`base`."""
+
+
+def base(headers: Headers) -> tuple[bytes, int]:
+    """All headers up to the network header, its type, the protocol, and whether there are ports."""
+    kind = headers.version << 10 | headers.protocol << 2
+    if headers.fragment:
+        kind |= 2
+    if headers.l4:
+        kind |= 1
+    return headers.frame[: headers.l3], kind
+
+
+def _octets(start: int, stop: int) -> Read:
+    return lambda headers: _number(headers.frame[start:stop], "big")
+
+
+def _tci(tag: int, shift: int, mask: int) -> Read:
+    """Some bits of a tag's TCI; 0 without the tag."""
+    at = 14 + 4 * tag
+
+    def read(headers: Headers) -> int:
+        if headers.tags <= tag:
+            return 0
+        return _number(headers.frame[at : at + 2], "big") >> shift & mask
+
+    return read
+
+
+def _tagged(tag: int, tpid: bytes) -> Read:
+    """Whether the tag is there and has this EtherType."""
+    at = 12 + 4 * tag
+    return lambda headers: int(headers.tags > tag and headers.frame[at : at + 2] == tpid)
+
+
+def cvlan_tag_alone(headers: Headers) -> int | None:
+    """cvlan_tag in a group without svlan_tag: 0 means that there is no tag at all.
+
+    mlx5e's rule for untagged packets relies on it (core/en_fs.c: MLX5E_VLAN_RULE_TYPE_UNTAGGED).
+    """
+    if headers.tags and headers.frame[12:14] == _STAG:
+        return None
+    return int(headers.tags > 0)
+
+
+def _ip_protocol(headers: Headers) -> int | None:
+    return headers.protocol if headers.version else None
+
+
+def _traffic_class(headers: Headers) -> bytes:
+    return headers.frame[headers.l3 : headers.l3 + 2] if headers.version else b""
+
+
+def _tos(shift: int, mask: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        if not headers.version:
+            return None
+        word = _number(_traffic_class(headers), "big")
+        tos = word & 0xFF if headers.version == 4 else word >> 4 & 0xFF
+        return tos >> shift & mask
+
+    return read
+
+
+def _ihl(headers: Headers) -> int | None:
+    return headers.frame[headers.l3] & 0xF if headers.version == 4 else None
+
+
+def _ttl(headers: Headers) -> int | None:
+    if not headers.version:
+        return None
+    return headers.frame[headers.l3 + (8 if headers.version == 4 else 7)]
+
+
+def _addresses(headers: Headers) -> bytes:
+    return headers.addresses if headers.version else b""
+
+
+def _address(destination: bool) -> Read:
+    def read(headers: Headers) -> int | None:
+        if not headers.version:
+            return None
+        both = headers.addresses
+        half = len(both) // 2
+        return _number(both[half:] if destination else both[:half], "big")
+
+    return read
+
+
+def _ports(headers: Headers) -> bytes:
+    return headers.ports
+
+
+def _port(protocol: int, start: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        if headers.protocol != protocol or not headers.l4:
+            return None
+        return _number(headers.frame[headers.l4 + start : headers.l4 + start + 2], "big")
+
+    return read
+
+
+def _tcp_flags(headers: Headers) -> int | None:
+    if headers.protocol != TCP or not headers.l4:
+        return None
+    return _number(headers.frame[headers.l4 + 12 : headers.l4 + 14], "big") & 0x1FF
+
+
+def _l4_type(headers: Headers) -> int:
+    return _L4_TYPE.get(headers.protocol, 0) if headers.l4 else 0
+
+
+def _flow_label(headers: Headers) -> int | None:
+    if headers.version != 6:
+        return None
+    return _number(headers.frame[headers.l3 : headers.l3 + 4], "big") & 0xFFFFF
+
+
+def _after_udp(headers: Headers, port: int, size: int) -> bytes:
+    """The bytes after a UDP header with this destination port; empty if they are incomplete."""
+    if headers.protocol != UDP or not headers.l4:
+        return b""
+    if _number(headers.ports[2:], "big") != port or headers.l4 + 8 + size > headers.end:
+        return b""
+    return headers.frame[headers.l4 + 8 : headers.l4 + 8 + size]
+
+
+def _tunnel(headers: Headers) -> bytes:
+    """The bytes that determine the fields of tunnels, RoCE and ESP."""
+    return headers.frame[headers.l4 : min(headers.l4 + 20, headers.end)] if headers.l4 else b""
+
+
+def _vxlan_vni(headers: Headers) -> int | None:
+    vxlan = _after_udp(headers, VXLAN_PORT, 8)
+    return _number(vxlan[4:7], "big") if vxlan and vxlan[0] & 8 else None
+
+
+def _bth(start: int, stop: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        bth = _after_udp(headers, ROCE_PORT, 12)
+        return _number(bth[start:stop], "big") if bth else None
+
+    return read
+
+
+def _gre(headers: Headers) -> bytes:
+    """A GRE header with its optional words (RFC 2890); empty without one."""
+    if headers.protocol != GRE or not headers.l4:
+        return b""
+    return headers.frame[headers.l4 : min(headers.l4 + 16, headers.end)]
+
+
+def _gre_bit(bit: int) -> Read:
+    def read(headers: Headers) -> int | None:
+        gre = _gre(headers)
+        return gre[0] >> bit & 1 if gre else None
+
+    return read
+
+
+def _gre_protocol(headers: Headers) -> int | None:
+    gre = _gre(headers)
+    return _number(gre[2:4], "big") if gre else None
+
+
+def _gre_key(headers: Headers) -> int | None:
+    gre = _gre(headers)
+    at = 8 if gre and gre[0] & 0x80 else 4
+    if not gre or not gre[0] & 0x20 or len(gre) < at + 4:
+        return None
+    return _number(gre[at : at + 4], "big")
+
+
+def _sqn(headers: Headers) -> int | None:
+    """None for a frame that has been received, or that no queue pair sends."""
+    return headers.sqn or None
+
+
+def _register(number: int) -> Read:
+    """A metadata register, which entries of earlier tables have written; 0 if none has."""
+
+    def read(headers: Headers) -> int:
+        return headers.registers.get(number, 0) if isinstance(headers, Marked) else 0
+
+    return read
+
+
+def _esp_spi(headers: Headers) -> int | None:
+    if headers.protocol != ESP or not headers.l4:
+        return None
+    return _number(headers.frame[headers.l4 : headers.l4 + 4], "big")
+
+
+_OUTER = {
+    "dmac_47_16": Field(_octets(0, 4)),
+    "dmac_15_0": Field(_octets(4, 6)),
+    "smac_47_16": Field(_octets(6, 10)),
+    "smac_15_0": Field(_octets(10, 12)),
+    "ethertype": Field(lambda headers: headers.ethertype),
+    "first_prio": Field(_tci(0, 13, 7)),
+    "first_cfi": Field(_tci(0, 12, 1)),
+    "first_vid": Field(_tci(0, 0, 0xFFF)),
+    "cvlan_tag": Field(_tagged(0, _CTAG)),
+    "svlan_tag": Field(_tagged(0, _STAG)),
+    "ip_version": Field(lambda headers: headers.version),
+    "ip_protocol": Field(_ip_protocol),
+    "ip_dscp": Field(_tos(2, 0x3F), _traffic_class),
+    "ip_ecn": Field(_tos(0, 3), _traffic_class),
+    "frag": Field(lambda headers: int(headers.fragment)),
+    "l4_type": Field(_l4_type),
+    "ipv4_ihl": Field(_ihl, _traffic_class),
+    "ttl_hoplimit": Field(_ttl, _ttl),
+    "src_ipv4_src_ipv6": Field(_address(False), _addresses),
+    "dst_ipv4_dst_ipv6": Field(_address(True), _addresses),
+    "tcp_flags": Field(_tcp_flags, _tcp_flags),
+    "tcp_sport": Field(_port(TCP, 0), _ports),
+    "tcp_dport": Field(_port(TCP, 2), _ports),
+    "udp_sport": Field(_port(UDP, 0), _ports),
+    "udp_dport": Field(_port(UDP, 2), _ports),
+}
+
+_MISC = {
+    "source_sqn": Field(_sqn, _sqn),
+    "outer_second_prio": Field(_tci(1, 13, 7)),
+    "outer_second_cfi": Field(_tci(1, 12, 1)),
+    "outer_second_vid": Field(_tci(1, 0, 0xFFF)),
+    "outer_second_cvlan_tag": Field(_tagged(1, _CTAG)),
+    "outer_second_svlan_tag": Field(_tagged(1, _STAG)),
+    "outer_ipv6_flow_label": Field(_flow_label, _flow_label),
+    "gre_c_present": Field(_gre_bit(7), _tunnel),
+    "gre_k_present": Field(_gre_bit(5), _tunnel),
+    "gre_s_present": Field(_gre_bit(4), _tunnel),
+    "gre_protocol": Field(_gre_protocol, _tunnel),
+    "gre_key": Field(_gre_key, _tunnel),
+    "vxlan_vni": Field(_vxlan_vni, _tunnel),
+    "bth_opcode": Field(_bth(0, 1), _tunnel),
+    "bth_dst_qp": Field(_bth(5, 8), _tunnel),
+    "outer_esp_spi": Field(_esp_spi, _tunnel),
+}
+
+_MISC_2 = {
+    f"metadata_reg_c_{n}": Field(_register(ModifyField.METADATA_REG_C_0 + n)) for n in range(8)
+}
+"""What has been copied there decides packets by the entries that copy (``domain.add_entry``)."""
+
+FIELDS: dict[str, Field] = {
+    **{f"outer_headers.{name}": field for name, field in _OUTER.items()},
+    **{f"misc_parameters.{name}": field for name, field in _MISC.items()},
+    **{f"misc_parameters_2.{name}": field for name, field in _MISC_2.items()},
+}
+"""All fields that can be matched, by their names in fte_match_param."""

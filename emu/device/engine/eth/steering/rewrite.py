@@ -1,0 +1,277 @@
+"""What modify header contexts do to packets: their header fields, and the metadata beside them.
+
+Registers C are for the entries of later tables to match; register B goes into the completion. All
+are 0 in a packet that arrives. Checksums follow what changes, and a wrong one stays wrong. A field
+that the packet does not have is left alone. No change moves a header.
+
+Sources: PRM "Modify header"; core/en_tc.c: fields, mlx5e_tc_attr_to_reg_mappings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from emu.device.engine.eth.steering.fields import FIELDS, Part
+from emu.device.errors import CmdError
+from emu.device.objects.modify_header import ModifyHeader
+from emu.device.port.eth.checksum import adjust
+from emu.device.port.eth.headers import TCP, UDP, Headers, Marked
+from layouts.enums import Status
+from layouts.eth_enums import FlowTableType, ModifyAction, ModifyField
+from layouts.modify_header import add_action_in, copy_action_in, set_action_in
+
+_HEAD_BYTES = 64
+"""How much is matched, at most, behind the place where the transport's header begins."""
+_ABSENT = -1
+
+
+class _Packet:
+    """A packet that is being changed: where its headers are, its bytes, its registers."""
+
+    __slots__ = ("frame", "headers", "registers")
+
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
+        self.frame: bytes | bytearray = headers.frame
+        self.registers = dict(headers.registers) if isinstance(headers, Marked) else {}
+
+
+Change = Callable[[_Packet], None]
+
+
+class _Place(NamedTuple):
+    """Where a field is in a frame: some bits of a big-endian number."""
+
+    at: Callable[[Headers], int]
+    """The number's offset, or _ABSENT."""
+    octets: int
+    shift: int
+    bits: int
+    part: Part | None
+    """What decides the field's value, besides ``fields.base``."""
+
+    def get(self, packet: _Packet) -> int | None:
+        at = self.at(packet.headers)
+        if at == _ABSENT:
+            return None
+        number = int.from_bytes(packet.frame[at : at + self.octets], "big")
+        return number >> self.shift & (1 << self.bits) - 1
+
+    def put(self, packet: _Packet, value: int) -> None:
+        """Only for a field that is there, in a copy of the frame."""
+        at, frame = self.at(packet.headers), packet.frame
+        assert isinstance(frame, bytearray)
+        place = slice(at, at + self.octets)
+        others = ~((1 << self.bits) - 1 << self.shift)
+        number = int.from_bytes(frame[place], "big") & others | value << self.shift
+        frame[place] = number.to_bytes(self.octets, "big")
+
+
+class _Register(NamedTuple):
+    """A metadata register."""
+
+    number: ModifyField
+    bits: int = 32
+    part: Part | None = None
+
+    def get(self, packet: _Packet) -> int | None:
+        return packet.registers.get(self.number, 0)
+
+    def put(self, packet: _Packet, value: int) -> None:
+        packet.registers[self.number] = value
+
+
+def _mac(start: int, octets: int) -> _Place:
+    return _Place(lambda headers: start, octets, 0, octets * 8, None)
+
+
+def _ip(version: int, start: int, octets: int, shift: int, bits: int, field: str) -> _Place:
+    def at(headers: Headers) -> int:
+        return headers.l3 + start if headers.version == version else _ABSENT
+
+    return _Place(at, octets, shift, bits, FIELDS[f"outer_headers.{field}"].part)
+
+
+class _Dscp(NamedTuple):
+    """The field that is in other bits of IPv4's header than of IPv6's."""
+
+    part: Part | None
+    bits: int = 6
+
+    def get(self, packet: _Packet) -> int | None:
+        place = _DSCP.get(packet.headers.version)
+        return place.get(packet) if place else None
+
+    def put(self, packet: _Packet, value: int) -> None:
+        _DSCP[packet.headers.version].put(packet, value)
+
+
+_Field = _Place | _Register | _Dscp
+
+
+def _l4(protocol: int, start: int, bits: int, field: str) -> _Place:
+    def at(headers: Headers) -> int:
+        return headers.l4 + start if headers.l4 and headers.protocol == protocol else _ABSENT
+
+    return _Place(at, 2, 0, bits, FIELDS[f"outer_headers.{field}"].part)
+
+
+def _addresses() -> dict[int, _Field]:
+    """IPv6 addresses have four fields each, IPv4 addresses one."""
+    found: dict[int, _Field] = {
+        ModifyField.OUT_SIPV4: _ip(4, 12, 4, 0, 32, "src_ipv4_src_ipv6"),
+        ModifyField.OUT_DIPV4: _ip(4, 16, 4, 0, 32, "dst_ipv4_dst_ipv6"),
+    }
+    for word in range(8):
+        field = "src_ipv4_src_ipv6" if word < 4 else "dst_ipv4_dst_ipv6"
+        place = _ip(6, 8 + 4 * word, 4, 0, 32, field)
+        found[ModifyField(ModifyField.OUT_SIPV6_127_96 + word)] = place
+    return found
+
+
+_DSCP = {4: _ip(4, 0, 2, 2, 6, "ip_dscp"), 6: _ip(6, 0, 2, 6, 6, "ip_dscp")}
+_REGISTERS: dict[int, _Field] = {
+    field: _Register(field) for field in ModifyField if "METADATA" in field.name
+}
+_FIELDS: dict[int, _Field] = {
+    ModifyField.OUT_DMAC_47_16: _mac(0, 4),
+    ModifyField.OUT_DMAC_15_0: _mac(4, 2),
+    ModifyField.OUT_SMAC_47_16: _mac(6, 4),
+    ModifyField.OUT_SMAC_15_0: _mac(10, 2),
+    ModifyField.OUT_FIRST_VID: _Place(
+        lambda headers: 14 if headers.tags else _ABSENT, 2, 0, 12, None
+    ),
+    ModifyField.OUT_IP_DSCP: _Dscp(FIELDS["outer_headers.ip_dscp"].part),
+    ModifyField.OUT_IP_TTL: _ip(4, 8, 1, 0, 8, "ttl_hoplimit"),
+    ModifyField.OUT_IPV6_HOPLIMIT: _ip(6, 7, 1, 0, 8, "ttl_hoplimit"),
+    ModifyField.OUT_TCP_FLAGS: _l4(TCP, 12, 9, "tcp_flags"),
+    ModifyField.OUT_TCP_SPORT: _l4(TCP, 0, 16, "tcp_sport"),
+    ModifyField.OUT_TCP_DPORT: _l4(TCP, 2, 16, "tcp_dport"),
+    ModifyField.OUT_UDP_SPORT: _l4(UDP, 0, 16, "udp_sport"),
+    ModifyField.OUT_UDP_DPORT: _l4(UDP, 2, 16, "udp_dport"),
+    **_addresses(),
+    **_REGISTERS,
+}
+"""OUT_ETHERTYPE is not among them: with another type a packet would have other headers."""
+
+
+# -- contexts
+
+
+def _bits_of(field: int, offset: int, length: int) -> _Field:
+    """The field, which must have these bits."""
+    found = _FIELDS.get(field)
+    if found is None:
+        raise CmdError(Status.BAD_PARAM_ERR, "field cannot be modified", f"{field:#x}")
+    if offset + length > found.bits:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "modify header action goes beyond its field",
+            f"field {field:#x}: {length} bits from {offset}",
+        )  # fmt: skip
+    return found
+
+
+def _set(action: Any) -> tuple[Change, bool, Part | None]:
+    offset, length = action.offset, action.length or 32
+    field = _bits_of(action.field, offset, length)
+    mask, value = (1 << length) - 1 << offset, action.data << offset
+    if value & ~mask:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "modify header action has data beyond its length",
+            f"{action.data:#x} in {length} bits",
+        )  # fmt: skip
+
+    def change(packet: _Packet) -> None:
+        old = field.get(packet)
+        if old is not None:
+            field.put(packet, old & ~mask | value)
+
+    return change, action.field not in _REGISTERS, None
+
+
+def _add(action: Any) -> tuple[Change, bool, Part | None]:
+    field, data = _bits_of(action.field, 0, 0), action.data
+    mask = (1 << field.bits) - 1
+
+    def change(packet: _Packet) -> None:
+        old = field.get(packet)
+        if old is not None:
+            field.put(packet, old + data & mask)
+
+    return change, action.field not in _REGISTERS, None
+
+
+def _copy(action: Any) -> tuple[Change, bool, Part | None]:
+    length, lowest, offset = action.length or 32, action.src_offset, action.dst_offset
+    source = _bits_of(action.src_field, lowest, length)
+    target = _bits_of(action.dst_field, offset, length)
+    mask = (1 << length) - 1
+
+    def change(packet: _Packet) -> None:
+        value, old = source.get(packet), target.get(packet)
+        if value is not None and old is not None:
+            target.put(packet, old & ~(mask << offset) | (value >> lowest & mask) << offset)
+
+    return change, action.dst_field not in _REGISTERS, source.part
+
+
+_ACTIONS: dict[int, tuple[Any, Callable[[Any], tuple[Change, bool, Part | None]]]] = {
+    ModifyAction.SET: (set_action_in, _set),
+    ModifyAction.ADD: (add_action_in, _add),
+    ModifyAction.COPY: (copy_action_in, _copy),
+}
+
+
+def context_of(table_type: FlowTableType, actions: Sequence[bytes]) -> ModifyHeader:
+    """The context of a list of actions, 8 bytes each. Raises BAD_PARAM_ERR for what is not built.
+
+    What a packet's decision depends on now includes what is copied (:attr:`ModifyHeader.parts`);
+    what is set or added to decides anything only where a group matches that field.
+    """
+    made = []
+    for action in actions:
+        kind = action[0] >> 4
+        if kind not in _ACTIONS:
+            raise CmdError(Status.BAD_PARAM_ERR, "modify header action not supported", f"{kind}")
+        layout, make = _ACTIONS[kind]
+        made.append(make(layout.view(action)))
+    return ModifyHeader(
+        table_type,
+        tuple(change for change, _, _ in made),
+        frozenset(part for _, _, part in made if part is not None),
+        any(in_frame for _, in_frame, _ in made),
+    )
+
+
+# -- packets
+
+
+def head(headers: Headers) -> Headers:
+    """The same packet with no more of its frame than flow groups match."""
+    upto = max(headers.l3, headers.l4) + _HEAD_BYTES
+    return _with_frame(headers, headers.frame[:upto], {})
+
+
+def rewrite(headers: Headers, contexts: Sequence[ModifyHeader]) -> Marked:
+    """A packet after the changes of all contexts."""
+    packet = _Packet(headers)
+    in_frame = any(context.in_frame for context in contexts)
+    if in_frame:
+        packet.frame = bytearray(headers.frame)
+    for context in contexts:
+        for change in context.changes:
+            change(packet)
+    if in_frame:
+        assert isinstance(packet.frame, bytearray)
+        adjust(headers, packet.frame)
+    return _with_frame(headers, bytes(packet.frame), packet.registers)
+
+
+def _with_frame(headers: Headers, frame: bytes, registers: dict[int, int]) -> Marked:
+    found = Marked(
+        frame, headers.ethertype, headers.l3, headers.version, headers.protocol, headers.l4,
+        headers.end, headers.fragment,
+    )  # fmt: skip
+    found.sqn, found.registers = headers.sqn, registers
+    return found

@@ -1,0 +1,147 @@
+"""Send requests of Ethernet queues: what each makes of its segments, and how that leaves.
+
+SEND is one frame: inline headers or none, data, a VLAN tag that the adapter inserts, checksums that
+it computes. LSO is headers, always inline, and a long payload; it leaves as one super-frame, which
+is cut where somebody needs frames. Checksums are left undone as well when both were asked for: the
+frame says so, and who can do without them never computes any.
+
+Source: PRM "Ethernet segment", "Large send offload"; core/en_tx.c: mlx5e_sq_xmit_wqe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.eth.gather import gather
+from emu.device.engine.eth.receive import loop_back
+from emu.device.objects.send_queue import BadWqeError
+from emu.device.port.eth.checksum import insert
+from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
+from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
+from emu.device.port.eth.port import FCS_BYTES, MAC_BYTES
+from emu.device.port.eth.segment import segment, unsegmented
+from emu.device.port.eth.vlan import insert_tag
+from emu.device.state.points import FaultPoint
+from layouts.enums import Opcode
+from layouts.eth_enums import EthChecksum
+from layouts.eth_wqe import ETH, INLINE_HDR_START, INSERT_SVLAN, INSERT_VLAN
+from layouts.wqe import DS
+
+if TYPE_CHECKING:
+    from emu.device.objects import Sq
+    from emu.device.objects.send_queue import Wqe
+    from emu.device.state.hca import Hca
+
+FRAME_TX_POINT: FaultPoint[[Frame], None] = FaultPoint("frame.tx")
+
+STEPS_PER_FRAME = 4
+"""What a packet counts among the steps of a round, before anybody receives it."""
+
+_ETH_AT = DS
+_INLINE_AT = _ETH_AT + INLINE_HDR_START
+_SEGMENTS_AT = _ETH_AT + ETH.size
+_PAD = DS - 1
+_GROUP_BIT = 1
+"""Of a MAC address's first byte."""
+_INLINE_SIZE_SHIFT = 16
+_VLAN_TCI = 0xFFFF
+_L3, _L4 = int(EthChecksum.L3), int(EthChecksum.L4)
+_BOTH = _L3 | _L4
+_LSO = int(Opcode.LSO)
+
+_eth = ETH.unpack_from
+
+
+def transmit(hca: Hca, sq: Sq, wqe: Wqe) -> None:
+    """Send what a SEND or LSO request asks for.
+
+    Raises BadWqeError, TooLongError or AccessError; nothing has been sent then.
+    """
+    if wqe.ds * DS < _SEGMENTS_AT:
+        raise BadWqeError(f"ds {wqe.ds} has no room for the Ethernet segment")
+    cs_flags, mss, _, trailer = _eth(wqe.buf, _ETH_AT)
+    header, at = b"", _SEGMENTS_AT
+    if trailer and not trailer & INSERT_VLAN:
+        header, at = _inline(wqe, trailer >> _INLINE_SIZE_SHIFT)
+    if wqe.opcode == _LSO:
+        most = 1 << hca.caps.ethernet.max_lso_cap
+        _send_large(hca, sq, header, gather(hca, sq, wqe, at, b"", most), mss)
+        return
+    data = gather(hca, sq, wqe, at, header, MAX_BYTES)
+    if len(data) < ETHERNET_BYTES:
+        raise BadWqeError(f"frame of {len(data)} bytes")
+    if trailer & INSERT_VLAN:
+        tpid = ETH_STAG if trailer & INSERT_SVLAN else ETH_CTAG
+        data = insert_tag(data, trailer & _VLAN_TCI, tpid)
+    wanted = cs_flags & _BOTH
+    if wanted and wanted != _BOTH:
+        data = insert(parse(data), l3=bool(wanted & _L3), l4=bool(wanted & _L4))
+    if len(data) < MIN_BYTES:
+        data = data.ljust(MIN_BYTES, b"\0")
+    send(hca, sq, Frame(data, 0, wanted == _BOTH), 1, len(data), len(data))
+
+
+def _inline(wqe: Wqe, size: int) -> tuple[bytes, int]:
+    """The headers in the WQE, and where the segments after them begin."""
+    if _INLINE_AT + size > wqe.ds * DS:
+        raise BadWqeError(f"inline headers of {size} bytes leave the WQE")
+    at = _SEGMENTS_AT + (max(size - (_SEGMENTS_AT - _INLINE_AT), 0) + _PAD & ~_PAD)
+    return wqe.buf[_INLINE_AT : _INLINE_AT + size], at
+
+
+def _send_large(hca: Hca, sq: Sq, header: bytes, payload: bytes, mss: int) -> None:
+    """Send a super-frame; frames when one is enough, or when IP has no length for all of it."""
+    try:
+        whole = unsegmented(header, payload, mss) if len(payload) > mss else None
+        if whole is not None:
+            frame = Frame(whole, mss, checked=True)
+            packets = -(-len(payload) // mss)
+            octets = packets * len(header) + len(payload)
+            send(hca, sq, frame, packets, len(header) + mss, octets)
+            return
+        cut = segment(header, payload, mss)
+    except FrameError as error:
+        raise BadWqeError(str(error)) from None
+    for data in cut:
+        data = data.ljust(MIN_BYTES, b"\0")
+        send(hca, sq, Frame(data), 1, len(data), len(data))
+
+
+def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int) -> None:
+    """Put a frame on the wire, or drop and count what the port does not let out.
+
+    It stands for so many packets, ``longest`` bytes each at most and ``octets`` in all. A frame to
+    an address of the function itself stays here, one to a group comes back as well; who takes them
+    is up to the TIRs (tirc.self_lb_block).
+    """
+    hca.round.steps += packets * STEPS_PER_FRAME
+    port = hca.eth
+    if not port.is_up:
+        port.sent.discards += packets
+    elif longest + FCS_BYTES > port.mtu:
+        port.sent.too_long += packets
+        port.sent.errors += packets
+    else:
+        port.sent.add(frame.data, packets, octets)
+        is_multicast = frame.data[0] & _GROUP_BIT
+        if is_multicast or _is_own(port.vport.own, port.permanent_address, frame.data):
+            assert sq.tis is not None  # only queues with a TIS send frames
+            loop_back(hca, frame, sq.tis.td)
+            if not is_multicast:
+                port.looped_out.add(frame.data, packets, octets)
+                return
+        if hca.faults is None:
+            hca.eth_wire.transmit(hca, frame)
+        else:
+            hca.faults.show(FRAME_TX_POINT, frame)
+
+
+def put_on_wire(hca: Hca, frame: Frame) -> None:
+    """As :func:`send`, without checks, counters and planned faults."""
+    hca.eth_wire.transmit(hca, frame)
+
+
+def _is_own(addresses: frozenset[bytes], permanent: bytes, data: bytes) -> bool:
+    """Whether the driver receives at the destination; before it says where, at the vPort's own."""
+    to = data[:MAC_BYTES]
+    return to in addresses or (not addresses and to == permanent)

@@ -1,0 +1,156 @@
+"""Completions: what a CQE tells of a request that is done, filled or failed.
+
+Source: PRM "Completion queue entry"; libmlx5 (get_resp_ctx_v0 and _v1) for whom one names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events.counters import count_error
+from emu.device.engine.events.cq import write
+from emu.device.engine.events.vendor_syndromes import Cause, vendor_syndrome
+from emu.device.objects import Cq, SrqForm
+from emu.device.state.points import FaultPoint
+from layouts.cqe import CQE, ERR_CQE, SIG_ERR_CQE, tagged
+from layouts.enums import CqeOpcode, CqeSyndrome
+
+if TYPE_CHECKING:
+    from emu.device.objects import Queue
+    from emu.device.objects.send_queue import Wqe
+    from emu.device.state.hca import Hca
+
+CQE_POINT: FaultPoint[[Cq, Queue, bytes, int, bool], bool] = FaultPoint("cqe")
+
+_WORD = 0xFFFFFFFF
+_REQ = CqeOpcode.REQ
+_SOLICITED = 1 << 1
+_XRC_SRQ = SrqForm.XRC_SRQ
+
+Received = tuple[int, int, int, int, int, int, bool, int, int | None]
+"""What a completion tells of a message that has filled a receive WQE: wqe_counter; byte_cnt; the
+shared queue's number, 0 for the queue pair's own; immediate data, or the key that was invalidated;
+flags_rqpn; slid; whether it is solicited; ml_path; TCI of a datagram's VLAN tag, None without one
+(``cqe64``). One is made for each message, so it is a plain tuple."""
+
+
+def complete_send(hca: Hca, cq: Cq, queue: Queue, wqe: Wqe, byte_cnt: int = 0) -> None:
+    """Report that a send request is done."""
+    now = hca.clock.now_ns()
+    entry = CQE.pack(
+        0, 0, 0, queue.uidx or 0, 0, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        wqe.opcode << 24 | queue.handle, wqe.index,
+    )  # fmt: skip
+    report(hca, cq, queue, entry, _REQ << 4, False)
+
+
+def complete_receive(hca: Hca, cq: Cq, queue: Queue, opcode: CqeOpcode, received: Received) -> None:
+    """Report that a message has filled a receive WQE."""
+    wqe_counter, byte_cnt, srqn, immediate, flags_rqpn, slid, solicited, ml_path, tag = received
+    if srqn or queue.uidx is not None:
+        srqn = _receiver(hca, queue, srqn)
+    now = hca.clock.now_ns()
+    entry = CQE.pack(
+        ml_path, slid, flags_rqpn, srqn, immediate, byte_cnt, now >> 32 & _WORD, now & _WORD,
+        queue.handle, wqe_counter & 0xFFFF,
+    )  # fmt: skip
+    if tag is not None:
+        entry = tagged(entry, tag)
+    op_own = opcode << 4 | (_SOLICITED if solicited else 0)
+    report(hca, cq, queue, entry, op_own, solicited)
+
+
+def fail_send(
+    hca: Hca,
+    cq: Cq,
+    queue: Queue,
+    syndrome: CqeSyndrome,
+    wqe_counter: int,
+    wqe_opcode: int,
+    cause: Cause = Cause.ANY,
+) -> None:
+    """Report that a send request has failed; errors count as solicited (IBTA 11.4.2.2)."""
+    hca.error_completions += 1
+    count_error(queue, CqeOpcode.REQ_ERR, syndrome)
+    entry = error_entry(
+        queue, CqeOpcode.REQ_ERR, syndrome, cause, wqe_counter=wqe_counter, wqe_opcode=wqe_opcode,
+        srqn=queue.uidx or 0,
+    )  # fmt: skip
+    report(hca, cq, queue, entry, CqeOpcode.REQ_ERR << 4, True)
+
+
+def fail_receive(
+    hca: Hca, cq: Cq, queue: Queue, syndrome: CqeSyndrome, wqe_counter: int, srqn: int = 0
+) -> None:
+    """Report that a receive WQE has failed; ``srqn`` is 0 for the queue's own."""
+    hca.error_completions += 1
+    count_error(queue, CqeOpcode.RESP_ERR, syndrome)
+    srqn = _receiver(hca, queue, srqn)
+    entry = error_entry(queue, CqeOpcode.RESP_ERR, syndrome, wqe_counter=wqe_counter, srqn=srqn)
+    report(hca, cq, queue, entry, CqeOpcode.RESP_ERR << 4, True)
+
+
+def _receiver(hca: Hca, queue: Queue, srqn: int) -> int:
+    """Whom a receive completion names: the user index of the queue, or of an XRC SRQ.
+
+    Without one it is the shared queue's number, 0 for none (libmlx5: get_resp_ctx_v0 and _v1).
+    """
+    srq = hca.srqs.get(srqn) if srqn else None
+    if srq is not None and srq.form is _XRC_SRQ:
+        return srqn if srq.uidx is None else srq.uidx
+    return srqn if queue.uidx is None else queue.uidx
+
+
+def report_signature(
+    hca: Hca,
+    cq: Cq,
+    queue: Queue,
+    key: int,
+    syndrome: int,
+    domain: int,
+    values: tuple[int, int, int],
+) -> None:
+    """Report a wrong signature; ``values`` are found, computed (64 bits each), block offset.
+
+    ``domain`` is 0 for the wire domain, 1 for the memory domain.
+    """
+    found, computed, offset = values
+    entry = SIG_ERR_CQE.pack(
+        found >> 32, computed >> 32, found & _WORD, computed & _WORD, syndrome, domain, key,
+        offset, queue.handle,
+    )  # fmt: skip
+    report(hca, cq, queue, entry, CqeOpcode.SIG_ERR << 4, True)
+
+
+def report(hca: Hca, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool) -> None:
+    """Write an entry, unless a fault suppresses it; count a lost one at its queue."""
+    if hca.faults is None:
+        is_written = write(hca, cq, entry, op_own, solicited)
+    else:
+        is_written = hca.faults.show(CQE_POINT, cq, queue, entry, op_own, solicited)
+    if not is_written:
+        queue.count("cq_overflow")
+
+
+def error_entry(
+    queue: Queue,
+    opcode: CqeOpcode,
+    syndrome: CqeSyndrome,
+    cause: Cause = Cause.ANY,
+    *,
+    wqe_counter: int,
+    wqe_opcode: int = 0,
+    srqn: int = 0,
+    vendor: int | None = None,
+) -> bytes:
+    """The bytes of an error CQE before op_own; ``vendor`` None: what the error's cause gives.
+
+    Why a request is flushed is known by its queue, if ``cause`` does not say.
+    """
+    if vendor is None:
+        if syndrome is CqeSyndrome.WR_FLUSH_ERR and cause is Cause.ANY:
+            cause = Cause.FAILURE if queue.has_failed else Cause.COMMAND
+        vendor = vendor_syndrome(opcode, syndrome, cause)
+    return ERR_CQE.pack(
+        srqn, vendor, syndrome, wqe_opcode << 24 | queue.handle, wqe_counter & 0xFFFF
+    )

@@ -1,0 +1,116 @@
+"""Event queues: how an event becomes an EQE in the guest's ring and an interrupt.
+
+An EQE belongs to the driver when its owner bit equals bit ``log_eq_size`` of the consumer index
+that the driver has reached (core/lib/eq.h:next_eqe_sw); the driver initialises all owner bits to 1,
+so the first pass writes 0. The interrupt fires once for each arm: at once if there are unread
+entries, otherwise with the next one (PRM "EQ arming"; core/eq.c:eq_update_ci).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.objects import Eq
+from emu.device.ports import Buffer, DmaError
+from emu.device.state.points import FaultPoint
+from layouts.enums import EventType
+from layouts.eqe import EQE_BYTES, EQE_DATA_OFFSET
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+EQE_POINT: FaultPoint[[Eq, EventType, int, Buffer], bool] = FaultPoint("eqe")
+
+INDEX_MASK = 0xFFFFFF
+_OWNER = EQE_BYTES - 1
+
+
+def raise_event(hca: Hca, event: EventType, data: Buffer, sub_type: int = 0) -> bool:
+    """Report an asynchronous event to the EQ that asked for its type; False if none did."""
+    eq = hca.event_eq(event)
+    return eq is not None and post(hca, eq, event, sub_type, data)
+
+
+def post(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
+    """Write one EQE and, when the queue is armed, raise its vector.
+
+    ``data`` is the event's own part (at most 28 bytes). Returns False when the event is lost.
+
+    A ring that is full loses events until its driver reads: the device has no event about that, so
+    it counts them (QUERY_VNIC_ENV: comp_eq_overrun, async_eq_overrun) and goes on. One whose page
+    is no longer guest memory says so for good (eqc.status: EQ_WRITE_FAILURE).
+    """
+    if hca.faults is not None:
+        return hca.faults.show(EQE_POINT, eq, event, sub_type, data)
+    return write(hca, eq, event, sub_type, data)
+
+
+def write(hca: Hca, eq: Eq, event: EventType, sub_type: int, data: Buffer) -> bool:
+    """As ``post``, without the planned faults."""
+    if eq.is_full:
+        eq.overruns += 1
+        if not eq.is_losing:
+            eq.is_losing = True
+            log.warning(
+                "%r: overrun: all %d entries are unread; a %s event is lost, and what comes until"
+                " the driver reads", eq, 1 << eq.log_size, event.name,
+            )  # fmt: skip
+        return False
+    if eq.is_losing:
+        eq.is_losing = False
+        log.warning("%r: has room again: %d events were lost so far", eq, eq.overruns)
+    entry = bytearray(EQE_BYTES)
+    entry[1] = event
+    entry[3] = sub_type
+    entry[EQE_DATA_OFFSET : EQE_DATA_OFFSET + len(data)] = data
+    entry[_OWNER] = eq.pi >> eq.log_size & 1
+    at = (eq.pi & (1 << eq.log_size) - 1) * EQE_BYTES
+    try:
+        eq.buffer.write(at, entry)
+    except DmaError as error:
+        eq.has_write_failed = True
+        log.warning("%r: %s event lost: %s", eq, event.name, error)
+        return False
+    if hca.tracer:
+        hca.tracer.eqe(eq.handle, event, sub_type, data)
+    eq.pi += 1
+    _fire_if_armed(hca, eq)
+    return True
+
+
+def doorbell(hca: Hca, uar_page: int, eqn: int, ci: int, *, arm: bool) -> None:
+    """The driver has consumed up to ``ci`` (24 bits) and may ask for the next interrupt.
+
+    Only in the page that the context names: a process of the guest has a page of its own, and could
+    make events of the kernel's queue disappear.
+    """
+    eq = hca.eqs.get(eqn)
+    if eq is None:
+        log.warning("EQ doorbell ignored: no EQ has the number %#x", eqn)
+        return
+    if eq.uar_page != uar_page:
+        log.warning("%r: doorbell ignored: it came by UAR %#x", eq, uar_page)
+        return
+    consumed = (ci - eq.ci) & INDEX_MASK
+    if consumed > eq.pi - eq.ci:
+        log.warning(
+            "%r: doorbell ignored: it consumes %d entries of %d", eq, consumed, eq.pi - eq.ci
+        )
+        return
+    eq.ci += consumed
+    if arm:
+        eq.armed = True
+        if eq.pi != eq.ci:
+            _fire_if_armed(hca, eq)
+
+
+def _fire_if_armed(hca: Hca, eq: Eq) -> None:
+    if not eq.armed:
+        return
+    eq.armed = False
+    if hca.tracer:
+        hca.tracer.irq(eq.vector, eq.handle)
+    hca.interrupts.trigger(eq.vector)

@@ -1,0 +1,178 @@
+"""A function as a whole: turns for its queues, the port's link, teardown and shutdown.
+
+``emu.device.state.hca`` holds the state; this module acts on all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+
+from emu.device.engine import turn as _turns  # noqa: F401  # registers the turn of queue pairs
+from emu.device.engine.eth import queues as eth_queues
+from emu.device.engine.eth import send as _send  # noqa: F401  # registers the turn of send queues
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.mr import page_faults
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.rc import dynamic
+from emu.device.objects import Eq
+from emu.device.objects.table import Object, Table
+from emu.device.rounds import STEPS_PER_ROUND
+from emu.device.state.hca import Hca, HcaState
+from emu.device.state.turns import TURNS
+from layouts.enums import EventType, PortChange, QpState
+from layouts.eqe import eqe_port_state
+
+log = logging.getLogger(__name__)
+
+QUEUES_PER_ROUND = 8
+_STEPS_PER_STOP = 16
+"""What it costs to stop a queue, in those that are only looked at."""
+
+
+def run(hca: Hca) -> bool:
+    """Give some of the ready queues a turn if the round allows it; True when more are ready."""
+    round_, ready = hca.round, hca.ready
+    if (hca.broken_cqs or hca.stopping is not None) and not round_.is_over:
+        _stop_users_of_broken_cqs(hca)
+    if not ready:
+        return bool(hca.broken_cqs) or hca.stopping is not None
+    for _ in range(min(len(ready), QUEUES_PER_ROUND)):
+        if round_.steps > STEPS_PER_ROUND:
+            break
+        queue = ready.popleft()
+        queue.is_ready = False
+        if TURNS[type(queue)](hca, queue):
+            hca.schedule(queue)
+    return bool(ready) or bool(hca.broken_cqs) or hca.stopping is not None
+
+
+def _stop_users_of_broken_cqs(hca: Hca) -> None:
+    """Stop some of the queues that report to CQs which take no more; others in later rounds."""
+    if hca.stopping is None:
+        broken, hca.broken_cqs = frozenset(hca.broken_cqs), []
+        hca.stopping = chain(qp_life.stop_users(hca, broken), eth_queues.stop_users(hca, broken))
+    for is_stopped in hca.stopping:
+        hca.round.steps += _STEPS_PER_STOP if is_stopped else 1
+        if hca.round.steps > STEPS_PER_ROUND:
+            return
+    hca.stopping = None
+
+
+def teardown(hca: Hca) -> None:
+    """TEARDOWN_HCA: back to ENABLED. What the driver left behind is logged and freed."""
+    for table in hca.tables:
+        if table:
+            log.warning("teardown: %d %s left behind: %s", len(table), table.kind, _few(table))
+    quiesce(hca)
+    hca.drop_objects()
+    hca.state = HcaState.ENABLED
+
+
+def shut_down(hca: Hca) -> None:
+    """Stop at once: forget objects and firmware pages without logging them.
+
+    A driver asks for this when its machine goes down and there is no time to destroy its objects.
+    Afterwards the function only executes commands.
+    """
+    log.info("%s: shut down", hca.model.name)
+    quiesce(hca)
+    hca.drop_objects()
+    hca.fwpages.forget()
+    hca.state = HcaState.DISABLED
+
+
+def quiesce(hca: Hca) -> None:
+    """Stop all access to guest memory, whatever doorbells or timers are pending."""
+    # There may be 250,000 of each, and most do not wait for anything.
+    for qp in hca.qps:
+        qp.state = QpState.RST
+        if (
+            qp.timer is not None
+            or qp.connection is not None
+            or qp.responder is not None
+            or qp.moving is not None
+        ):
+            qp.stop_waiting()
+        if qp.held_by is not None:
+            page_faults.cancel(hca, qp)
+        if qp.kept is not None or qp.connection is not None:
+            qp_life.forget_receives(qp)
+    for dct in hca.dcts:
+        while dynamic.end_some(dct):
+            pass
+    page_faults.cancel_all(hca)
+    if hca.faults is not None:
+        hca.faults.forget_objects()
+    eth_queues.quiesce(hca)
+    for cq in hca.cqs:
+        if cq.moderation is not None:
+            cq.stop_waiting()
+    for queue in hca.ready:
+        queue.is_ready = False
+    hca.ready.clear()
+    hca.arrivals.clear()
+    hca.broken_cqs.clear()
+    hca.stopping = None
+
+
+def unsubscribe(hca: Hca, eq: Eq) -> None:
+    """An EQ is destroyed. Pending page faults fail if it was the EQ that reports them."""
+    hca.unsubscribe(eq)
+    if hca.event_eq(EventType.PAGE_FAULT) is None:
+        page_faults.give_up(hca)
+
+
+def set_link(hca: Hca, *, up: bool) -> None:
+    """Plug the cable in or pull it: raise the port event and tell the wire."""
+    was_up = hca.port.is_up
+    hca.port.set_link(up=up)
+    _follow_link(hca, was_up)
+
+
+def set_admin(hca: Hca, *, up: bool) -> None:
+    """Enable or disable an Ethernet port as its driver asks.
+
+    mlx5e looks at the link before it enables the port and waits for the event after it
+    (core/en_main.c: mlx5e_open, async_event).
+    """
+    was_up = hca.eth.is_up
+    hca.eth.set_admin(up=up)
+    _follow_link(hca, was_up)
+
+
+def set_vport_admin(hca: Hca, *, up: bool) -> None:
+    """Enable or disable the virtual port of an Ethernet function."""
+    was_up = hca.eth.is_up
+    hca.eth.vport.admin_up = up
+    _follow_link(hca, was_up)
+
+
+def _follow_link(hca: Hca, was_up: bool) -> None:
+    up = hca.port.is_up
+    if up == was_up:
+        return
+    log.info("%s: link %s", hca.model.name, "up" if up else "down")
+    _raise_port_change(hca, PortChange.ACTIVE if up else PortChange.DOWN)
+    announce(hca)
+
+
+def announce(hca: Hca) -> None:
+    """Tell the wires that the port has come up or gone down, or has other addresses."""
+    hca.wire.port_changed(hca)
+    hca.eth_wire.port_changed(hca)
+
+
+def reregister(hca: Hca) -> None:
+    """Ask the guest to register again: a new subnet manager lacks what the old one was told."""
+    _raise_port_change(hca, PortChange.CLIENT_REREG)
+
+
+def _raise_port_change(hca: Hca, change: PortChange) -> None:
+    data = eqe_port_state.new(port={"port_num": 1})
+    eq_engine.raise_event(hca, EventType.PORT_CHANGE, bytes(data), change)
+
+
+def _few(table: Table[Object], most: int = 8) -> str:
+    names = [f"{item.handle:#x}" for item, _ in zip(table, range(most))]
+    return ", ".join(names) + (", ..." if len(table) > most else "")

@@ -1,0 +1,92 @@
+"""What a key's own list says about a range of it: the pages of an MTT, or pieces of other keys.
+
+Nothing is checked here but the list: ``access.py`` has checked the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from emu.device.engine.mr.rights import WRITES, AbsentPageError
+from emu.device.objects import MTT_READ, MTT_WRITE, Mkey
+from layouts.wqe import KLM
+
+_MTT_ADDRESS = ~0xFFF & (1 << 64) - 1
+
+
+def in_page(mkey: Mkey, va: int, length: int, need: int) -> int:
+    """The IOVA of a range inside one page of an MTT key. Raises as ``page_runs`` does."""
+    shift = mkey.log_page_size
+    entry = mkey.pages.one((va >> shift) - (mkey.start >> shift))
+    if not entry & (MTT_WRITE if need & WRITES else MTT_READ):
+        raise AbsentPageError(mkey.key, va, length)
+    return (entry & _MTT_ADDRESS) + (va & (1 << shift) - 1)
+
+
+def page_runs(mkey: Mkey, va: int, length: int, need: int) -> Iterator[tuple[int, int]]:
+    """Contiguous pieces (IOVA, bytes) of an MTT key's range, neighbouring pages joined.
+
+    Raises IndexError where the list ends, AbsentPageError at an entry without the right it needs.
+    """
+    range_end = va + length
+    shift, pages = mkey.log_page_size, mkey.pages
+    size = 1 << shift
+    wanted = MTT_WRITE if need & WRITES else MTT_READ
+    index = (va >> shift) - (mkey.start >> shift)
+    within = va & size - 1
+    left = within + length + size - 1 >> shift
+    start = end = -1
+    while left:
+        entries = pages.part(index, left)
+        for entry in entries:
+            if not entry & wanted:
+                raise AbsentPageError(mkey.key, range_end - length, length)
+            page = (entry & _MTT_ADDRESS) + within
+            part = min(length, size - within)
+            if page != end:
+                if start >= 0:
+                    yield start, end - start
+                start = page
+            end = page + part
+            length -= part
+            within = 0
+        index += len(entries)
+        left -= len(entries)
+    yield start, end - start
+
+
+def klm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+    """(key, address, bytes) below a KLM key: entries of any length, back to back."""
+    return mkey.ranges.pieces(va - mkey.start, length)
+
+
+def ksm_pieces(mkey: Mkey, va: int, length: int) -> Iterable[tuple[int, int, int]]:
+    """(key, address, bytes) below a KSM key: entries of equal length, the first one at its start.
+
+    The start need not be a multiple of that length: the key that UCX creates for atomics starts
+    some bytes after one, and its address ``start_addr + n`` is ``va + n`` of the first entry
+    (src/uct/ib/mlx5/dv/ib_mlx5dv_md.c: uct_ib_mlx5_devx_reg_ksm_data_contig).
+    """
+    shift = mkey.log_page_size
+    index = va - mkey.start >> shift
+    within = va - mkey.start & (1 << shift) - 1
+    blocks = mkey.blocks
+    if within + length <= 1 << shift:
+        if index < blocks.near:
+            _, key, at = KLM.unpack_from(blocks.first, index * KLM.size)
+        else:
+            _, key, at = blocks.entry(index)
+        return ((key, at + within, length),)
+    return _ksm_series(mkey, index, within, length)
+
+
+def _ksm_series(mkey: Mkey, index: int, within: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """The pieces from ``within`` bytes into the entry ``index`` on."""
+    shift, blocks = mkey.log_page_size, mkey.blocks
+    while length:
+        _, key, at = blocks.entry(index)
+        size = min(length, (1 << shift) - within)
+        yield key, at + within, size
+        length -= size
+        index += 1
+        within = 0

@@ -1,0 +1,107 @@
+"""Access by keys with block signatures: check, insert, strip, or copy (PRM "Signature offload").
+
+Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
+received data go the opposite direction. Blocks are independent of each other, so any part of the
+stream can be handled alone, as packets and retransmissions require. An address is an offset from
+the key's start in the wire's stream, whose length is ``wire_length``.
+
+The first wrong signature is reported by a SIG_ERR completion and the transfer goes on; the next
+one is reported only after a UMR has set ``expected_sigerr_count`` again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from emu.device.engine.mr.rights import (
+    MOST_STEPS,
+    PIECE_BYTES,
+    REMOTE_ATOMIC,
+    WRITES,
+    AccessError,
+    InPieces,
+    Violation,
+)
+from emu.device.engine.mr.signed_stream import (
+    Inflow,
+    SignatureState,
+    SignedStream,
+    to_data,
+    to_stream,
+)
+from emu.device.objects.views import Span, Views
+
+if TYPE_CHECKING:
+    from emu.device.objects import Mkey
+    from emu.device.state.hca import Hca
+
+MOST_BYTES = 16 << 10
+"""Longest access in one go: it is computed while the rest of the device waits."""
+
+_LOG_STEP_BYTES = 3
+"""How many bytes are signed in the time that a page takes to translate."""
+
+
+class Signature(SignatureState):
+    """The signature part of one key."""
+
+    __slots__ = ()
+
+    def rearm(self) -> None:
+        """Report the next error, even if one has been reported."""
+        self.is_reported = False
+
+    @property
+    def is_on_wire(self) -> bool:
+        """Whether the wire's domain has signatures."""
+        return self.blocks.wire is not None
+
+    def wire_length(self, length: int) -> int:
+        """Bytes on the wire for ``length`` bytes of the memory domain."""
+        return to_stream(self.blocks.wire, to_data(self.blocks.mem, length))
+
+    def views(
+        self, hca: Hca, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+    ) -> Views:
+        """A span of the wire's stream: a computed copy to read, or a sink for writes.
+
+        Raises AccessError as the key's ranges do, for atomics, and where the block around a short
+        span falls into too many pieces; InPieces if it is too long, or takes more steps than
+        ``access`` would.
+        """
+        va, length, need = span
+        if need & REMOTE_ATOMIC:
+            raise AccessError(Violation.RIGHTS, mkey.key, va, length)
+        if length > MOST_BYTES:
+            raise InPieces(mkey.key, va, length, MOST_BYTES)
+        hca.round.steps += length >> _LOG_STEP_BYTES
+        stream = SignedStream(hca, mkey, self, qpn, need, depth)
+        stream.most = hca.round.steps + MOST_STEPS if most is None else most
+        at = va - mkey.start
+        try:
+            if not need & WRITES:
+                return [memoryview(stream.outgoing(at, length))]
+            stream.touch(at, length)
+        except InPieces:
+            if most is not None or length > PIECE_BYTES:
+                raise
+            # However little of a block is moved, all of it is read. Drivers' blocks are in pages.
+            raise AccessError(Violation.TRANSLATION, mkey.key, va, length) from None
+        # It supports slices and slice assignment, which is all that callers do with such a view.
+        return [cast(memoryview, Inflow(stream, at, length))]
+
+
+def on_wire(hca: Hca, key: int, address: int, length: int) -> tuple[int, int]:
+    """Where a segment begins and how long it is in the wire's stream of its key.
+
+    Drivers give a segment's length with the signatures that both domains have, so one that the
+    wire adds is not in it (drivers/infiniband/core/rw.c: rdma_rw_ctx_signature_init).
+    """
+    mkey = hca.mkeys.get(key >> 8)
+    if mkey is None or mkey.signature is None or not mkey.signature.is_on_wire:
+        return address, length
+    at = address - mkey.start
+    if at < 0:
+        return address, length
+    start = mkey.signature.wire_length(at)
+    return mkey.start + start, mkey.signature.wire_length(at + length) - start

@@ -1,0 +1,253 @@
+"""One access to a key with block signatures: the wire's stream, made of memory or put into it.
+
+Data that leaves is read from the memory domain, checked there, and given the wire's signatures;
+received data go the opposite direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import completions
+from emu.device.engine.mr import access as memory
+from emu.device.engine.mr.block_signature import BlockSignature, Domain, Syndrome
+from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, PIECE_BYTES, InPieces
+from emu.device.objects.views import copy
+
+if TYPE_CHECKING:
+    from emu.device.objects import Mkey
+    from emu.device.state.hca import Hca
+
+_NO_LIMIT = 1 << 64
+_WIRE, _MEMORY = 0, 1
+
+
+class SignatureState:
+    """What one key's signatures are, and how far its current block has come."""
+
+    __slots__ = ("arriving", "blocks", "is_reported")
+
+    def __init__(self, blocks: BlockSignature) -> None:
+        self.blocks = blocks
+        self.is_reported = False
+        """An error has been reported; later ones are not reported."""
+        self.arriving = bytearray(8)
+        """The wire's signature of the current block, as far as it has been received."""
+
+
+class SignedStream:
+    """One access to a key with signatures."""
+
+    __slots__ = (
+        "_blocks", "_depth", "_hca", "_key", "_mkey", "_need", "_qpn", "most",
+    )  # fmt: skip
+
+    def __init__(
+        self, hca: Hca, mkey: Mkey, key: SignatureState, qpn: int, need: int, depth: int
+    ) -> None:
+        self._hca, self._mkey, self._key, self._qpn = hca, mkey, key, qpn
+        self._need, self._depth = need, depth
+        self._blocks = key.blocks
+        self.most = _NO_LIMIT
+        """Above this value of ``hca.round.steps`` the access raises InPieces."""
+
+    def _below(self, at: int, length: int) -> Iterator[memoryview]:
+        """The memory domain's stream. Raises InPieces when it falls into too many pieces."""
+        mkey, va = self._mkey, self._mkey.start + at
+        while length:
+            size = min(length, PACKET_BYTES)
+            span = va, size, self._need
+            views = memory.indirect(self._hca, mkey, span, self._depth, self.most)
+            if self._hca.round.steps > self.most:
+                raise InPieces(mkey.key, va, length, PIECE_BYTES)
+            yield from views
+            va, length = va + size, length - size
+
+    def _read(self, at: int, length: int) -> bytes:
+        return b"".join(self._below(at, length))
+
+    def _write(self, at: int, data: memoryview) -> None:
+        copy(list(self._below(at, len(data))), (data,))
+
+    def _data(self, start: int, end: int) -> bytes:
+        """Data bytes without their signatures."""
+        mem = self._blocks.mem
+        if mem is None:
+            return self._read(start, end - start)
+        parts = []
+        while start < end:
+            stop = min((start // mem.block + 1) * mem.block, end)
+            parts.append(self._read(to_stream(mem, start), stop - start))
+            start = stop
+        return b"".join(parts)
+
+    def _stored(self, index: int) -> int:
+        """The signature that memory holds for a block of the memory domain."""
+        mem = self._blocks.mem
+        assert mem is not None
+        return mem.decode(self._read((index + 1) * (mem.block + mem.size) - mem.size, mem.size))
+
+    # -- sending
+
+    def outgoing(self, at: int, length: int) -> bytes:
+        """A piece of the wire's stream, from memory; blocks that end in it are checked."""
+        blocks, wire = self._blocks, self._blocks.wire
+        start, end = to_data(wire, at), to_data(wire, at + length)
+        first = start if wire is None else at // (wire.block + wire.size) * wire.block
+        base = first if blocks.mem is None else first // blocks.mem.block * blocks.mem.block
+        data = self._data(base, end)
+        if blocks.mem is not None:
+            self._check_stored(blocks.mem, data, base, start)
+        if wire is None:
+            return data[start - base :]
+        parts = []
+        for begin in range(first, end, wire.block):
+            block = data[begin - base : begin - base + wire.block]
+            parts.append(block)
+            if len(block) == wire.block:
+                parts.append(self._outgoing_signature(wire, block, begin // wire.block))
+        skip = at - to_stream(wire, first)
+        return b"".join(parts)[skip : skip + length]
+
+    def _check_stored(self, mem: Domain, data: bytes, base: int, after: int) -> None:
+        """Check the memory domain's blocks that end after ``after``."""
+        for begin in range(0, len(data) - mem.block + 1, mem.block):
+            if base + begin + mem.block > after:
+                index = (base + begin) // mem.block
+                self._check(mem, _MEMORY, data[begin : begin + mem.block], index)
+
+    def _outgoing_signature(self, wire: Domain, block: bytes, index: int) -> bytes:
+        value = wire.sign(block, index)
+        if self._blocks.copy_mask:
+            value = self._blocks.merge(value, self._stored(index))
+        return wire.encode(value)
+
+    def _check(
+        self, domain: Domain, side: int, block: bytes, index: int, found: int | None = None
+    ) -> None:
+        """Compare a block's signature with what it should be, and report the first error."""
+        if not self._blocks.check_mask:
+            return
+        found = self._stored(index) if found is None else found
+        computed = domain.sign(block, index)
+        wrong = domain.compare(found, computed, self._blocks.check_mask)
+        if wrong and not self._key.is_reported:
+            self._key.is_reported = True
+            values = found, computed, index * (domain.block + domain.size)
+            _report(self._hca, self._mkey, self._qpn, self._need, wrong, side, values)
+
+    # -- receiving
+
+    def touch(self, at: int, length: int) -> None:
+        """Translate all memory of a piece of the wire's stream before any of it is written."""
+        mem, wire = self._blocks.mem, self._blocks.wire
+        # Completing a block reads it again from its beginning.
+        start = at if wire is None else at // (wire.block + wire.size) * wire.block
+        if mem is not None:
+            start = to_stream(mem, start - start % mem.block)
+        end = to_stream(mem, to_data(wire, at + length))
+        for _ in self._below(start, max(end - start, 0)):
+            pass
+        self.most = _NO_LIMIT  # from now on something may have been written
+
+    def incoming(self, at: int, data: memoryview) -> None:
+        """Take a piece of the wire's stream."""
+        wire = self._blocks.wire
+        if wire is None:
+            self._store(at, data)
+            return
+        while len(data):
+            index, within = divmod(at, wire.block + wire.size)
+            if within < wire.block:
+                piece = data[: wire.block - within]
+                self._store(index * wire.block + within, piece)
+            else:
+                within -= wire.block
+                piece = data[: wire.size - within]
+                self._key.arriving[within : within + len(piece)] = piece
+                if within + len(piece) == wire.size:
+                    self._arrived(wire, index)
+            at += len(piece)
+            data = data[len(piece) :]
+
+    def _store(self, start: int, data: memoryview) -> None:
+        """Write data to memory; each block that it completes gets its signature."""
+        mem = self._blocks.mem
+        while len(data):
+            piece = data if mem is None else data[: mem.block - start % mem.block]
+            self._write(to_stream(mem, start), piece)
+            start += len(piece)
+            data = data[len(piece) :]
+            if mem is not None and start % mem.block == 0 and not self._blocks.copy_mask:
+                index = start // mem.block - 1
+                self._sign(mem, index, mem.sign(self._block(mem, index), index))
+
+    def _block(self, domain: Domain, index: int) -> bytes:
+        return self._data(index * domain.block, (index + 1) * domain.block)
+
+    def _sign(self, mem: Domain, index: int, value: int) -> None:
+        at = (index + 1) * (mem.block + mem.size) - mem.size
+        self._write(at, memoryview(mem.encode(value)))
+
+    def _arrived(self, wire: Domain, index: int) -> None:
+        """A block and its signature are complete: check them, copy the signature's copied bytes."""
+        found = wire.decode(self._key.arriving[: wire.size])
+        block = self._block(wire, index)
+        self._check(wire, _WIRE, block, index, found)
+        mem = self._blocks.mem
+        if mem is not None and self._blocks.copy_mask:
+            self._sign(mem, index, self._blocks.merge(mem.sign(block, index), found))
+
+
+class Inflow:
+    """A place in a stream that data can be copied into like into a memoryview."""
+
+    __slots__ = ("_at", "_length", "_stream")
+
+    def __init__(self, stream: SignedStream, at: int, length: int) -> None:
+        self._stream, self._at, self._length = stream, at, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice) -> Inflow:
+        start, stop, _ = span.indices(self._length)
+        return Inflow(self._stream, self._at + start, max(stop - start, 0))
+
+    def __setitem__(self, span: slice, data: memoryview) -> None:
+        self._stream.incoming(self._at + span.indices(self._length)[0], data)
+
+
+def to_data(domain: Domain | None, at: int) -> int:
+    """Data bytes before an offset in a domain's stream."""
+    if domain is None:
+        return at
+    index, within = divmod(at, domain.block + domain.size)
+    return index * domain.block + min(within, domain.block)
+
+
+def to_stream(domain: Domain | None, data: int) -> int:
+    """The offset of a data byte in a domain's stream."""
+    return data if domain is None else data + data // domain.block * domain.size
+
+
+def _report(
+    hca: Hca,
+    mkey: Mkey,
+    qpn: int,
+    need: int,
+    wrong: Syndrome,
+    side: int,
+    values: tuple[int, int, int],
+) -> None:
+    """Write a SIG_ERR completion to the queue pair's CQ for sends, or for receives."""
+    qp = hca.qps.get(qpn)
+    if qp is None:
+        return
+    cq = qp.scq if need == LOCAL_READ else qp.rcq
+    if cq is not None:
+        completions.report_signature(hca, cq, qp, mkey.key, wrong, side, values)
+    if qp.ctx.drain_sigerr:
+        qp.is_draining = True
+        hca.schedule(qp)

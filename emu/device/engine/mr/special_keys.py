@@ -1,0 +1,70 @@
+"""Keys that always exist (QUERY_SPECIAL_CONTEXTS): null, dump-fill, and the reserved lkey.
+
+The null key and the dump-fill key read as zeros and discard writes; the reserved lkey covers all of
+guest memory, for the driver's own queue pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import (
+    LOCAL_READ,
+    LOCAL_WRITE,
+    MOST_BYTES,
+    WRITES,
+    AccessError,
+    InPieces,
+    Violation,
+)
+from emu.device.objects.table import DRIVER_UID
+from emu.device.objects.views import Span, Views
+from emu.device.ports import DmaError
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+NULL_MKEY, DUMP_FILL_MKEY, RESERVED_LKEY = 2 << 8, 3 << 8, 4 << 8
+"""Their indexes are never allocated to created keys."""
+
+_NULL_BYTES = 1 << 16
+
+
+def views(hca: Hca, qpn: int, key: int, span: Span, depth: int) -> Views:
+    """The views of a special key. Only the null key may be an entry of another key's list.
+
+    The dump-fill key is an lkey over zeros (ibv_alloc_null_mr(3)), the reserved one an lkey over
+    all physical addresses (IBTA 10.6.2.3.1) for queue pairs with ``rlky`` that are the driver's.
+    """
+    general, (va, length, need) = hca.caps.general, span
+    if key == NULL_MKEY and general.null_mkey:
+        return _nothing(key, va, length, need)
+    if depth or need & ~(LOCAL_READ | LOCAL_WRITE):
+        raise AccessError(Violation.NO_KEY, key, va, length)
+    if key == DUMP_FILL_MKEY and general.dump_fill_mkey:
+        return _nothing(key, va, length, need)
+    if key == RESERVED_LKEY:
+        qp = hca.qps.get(qpn)
+        if qp is None or not qp.ctx.rlky or qp.uid != DRIVER_UID:
+            raise AccessError(Violation.DOMAIN, key, va, length)
+        _check_length(key, va, length)
+        try:
+            return hca.memory.segments(va, length, writable=bool(need & WRITES))
+        except DmaError:
+            raise AccessError(Violation.TRANSLATION, key, va, length) from None
+    raise AccessError(Violation.NO_KEY, key, va, length)
+
+
+def _check_length(key: int, va: int, length: int) -> None:
+    if length > MOST_BYTES:
+        raise InPieces(key, va, length, MOST_BYTES)
+
+
+def _nothing(key: int, va: int, length: int, need: int) -> Views:
+    """Zeros to read, or a buffer for writes that is thrown away."""
+    _check_length(key, va, length)
+    piece = memoryview(bytearray(min(length, _NULL_BYTES)))
+    if not need & WRITES:
+        piece = piece.toreadonly()
+    whole, rest = divmod(length, _NULL_BYTES)
+    return [*[piece] * whole, piece[:rest]] if whole else [piece]

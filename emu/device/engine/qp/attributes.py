@@ -1,0 +1,91 @@
+"""Values of a queue pair's attributes: which ones the adapter takes (PRM "QP transitions").
+
+Only the fields that a transition takes are looked at. Programs leave the others at 0 or as they
+were, so a check of them would refuse honest ones.
+
+Sources: qp.c: mlx5_ib_modify_qp, __mlx5_ib_modify_qp; IBTA 11.2.5.2 (Modify Queue Pair). That the
+answer is "bad parameter" is known of one value, a port that does not exist in RST2INIT_QP (the
+message of the kernel's commit "RDMA/mlx5: Allow only raw Ethernet QPs when RoCE isn't enabled"
+quotes it); for the others it is inferred.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.engine.qp.transitions import Taken
+from emu.device.errors import CmdError
+from layouts.enums import Op, QpType, Status
+
+if TYPE_CHECKING:
+    from emu.device.objects import Qp
+    from emu.device.state.caps import Caps
+    from emu.device.state.hca import Hca
+
+MTU_CODES = range(1, 6)
+"""IBTA's codes for 256 to 4096 bytes."""
+_SMALLEST_PKEY_TABLE = 128
+"""Entries by pkey_table_size 0; each next code is twice as many (driver.h: mlx5_to_sw_pkey_sz)."""
+
+_WITH_PATH = (QpType.RC, QpType.UC, QpType.XRC)
+_WITH_MTU = (*_WITH_PATH, QpType.DCI)
+"""Services that cut messages. Datagrams are one packet, and iPXE's golan.c sets no MTU for them."""
+
+
+def check(hca: Hca, op: Op, qp: Qp, given: Any, what: Taken) -> None:
+    """Raise BAD_PARAM_ERR for a value in the fields taken from ``given`` that is not possible."""
+    caps, path = hca.caps, given.primary_address_path
+    if "vhca_port_num" in what.path:
+        check_port(caps, path.vhca_port_num)
+    if "pkey_index" in what.path:
+        check_pkey_index(caps, path.pkey_index)
+    if "src_addr_index" in what.path and qp.st in _WITH_PATH:
+        hca.link.check_path(path)
+    if "mtu" in what.fields:
+        _check_mtu(op, qp, given.mtu)
+    if "log_msg_max" in what.fields and given.log_msg_max > caps.general.log_max_msg:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "log_msg_max above log_max_msg", f"{given.log_msg_max}"
+        )
+    if "udp_sport" in what.path and op is Op.RTS2RTS_QP and not caps.general.rts2rts_qp_udp_sport:
+        raise CmdError(Status.BAD_PARAM_ERR, "udp_sport of this port cannot be changed")
+    _check_depths(caps, qp, given, what)
+
+
+def check_port(caps: Caps, number: int) -> None:
+    """Ports count from 1."""
+    if not 1 <= number <= caps.general.num_ports:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such port", f"{number}")
+
+
+def check_pkey_index(caps: Caps, index: int) -> None:
+    """An entry may be empty: then nothing passes until the subnet manager fills it."""
+    if index >= _SMALLEST_PKEY_TABLE << caps.general.pkey_table_size:
+        raise CmdError(Status.BAD_PARAM_ERR, "pkey_index is beyond the table", f"{index}")
+
+
+def _check_mtu(op: Op, qp: Qp, code: int) -> None:
+    """Who needs an MTU has it with INIT2RTR at the latest; until then 0 stands for "later"."""
+    is_needed = op is Op.INIT2RTR_QP and qp.st in _WITH_MTU
+    code = code or (qp.ctx.mtu if is_needed else MTU_CODES[0])
+    if code not in MTU_CODES:
+        raise CmdError(Status.BAD_PARAM_ERR, "MTU is not one of IBTA's codes", f"{code}")
+
+
+def _check_depths(caps: Caps, qp: Qp, given: Any, what: Taken) -> None:
+    """READs and atomics in progress, by the driver's reading of the capabilities.
+
+    It holds max_rd_atomic against log_max_ra_res and max_dest_rd_atomic against log_max_ra_req
+    (qp.c: validate_rd_atomic).
+    """
+    general, is_dc = caps.general, qp.st is QpType.DCI
+    most_sent = general.log_max_ra_res_dc if is_dc else general.log_max_ra_res_qp
+    most_taken = general.log_max_ra_req_dc if is_dc else general.log_max_ra_req_qp
+    if "log_sra_max" in what.fields and given.log_sra_max > most_sent:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "log_sra_max above log_max_ra_res", f"{given.log_sra_max}"
+        )
+    if "log_rra_max" in what.fields and given.log_rra_max > most_taken:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "log_rra_max above log_max_ra_req", f"{given.log_rra_max}"
+        )

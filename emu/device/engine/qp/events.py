@@ -1,0 +1,86 @@
+"""Asynchronous events of queue pairs and of shared receive queues (IBTA 11.6.3).
+
+A shared queue has two of its own: fewer requests than its limit are posted, and it cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events.counters import count_event
+from emu.device.objects import Qp, Srq
+from emu.device.objects.receive_queue import ListBrokenError, RecvWqe
+from emu.device.ports import DmaError
+from layouts.enums import EventType, QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+_QP_SRQ_DATA = Struct(">20xB3xI")
+
+
+def raise_qp_event(hca: Hca, qp: Qp, event: EventType) -> None:
+    """Raise an affiliated asynchronous event of a queue pair.
+
+    The responders of DC targets have no events: a target lives on (qpc.c: dct_allowed_event_types).
+    """
+    if qp.st is QpType.DCT:
+        return
+    count_event(qp, event)
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, qp.handle))
+
+
+def establish(hca: Hca, qp: Qp) -> None:
+    """A request has come to a queue pair in RTR: with the first one, communication is established.
+
+    The event spares a driver that waits for its peer's last word (IBTA 11.6.3.1; mlx5_ib:
+    IB_EVENT_COMM_EST).
+    """
+    if not qp.is_established:
+        qp.is_established = True
+        raise_qp_event(hca, qp, EventType.COMM_EST)
+
+
+def raise_srq_event(hca: Hca, srqn: int, event: EventType) -> None:
+    """Raise an affiliated asynchronous event of a shared receive queue."""
+    eq_engine.raise_event(hca, event, _QP_SRQ_DATA.pack(0, srqn))
+
+
+def check_srq_limit(hca: Hca, srq: Srq) -> None:
+    """Raise the limit event, once for each arming, when fewer requests are posted than the limit.
+
+    A doorbell record that cannot be read breaks the queue; the request just taken is still filled.
+    """
+    if not srq.lwm:
+        return
+    try:
+        is_low = srq.queue.posted() < srq.lwm
+    except DmaError as error:
+        log.warning("%r: its limit cannot be checked: %s", srq, error)
+        break_srq(hca, srq)
+        return
+    if is_low:
+        srq.lwm = 0
+        raise_srq_event(hca, srq.handle, EventType.SRQ_RQ_LIMIT)
+
+
+def break_srq(hca: Hca, srq: Srq) -> None:
+    """Raise an event, once, that the shared queue cannot be read any more."""
+    if not srq.is_in_error:
+        srq.is_in_error = True
+        raise_srq_event(hca, srq.handle, EventType.SRQ_CATAS_ERROR)
+
+
+def take_shared(srq: Srq) -> RecvWqe | None:
+    """The next request of a shared queue; None when it is empty.
+
+    Raises DmaError, and ListBrokenError for a queue in its error state as well.
+    """
+    if srq.is_in_error:
+        raise ListBrokenError("it is in its error state")
+    return srq.queue.take()

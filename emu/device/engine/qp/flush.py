@@ -1,0 +1,130 @@
+"""Flush: what is posted to a stopped queue completes with WR_FLUSH_ERR (IBTA 10.3.1, o10-2.1).
+
+In ERR every request that is posted, now or later, is flushed; in SQER only sends are. Sends ring a
+doorbell; receives do not, so a queue pair in ERR with a receive ring polls the doorbell record by
+timer, less and less often: a driver that drains posts its last receive after the transition
+(hw/qp.c: mlx5_ib_drain_rq).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import completions
+from emu.device.engine.qp.events import raise_qp_event
+from emu.device.objects import Qp
+from emu.device.objects.receive_queue import TakenWqe
+from emu.device.ports import DmaError
+from emu.device.state.looks import INTERVAL_NS
+from layouts.enums import CqeSyndrome, EventType, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+FIRST_FLUSH_LOOK_NS = 1_000_000
+LAST_FLUSH_LOOK_NS = INTERVAL_NS
+FLUSHED_AT_ONCE = 256
+"""Requests of a queue that complete with WR_FLUSH_ERR in one turn; a ring may have 32,768."""
+
+
+def flush(hca: Hca, qp: Qp) -> None:
+    """Complete with WR_FLUSH_ERR the requests that are posted to the stopped queues.
+
+    What is too much for one turn is left for the queue pair's next one.
+    """
+    if qp.state in (QpState.ERR, QpState.SQER):
+        _flush_sends(hca, qp)
+    if qp.state is QpState.ERR:
+        _flush_kept(hca, qp)
+        _flush_receives(hca, qp)
+
+
+def begin_flush(hca: Hca, qp: Qp) -> None:
+    """The queue pair has just entered ERR."""
+    _flush_sends(hca, qp)
+    _flush_kept(hca, qp)
+    if qp.rq is not None:
+        _flush_receives(hca, qp)
+        _look_again(hca, qp, FIRST_FLUSH_LOOK_NS)
+    elif qp.srq is not None and qp.st is not QpType.XRC:
+        raise_qp_event(hca, qp, EventType.SRQ_LAST_WQE)
+
+
+def _flush_sends(hca: Hca, qp: Qp) -> None:
+    if qp.connection is not None:
+        qp.connection.stop()
+    sq, cq = qp.sq, qp.scq
+    if sq is None:
+        return
+    assert cq is not None
+    try:
+        left = FLUSHED_AT_ONCE
+        for ctrl in islice(sq.drain(), FLUSHED_AT_ONCE):
+            left -= 1
+            completions.fail_send(
+                hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, ctrl >> 8 & 0xFFFF, ctrl & 0xFF
+            )
+        if not left:
+            hca.schedule(qp)
+    except DmaError as error:
+        log.warning("%r: send queue cannot be flushed: %s", qp, error)
+
+
+def _flush_kept(hca: Hca, qp: Qp) -> None:
+    """Flush the receive request of a message that waited for a page."""
+    kept, qp.kept = qp.kept, None
+    if kept is not None:
+        fail_receive(hca, qp, kept, CqeSyndrome.WR_FLUSH_ERR)
+
+
+def _look_for_receives(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    if qp.state is not QpState.ERR or hca.qps.get(qp.handle) is not qp:
+        return
+    if _has_receives(qp):
+        hca.schedule(qp)  # many looks may find something in one round: each flushes in its turn
+        interval_ns = FIRST_FLUSH_LOOK_NS
+    else:
+        interval_ns = min(interval_ns * 2, LAST_FLUSH_LOOK_NS)
+    _look_again(hca, qp, interval_ns)
+
+
+def _has_receives(qp: Qp) -> bool:
+    try:
+        return qp.rq is not None and qp.rq.posted() > 0
+    except DmaError:
+        return False
+
+
+def _look_again(hca: Hca, qp: Qp, interval_ns: int) -> None:
+    again = partial(_look_for_receives, hca, qp, interval_ns)
+    if interval_ns < LAST_FLUSH_LOOK_NS:
+        qp.timer = hca.clock.call_later(interval_ns, again)
+    else:
+        qp.timer = hca.seldom_looks.add(again)
+
+
+def _flush_receives(hca: Hca, qp: Qp) -> None:
+    """Flush some of the requests now in the receive ring."""
+    ring, cq = qp.rq, qp.rcq
+    if ring is None or cq is None:
+        return
+    try:
+        for _ in range(min(ring.posted(), FLUSHED_AT_ONCE)):
+            wqe = ring.take()
+            if wqe is None:
+                break
+            completions.fail_receive(hca, cq, qp, CqeSyndrome.WR_FLUSH_ERR, wqe.index)
+    except DmaError as error:
+        log.warning("%r: receive queue cannot be flushed: %s", qp, error)
+
+
+def fail_receive(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome) -> None:
+    """Complete a receive WQE in error, unless that has been done."""
+    wqe, taken.wqe = taken.wqe, None
+    if wqe is not None:
+        completions.fail_receive(hca, taken.cq, qp, syndrome, wqe.index, taken.srqn)

@@ -1,0 +1,151 @@
+"""What happens to a queue pair when its state changes, and what the device does to stop one.
+
+What is posted to a queue that has stopped is flushed (``flush.py``); the driver is told by an event
+(``events.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr import page_faults
+from emu.device.engine.qp.events import break_srq, raise_qp_event
+from emu.device.engine.qp.flush import begin_flush, fail_receive, flush
+from emu.device.objects import Cq, Qp, Srq
+from emu.device.objects.page_fault import Side
+from emu.device.objects.receive_queue import TakenWqe
+from layouts.enums import CqeSyndrome, EventType, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+_CONNECTED = frozenset({QpType.RC, QpType.UC, QpType.XRC})
+"""Services with a path of their own; a datagram's is in its request."""
+
+
+def break_receives(hca: Hca, qp: Qp, srq: Srq | None, why: Exception) -> None:
+    """Receive requests cannot be read: an event for each queue concerned, and the QP stops."""
+    log.warning("%r: receive queue is broken: %s", qp, why)
+    if srq is not None:
+        break_srq(hca, srq)
+    raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+    to_error(hca, qp)
+
+
+def entered(hca: Hca, qp: Qp, source: QpState) -> None:
+    """A command has changed the context: decode it and act on the new state."""
+    qp.decode()
+    if qp.st in _CONNECTED:
+        path = qp.ctx.primary_address_path
+        qp.destination = hca.link.destination(path)
+        qp.route = hca.link.global_route(path)
+        qp.header_bytes = hca.link.header_bytes(qp.destination, is_global=bool(path.grh))
+        qp.marks = hca.link.marks(path)
+    if qp.state is source:
+        return
+    qp.has_failed = False
+    qp.stop_waiting()
+    if qp.state is QpState.RST:
+        stop_paging(hca, qp)
+        qp.restart()
+    elif qp.state is QpState.ERR:
+        page_faults.cancel(hca, qp)
+        begin_flush(hca, qp)
+    elif qp.state is QpState.RTS:
+        hca.schedule(qp)
+
+
+def to_error(hca: Hca, qp: Qp) -> None:
+    """The device itself moves a queue pair to ERR."""
+    if qp.state is not QpState.ERR:
+        log.info("%r: to ERR from %s", qp, qp.state.name)
+        qp.state, qp.has_failed = QpState.ERR, True
+        qp.stop_waiting()
+        page_faults.cancel(hca, qp)
+        begin_flush(hca, qp)
+
+
+def to_send_queue_error(hca: Hca, qp: Qp) -> None:
+    """An unreliable service stops sending but goes on receiving (IBTA 10.3.1.6)."""
+    log.info("%r: to SQER from %s", qp, qp.state.name)
+    qp.state, qp.has_failed = QpState.SQER, True
+    qp.stop_waiting()
+    page_faults.cancel(hca, qp, Side.REQUESTER)
+    flush(hca, qp)
+
+
+def drained(hca: Hca, qp: Qp) -> None:
+    """Move to SQD after a signature error (drain_sigerr), once the request is complete."""
+    log.info("%r: to SQD from %s: signature error", qp, qp.state.name)
+    qp.is_draining = False
+    qp.state = QpState.SQD
+    qp.stop_waiting()
+    raise_qp_event(hca, qp, EventType.SQ_DRAINED)
+
+
+def stop_paging(hca: Hca, qp: Qp) -> None:
+    """Reset: return receive requests that no message has filled to their shared queue."""
+    page_faults.cancel(hca, qp)
+    for taken in _begun_receives(qp):
+        srq = hca.srqs.get(taken.srqn)
+        if srq is not None and taken.wqe is not None:
+            srq.queue.give_back(taken.wqe)
+    forget_receives(qp)
+
+
+def forget_receives(qp: Qp) -> None:
+    """Receive requests that no message has filled are the driver's again."""
+    for taken in _begun_receives(qp):
+        taken.forget()
+    qp.kept = qp.begun = None
+
+
+def _begun_receives(qp: Qp) -> list[TakenWqe]:
+    """The receive requests that messages have taken and not filled yet."""
+    begun = [qp.kept, *(qp.connection.unfinished() if qp.connection is not None else ())]
+    return list({id(one): one for one in begun if one is not None and one.wqe is not None}.values())
+
+
+def stop_users(hca: Hca, broken: Collection[Cq]) -> Iterator[bool]:
+    """These CQs take no more completions: move the queue pairs that report to them to ERR.
+
+    There may be 2**18 of them: yields for each queue looked at whether it has been stopped.
+    A shared receive queue with a CQ of its own reports there as well. It goes to its error state,
+    and a queue pair that receives from it stops with its next message, or if it has begun one.
+    """
+    for srq in list(hca.srqs):
+        is_stopped = srq.cq in broken and hca.srqs.get(srq.handle) is srq
+        if is_stopped:
+            break_srq(hca, srq)
+        yield is_stopped
+    for qp in list(hca.qps):
+        is_stopped = (
+            qp.state not in (QpState.RST, QpState.ERR)
+            and (qp.scq in broken or qp.rcq in broken or _has_begun_for(qp, broken))
+            and hca.qps.get(qp.handle) is qp
+        )
+        if is_stopped:
+            log.warning("%r: to ERR: its CQ takes no completions", qp)
+            qp.state, qp.has_failed = QpState.ERR, True
+            qp.stop_waiting()
+            page_faults.cancel(hca, qp)
+            raise_qp_event(hca, qp, EventType.WQ_CATAS_ERROR)
+            hca.schedule(qp)
+        yield is_stopped
+
+
+def _has_begun_for(qp: Qp, cqs: Collection[Cq]) -> bool:
+    """Whether a message has a request of a shared queue that reports to one of these CQs."""
+    return any(taken.cq in cqs for taken in _begun_receives(qp))
+
+
+def stop_over(hca: Hca, qp: Qp, taken: TakenWqe, syndrome: CqeSyndrome, why: str) -> None:
+    """Complete a receive request in error, and stop the queue pair."""
+    index = taken.wqe.index if taken.wqe is not None else -1
+    log.warning("%r: receive request %d fails: %s", qp, index, why)
+    fail_receive(hca, qp, taken, syndrome)
+    to_error(hca, qp)

@@ -1,0 +1,192 @@
+"""The state machine of a queue pair, as tables (IBTA 10.3.1; PRM "QP transitions").
+
+A transition command carries a whole qpc, but only some of it counts: the fields that the transition
+requires, and the optional ones that ``opt_param_mask`` selects. Everything else in it is zero and
+must not be copied (hw/qp.c:__mlx5_ib_modify_qp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from emu.device.errors import CmdError
+from layouts.enums import Op, QpState, Status
+
+S = QpState
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The source states and the target of a command, and the qpc fields that it requires."""
+
+    sources: frozenset[QpState]
+    target: QpState
+    required: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    """Required fields of the primary address path."""
+
+    def __str__(self) -> str:
+        """``INIT to RTR``."""
+        sources = "any state" if self.sources == _ANY else ", ".join(s.name for s in self.sources)
+        return f"{sources} to {self.target.name}"
+
+
+RECEIVING = (QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQER)
+"""States in which the responder takes requests (IBTA 10.3.1)."""
+
+ESTABLISHED = (QpState.RTS, QpState.SQD, QpState.SQER)
+"""Those among them in which the first request tells nobody anything (see ``events.establish``)."""
+
+_ANY = frozenset(QpState)
+_MTU = ("mtu", "log_msg_max")
+_ACCESS = ("rre", "rwe", "rae", "atomic_mode")
+_INITIAL = ("pm_state", "q_key", "counter_set_id", "rlky", "deth_sqpn", "log_ack_req_freq")
+_PATH = (
+    "fl", "free_ar", "grh", "mlid", "rlid", "src_addr_index", "stat_rate", "hop_limit", "tclass",
+    "flow_label", "rgid_rip", "f_dscp", "f_ecn", "f_eth_prio", "ecn", "dscp", "udp_sport",
+    "eth_prio", "sl", "rmac_47_32", "rmac_31_0",
+)  # fmt: skip
+
+TRANSITIONS: Mapping[Op, Transition] = {
+    Op.RST2INIT_QP: Transition(
+        frozenset({S.RST}),
+        S.INIT,
+        (*_ACCESS, *_MTU, *_INITIAL),
+        ("pkey_index", "vhca_port_num"),
+    ),
+    Op.INIT2INIT_QP: Transition(frozenset({S.INIT}), S.INIT),
+    Op.INIT2RTR_QP: Transition(
+        frozenset({S.INIT}),
+        S.RTR,
+        ("remote_qpn", "next_rcv_psn", "log_rra_max", "min_rnr_nak", *_MTU),
+        _PATH,
+    ),
+    Op.RTR2RTS_QP: Transition(
+        frozenset({S.RTR}),
+        S.RTS,
+        ("next_send_psn", "log_sra_max", "retry_count", "rnr_retry", "log_ack_req_freq"),
+        ("ack_timeout",),
+    ),
+    Op.RTS2RTS_QP: Transition(frozenset({S.RTS}), S.RTS),
+    Op.SQERR2RTS_QP: Transition(frozenset({S.SQER}), S.RTS),
+    Op.SQD_RTS_QP: Transition(frozenset({S.SQD}), S.RTS),
+    Op._2ERR_QP: Transition(_ANY, S.ERR),
+    Op._2RST_QP: Transition(_ANY, S.RST),
+}
+
+_RRE, _RAE, _RWE, _PKEY_INDEX, _Q_KEY, _RNR_TIMEOUT, _PM_STATE = 1, 2, 3, 4, 5, 6, 10
+_DRAIN_SIGERR, _LAG_TX_AFF, _PRI_PORT, _COUNTER_SET_ID = 11, 15, 16, 25
+_UDP_SPORT = 2
+"""Of opt_param_mask_95_32."""
+
+_OPTIONAL: Mapping[int, tuple[str, ...]] = {
+    _RRE: ("rre",),
+    _RAE: ("rae", "atomic_mode"),
+    _RWE: ("rwe",),
+    _Q_KEY: ("q_key",),
+    _RNR_TIMEOUT: ("min_rnr_nak",),
+    _PM_STATE: ("pm_state",),
+    _DRAIN_SIGERR: ("drain_sigerr",),
+    _COUNTER_SET_ID: ("counter_set_id",),
+    _LAG_TX_AFF: (),  # LAG affinity means nothing with one port
+}
+"""Bits of opt_param_mask (MLX5_QP_OPTPAR_*) that select fields of the qpc itself."""
+
+_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {
+    _PKEY_INDEX: ("pkey_index",),
+    _PRI_PORT: ("vhca_port_num",),
+}
+"""Bits that select fields of the primary address path."""
+
+_HIGH_OPTIONAL_PATH: Mapping[int, tuple[str, ...]] = {_UDP_SPORT: ("udp_sport",)}
+"""Bits of opt_param_mask_95_32 (rdma-core's mlx5_ifc.h: MLX5_QPC_OPT_MASK_32_*), of the path."""
+
+DCI_STREAM_CHANNEL_ID = 1 << 0
+"""Of the same mask: reset the stream that the extension of the context names."""
+
+
+def _mask(*bits: int) -> int:
+    return sum(1 << bit for bit in bits)
+
+
+_ACCESS_OPTIONS = (_RRE, _RAE, _RWE)
+
+_OPTIONS: Mapping[Op, int] = {
+    Op.INIT2INIT_QP: _mask(
+        *_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _PRI_PORT, _LAG_TX_AFF, _DRAIN_SIGERR
+    ),
+    Op.INIT2RTR_QP: _mask(*_ACCESS_OPTIONS, _PKEY_INDEX, _Q_KEY, _LAG_TX_AFF),
+    Op.RTR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE),
+    Op.RTS2RTS_QP: _mask(
+        *_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT, _PM_STATE, _LAG_TX_AFF, _COUNTER_SET_ID
+    ),
+    Op.SQERR2RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
+    Op.SQD_RTS_QP: _mask(*_ACCESS_OPTIONS, _Q_KEY, _RNR_TIMEOUT),
+}
+"""The bits of opt_param_mask that each transition has.
+
+They are those of qp.c: opt_mask, where the driver looks up its own, and what programs add that send
+commands themselves (DEVX): DRAIN_SIGERR (libmlx5: mlx5_modify_qp_drain_sigerr), LAG_TX_AFF and
+COUNTER_SET_ID in RTS2RTS. The driver's table has a column for each service, which does not count
+here: iPXE's golan.c selects RRE and RWE for datagrams. Alternate paths (``apm``) and pacing
+(``packet_pacing_req_rc``) are features that the adapter has not; no kernel sends a UD queue pair's
+SRQN and CQN_RCV.
+"""
+
+_HIGH_OPTIONS: Mapping[Op, int] = {
+    Op.INIT2INIT_QP: 0,  # memory-to-memory operations and scheduling elements are not offered
+    Op.RTS2RTS_QP: _mask(_UDP_SPORT) | DCI_STREAM_CHANNEL_ID,
+}
+"""The same of opt_param_mask_95_32, by the transitions that have it."""
+
+
+class Taken(NamedTuple):
+    """The fields that a command takes from its qpc. Whatever else is in it does not count."""
+
+    fields: tuple[str, ...]
+    path: tuple[str, ...]
+    """Those of the primary address path."""
+
+
+def taken(op: Op, opt_param_mask: int, high_mask: int = 0) -> Taken:
+    """What the transition requires, and what the masks select.
+
+    ``high_mask`` is opt_param_mask_95_32. Raises BAD_PARAM_ERR for a bit that the transition has
+    not got.
+    """
+    if wrong := opt_param_mask & ~_OPTIONS.get(op, 0):
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "opt_param_mask has a bit that the transition has not",
+            f"{wrong:#x}",
+        )  # fmt: skip
+    if wrong := high_mask & ~_HIGH_OPTIONS.get(op, 0):
+        raise CmdError(Status.BAD_PARAM_ERR, "option above 31 not supported", f"{wrong:#x}")
+    row = TRANSITIONS[op]
+    return Taken(
+        (*row.required, *_selected(_OPTIONAL, opt_param_mask)),
+        (
+            *row.path,
+            *_selected(_OPTIONAL_PATH, opt_param_mask),
+            *_selected(_HIGH_OPTIONAL_PATH, high_mask),
+        ),
+    )
+
+
+def _selected(table: Mapping[int, tuple[str, ...]], mask: int) -> Iterator[str]:
+    return (name for bit, names in table.items() if mask >> bit & 1 for name in names)
+
+
+def apply(ctx: Any, given: Any, what: Taken) -> None:
+    """Copy the fields that the command takes from ``given`` into ``ctx``."""
+    _copy(ctx, given, what.fields)
+    _copy(ctx.primary_address_path, given.primary_address_path, what.path)
+
+
+def _copy(target: Any, source: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(source, name)
+        # A connected QP gets its MTU with INIT2RTR, a datagram one with RST2INIT: 0 means "later".
+        if value or name not in _MTU:
+            setattr(target, name, value)

@@ -1,0 +1,61 @@
+"""Duplicate READs: their data are read again, if the key still allows it (IBTA 9.7.5.1.4).
+
+A key that does not allow it any more is no error: the requester may have its data already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.access import access, check
+from emu.device.engine.mr.rights import REMOTE_READ, AbsentPageError, AccessError
+from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.engine.rc.nak import Dropped
+from emu.device.engine.rc.receive import named_queue
+from emu.device.engine.rc.remote import domain_of, start_of, suspend_rdma
+from emu.device.objects import Qp
+from emu.device.objects.message import Message
+from emu.device.objects.page_fault import Held
+from emu.device.objects.views import Views
+from layouts.enums import QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+def may_read_again(hca: Hca, qp: Qp, message: Message) -> bool:
+    """Whether queue pair and key still allow a duplicate READ."""
+    if not _is_allowed(hca, qp, message):
+        return False
+    try:
+        span = start_of(hca, message), message.length, REMOTE_READ
+        check(hca, domain_of(hca, qp, message), qp.handle, message.rkey, span)
+    except AccessError:
+        return False
+    return True
+
+
+def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views | None:
+    """The bytes for a duplicate READ; None when the key does not allow it any more.
+
+    Raises Held when a page is absent; if the driver does not bring it in, there is no response
+    (Dropped).
+    """
+    if not _is_allowed(hca, qp, message):
+        return None
+    try:
+        pd, va = domain_of(hca, qp, message), start_of(hca, message) + offset
+        return access(hca, pd, qp.handle, message.rkey, (va, length, REMOTE_READ))
+    except AbsentPageError as page:
+        if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
+            return None
+        lost = Dropped(str(page))
+        raise Held(suspend_rdma(hca, qp, message, offset, page, lambda: lost)) from None
+    except AccessError:
+        return None
+
+
+def _is_allowed(hca: Hca, qp: Qp, message: Message) -> bool:
+    """Whether the queue pair allows READs; on XRC the SRQ that the request names must exist."""
+    return bool(qp.rre) and (qp.st is not QpType.XRC or named_queue(hca, qp, message) is not None)

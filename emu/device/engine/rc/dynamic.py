@@ -1,0 +1,137 @@
+"""Dynamically connected transport (DC): an initiator's messages to targets in this process.
+
+Each request of an initiator (DCI) names its target (DCT) by an address vector, a number and the
+target's access key. What receives the message is a responder that initiator and target have to
+themselves (the PRM's DCR): it has the target's domain, rights and shared receive queue, and fails
+without the target. It lasts until the initiator stops or turns to another target, or until the
+target is destroyed or its function stops. It is in no table; initiator and target know it, and
+either of them ends it.
+
+What DC puts on a wire is not public. So a target is reached only in this process, and its messages
+stay messages: an initiator gets no response from anywhere else.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.rc.exchange import count, pass_on
+from emu.device.engine.rc.nak import Dropped
+from emu.device.engine.rc.validation import check_whole_length
+from emu.device.objects import Dct, Qp, QpParts
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.pages import no_pages
+from emu.device.objects.send_queue import Wqe
+from emu.device.port.ib import partitions
+from layouts.enums import CqeSyndrome, QpState, QpType, RqType
+from layouts.qp import qpc
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+ENDED_AT_ONCE = 512
+"""Responders of a target that end in one turn of its destruction."""
+
+_SAME = ("pd", "rre", "rwe", "rae", "atomic_mode", "mtu", "min_rnr_nak", "rlky")
+"""Fields of a target's context that a qpc has as well."""
+
+
+class Dcr(Qp):
+    """The responder of one initiator at one target."""
+
+    __slots__ = ("dct", "initiator", "node")
+
+    def __init__(self, node: Hca, dct: Dct, initiator: Qp) -> None:
+        """``node`` is the target's function."""
+        given = {name: getattr(dct.ctx, name) for name in _SAME}
+        ctx = qpc.new(st=QpType.DCT, rq_type=RqType.SRQ, remote_qpn=initiator.handle, **given)
+        ctx.log_msg_max = node.caps.general.log_max_msg
+        parts = QpParts(pd=dct.pd, rcq=dct.cq, srq=dct.srq, counter=dct.counter)
+        super().__init__(ctx, parts, no_pages(node.memory), None, None)
+        self.node = node
+        self.dct = dct
+        self.initiator = initiator
+        self.handle, self.uidx = dct.handle, dct.uidx
+        self.state = QpState.RTR
+        dct.responders[self] = None
+        initiator.responder = self
+
+    def leave(self) -> None:
+        """End it: it waits for no page any more, and a receive request that it has goes back."""
+        self.dct.responders.pop(self, None)
+        if self.initiator.responder is self:
+            self.initiator.responder = None
+        self.state = QpState.RST
+        self.stop_waiting()
+        qp_life.stop_paging(self.node, self)
+
+
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand an initiator's message to its target and take the response.
+
+    Raises as ``emu.device.engine.rc.exchange.exchange``.
+    """
+    node = hca.wire.node(message.address)
+    if node is None or (dct := node.dcts.get(message.dctn)) is None:
+        raise Dropped("no such target")
+    if not _takes(hca, node, qp, dct, message):
+        raise Dropped("the target does not take it")
+    peer = _responder(hca, qp, node, dct, message)
+    if peer.mtu_bytes != qp.mtu_bytes:
+        _check_length(node, peer, message, qp.mtu_bytes)
+    pass_on(hca, qp, wqe, node, peer, message)
+    qp.retries = qp.rnr_retries = 0
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    count(hca.link, node.link, qp, message, packets)
+
+
+def _takes(hca: Hca, node: Hca, qp: Qp, dct: Dct, message: Message) -> bool:
+    """Whether the target takes messages, and this one of this initiator."""
+    if dct.is_drained or dct.cq.status or not (hca.link.is_up and node.link.is_up):
+        return False
+    if min(message.length, qp.mtu_bytes) > min(hca.link.most_payload, node.link.most_payload):
+        return False
+    if message.route is not None and node.link.misrouted(*message.route):
+        return False
+    if not partitions.match(node.link.pkey(dct.pkey_index), hca.link.pkey(qp.pkey_index)):
+        node.link.violated_pkey()
+        return False
+    if message.access_key != dct.access_key:
+        dct.key_violations += 1
+        return False
+    return True
+
+
+def _check_length(node: Hca, peer: Qp, message: Message, mtu_bytes: int) -> None:
+    """The initiator's path MTU is another than the target's: refuse what needs several packets.
+
+    As with any service the target refuses packets of another length than its own MTU, and the
+    initiator a READ's response that it has not expected.
+    """
+    check_whole_length(node, peer, message, mtu_bytes)
+    if message.op is MsgOp.READ and message.length > min(peer.mtu_bytes, mtu_bytes):
+        raise LocalError(CqeSyndrome.BAD_RESP_ERR, "READ response of another MTU")
+
+
+def _responder(hca: Hca, qp: Qp, node: Hca, dct: Dct, message: Message) -> Dcr:
+    """What receives for the initiator at the target."""
+    found = qp.responder
+    if isinstance(found, Dcr) and found.dct is dct and found.state is QpState.RTR:
+        return found
+    if found is not None:
+        found.leave()
+    made = Dcr(node, dct, qp)
+    made.count("rx_dct_connect")
+    is_global = message.route is not None
+    qp.header_bytes = hca.link.header_bytes(message.address, is_global=is_global)
+    return made
+
+
+def end_some(dct: Dct) -> bool:
+    """End some of a target's responders; True when there are more."""
+    for responder in list(islice(dct.responders, ENDED_AT_ONCE)):
+        responder.leave()
+    return bool(dct.responders)

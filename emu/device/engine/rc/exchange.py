@@ -1,0 +1,135 @@
+"""A message to a queue pair in this process: handed to its responder, as a whole or in shares.
+
+The requester decides what becomes of the request (``emu.device.engine.rc.requester``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import PIECE_BYTES
+from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.engine.rc import direct, shares
+from emu.device.engine.rc.agreement import NeedsPacketsError, agree
+from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
+from emu.device.objects import Qp
+from emu.device.objects.message import WITH_RESPONSE_DATA, Message
+from emu.device.objects.page_fault import Held
+from emu.device.objects.send_queue import Wqe
+from emu.device.rounds import STEPS_PER_ROUND
+from layouts import bth
+from layouts.bth import PSN_MASK
+from layouts.enums import QpType
+
+if TYPE_CHECKING:
+    from emu.device.port.base import Link
+    from emu.device.state.hca import Hca
+
+_UC = QpType.UC
+
+
+class Unfinished(Exception):  # noqa: N818  # not an error: the message takes another turn
+    """Only part of a message has been moved."""
+
+
+def exchange(hca: Hca, qp: Qp, wqe: Wqe, message: Message) -> None:
+    """Hand a message to the responder and take its response.
+
+    The two agree (``agreement.py``). Raises Unfinished, and NeedsPacketsError when the peer has to
+    see packets: it is in no state to receive, expects another one, or takes only so many at once.
+    """
+    node = hca.wire.node(qp.destination)
+    if node is None or (peer := node.qps.get(qp.remote_qpn)) is None:
+        raise NeedsPacketsError
+    if peer.state not in RECEIVING:
+        raise NeedsPacketsError
+    ours, theirs = hca.link, node.link
+    if qp.agreed != (peer.revision, ours.attributes, theirs.attributes):
+        agree(hca, qp, node, peer)
+    if qp.reads_ahead and message.op in WITH_RESPONSE_DATA:
+        raise NeedsPacketsError
+    # UC takes any PSN for the first packet of a message (IBTA 9.9.2.1.1).
+    if qp.psn != peer.epsn and qp.st is not _UC:
+        raise NeedsPacketsError
+    packets = -(-message.length // qp.mtu_bytes) or 1
+    try:
+        if not (theirs.is_up and ours.is_up):
+            raise Dropped("a link is down")
+        pass_on(hca, qp, wqe, node, peer, message)
+    except Dropped:
+        if qp.st is not _UC:  # which is done with a message that it has sent
+            raise
+    qp.psn = peer.epsn = (qp.psn + packets) & PSN_MASK
+    qp.retries = qp.rnr_retries = 0
+    count(ours, theirs, qp, message, packets)
+
+
+def pass_on(hca: Hca, qp: Qp, wqe: Wqe, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message, or one turn's share. Raises Unfinished."""
+    if hca.round.steps > STEPS_PER_ROUND and message.op in shares.DIVISIBLE:
+        message.most = message.most or PIECE_BYTES  # the receiver's side may be as scattered
+    try:
+        if not message.most:
+            _hand_over(hca, node, peer, message)
+        if message.most:
+            qp.moving, message.wqe = message, wqe
+            if not shares.move(hca, qp, node, peer, message):
+                raise Unfinished
+    except (Nak, RnrNak):
+        count_refused(hca.link, node.link, qp, message)
+        raise
+
+
+def _hand_over(hca: Hca, node: Hca, peer: Qp, message: Message) -> None:
+    """Have the responder take all of a message; it sets ``message.most`` if that is too much."""
+    try:
+        direct.respond(node, peer, message, hca.link.lid)
+    except (Nak, RnrNak, Dropped, Held):
+        raise
+    except Exception:  # a bug in the peer stops only the peer: no response
+        node.fail()
+        raise Dropped("the peer has failed") from None
+
+
+_BTH_AND_ICRC_BYTES = bth.bth.size + bth.ICRC_BYTES
+_RETH_BYTES, _AETH_BYTES = bth.reth.size, bth.aeth.size
+
+
+def count(ours: Link, theirs: Link, qp: Qp, message: Message, packets: int) -> None:
+    """Count the packets that a wire would have carried, without padding.
+
+    Each message that is not answered by data counts one ACK.
+    """
+    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
+    octets = packets * each + message.length
+    if message.op in WITH_RESPONSE_DATA:
+        _count(ours, theirs, qp, 1, each + _RETH_BYTES, packets, octets)
+    else:
+        _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
+
+
+def count_refused(ours: Link, theirs: Link, qp: Qp, message: Message) -> None:
+    """Count the packets of a request that is answered by a NAK, and that one."""
+    each = qp.header_bytes + _BTH_AND_ICRC_BYTES
+    packets, octets = 1, each + _RETH_BYTES
+    if message.op not in WITH_RESPONSE_DATA:
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        octets = packets * each + message.length
+    _count(ours, theirs, qp, packets, octets, 1, each + _AETH_BYTES)
+
+
+def _count(
+    ours: Link, theirs: Link, qp: Qp, sent: int, octets: int, back: int, back_octets: int
+) -> None:
+    """Count a request and its response, which UC does not have: packets and octets of each."""
+    marks = qp.marks
+    ours.count_sent(sent, octets, marks)
+    theirs.count_received(sent, octets, marks)
+    is_answered = qp.st is not _UC
+    if is_answered:
+        theirs.count_sent(back, back_octets, marks)
+        ours.count_received(back, back_octets, marks)
+    if ours is theirs:
+        ours.count_looped(sent, octets, marks)
+        if is_answered:
+            ours.count_looped(back, back_octets, marks)

@@ -1,0 +1,43 @@
+"""How a responder of a connected transport NAKs a request and stops (IBTA 9.7.5.2, 9.9.3)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp.events import raise_qp_event
+from emu.device.engine.rc.nak import Dropped, Nak, NakCode
+from emu.device.objects import Qp
+from layouts.enums import EventType, QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+
+def access_violation(hca: Hca, qp: Qp, why: str) -> Exception:
+    """Stop the queue pair: a request must not use this memory. Returns the exception to raise."""
+    log.log(_level(qp), "%r: remote access refused: %s", qp, why)
+    return _refuse(hca, qp, EventType.WQ_ACCESS_ERROR, NakCode.REMOTE_ACCESS_ERROR)
+
+
+def invalid_request(hca: Hca, qp: Qp, why: str) -> Exception:
+    """Stop the queue pair: the request is malformed. Returns the exception to raise."""
+    log.log(_level(qp), "%r: invalid request: %s", qp, why)
+    return _refuse(hca, qp, EventType.WQ_INVAL_REQ_ERROR, NakCode.INVALID_REQUEST)
+
+
+def _level(qp: Qp) -> int:
+    """DEBUG on UC: the queue pair does not stop, so a peer could flood the log."""
+    return logging.DEBUG if qp.st is QpType.UC else logging.WARNING
+
+
+def _refuse(hca: Hca, qp: Qp, event: EventType, code: NakCode) -> Exception:
+    """An RC responder raises an event and stops; a UC responder only drops (9.9.3)."""
+    if qp.st is QpType.UC:
+        return Dropped("UC has no NAK")
+    raise_qp_event(hca, qp, event)
+    qp_life.to_error(hca, qp)
+    return Nak(code)

@@ -1,0 +1,46 @@
+"""A packet's headers against its queue pair (IBTA 9.6.1).
+
+The checks come in the specification's order. They are made on each packet that is received
+(``packets/intake.py``), and once on packets that are not sent (``agreement.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.port.ib import partitions
+from emu.device.port.packet import SERVICES, Packet
+from layouts.bth import Service
+
+if TYPE_CHECKING:
+    from emu.device.objects import Qp
+    from emu.device.state.hca import Hca
+
+WRONG_PKEY = "wrong P_Key"
+_UD = Service.UD
+
+
+def objection(hca: Hca, qp: Qp | None, packet: Packet) -> str:
+    """Why the queue pair does not take the packet, in fixed words; empty when it does."""
+    if qp is None:
+        return "no such queue pair"
+    service = packet.op.service
+    if (service is _UD or SERVICES.get(qp.st) is not service) and not _is_notice(hca, qp, service):
+        return "not its transport service"
+    if qp.state not in RECEIVING:
+        return "not in a state that receives"
+    if why := hca.link.objection(packet, qp.destination, qp.route):
+        return why
+    if not partitions.match(hca.link.pkey(qp.pkey_index), packet.pkey):
+        return WRONG_PKEY
+    return ""
+
+
+def _is_notice(hca: Hca, qp: Qp, service: Service) -> bool:
+    """Whether it is a congestion notification, for a connected queue pair over RoCE."""
+    return (
+        service is Service.CNP
+        and hca.link.congestion is not None
+        and SERVICES.get(qp.st) not in (None, _UD)
+    )

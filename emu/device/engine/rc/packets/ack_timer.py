@@ -1,0 +1,157 @@
+"""The timers of a requester: ACK timeout, questions before it, the pause after an RNR NAK.
+
+A timer runs while anything is unacknowledged. Progress only moves the deadline; the timer itself
+is not restarted for every packet, and may fire when no response is due any more.
+
+The ACK timeout is hundreds of milliseconds or, with rdma_cm, seconds. Long before it, as soon as a
+response is later than responses are, the requester asks what has arrived. Only the timeout counts
+as a retry.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emu.device.engine.rc.packets.round_trip import RoundTrip
+from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.device.ports import Clock, Timer
+
+TIMEOUT_FACTOR = 4
+"""A requester may wait up to four times the time of the code (IBTA 9.7.6.1.3), and a peer that
+shares a processor with us needs it."""
+
+
+class Waiting(Protocol):
+    """Who waits; the clock calls it."""
+
+    def timed_out(self) -> bool:
+        """The ACK timeout is over. Returns whether to go on waiting."""
+
+    def ask(self) -> None:
+        """A response is late: ask what has arrived."""
+
+    def go_on(self) -> None:
+        """The pause after an RNR NAK is over."""
+
+
+class AckTimer:
+    """The timers of one requester."""
+
+    __slots__ = (
+        "_clock", "_due_ns", "_has_moved", "_is_due", "_is_overdue", "_owner", "_pause",
+        "_since_ns", "_timeout_ns", "_timer", "round_trip",
+    )  # fmt: skip
+
+    def __init__(self, clock: Clock, owner: Waiting) -> None:
+        self._clock = clock
+        self._owner = owner
+        self.round_trip = RoundTrip()
+        self._timer: Timer | None = None
+        self._due_ns = 0
+        """When the timer fires."""
+        self._pause: Timer | None = None
+        self._is_due = False
+        """A response is due."""
+        self._since_ns = self._timeout_ns = 0
+        self._has_moved = False
+        """The time to wait has begun anew since the timer was set."""
+        self._is_overdue = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the pause after an RNR NAK is not over yet."""
+        return self._pause is not None
+
+    def watch(self, code: int, psn: int) -> None:
+        """A response is due; ``code`` is the queue pair's timeout, 0 for none.
+
+        Packets before ``psn`` were sent; the last one asks for an ACK.
+        """
+        if not code:
+            return
+        if psn != self.round_trip.newest:
+            self.round_trip.sent(psn, self._clock.now_ns())
+        if not self._is_due:
+            self._is_due = True
+            self._timeout_ns = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << code)
+            self.restart()
+        if self._has_moved:
+            self._set()
+
+    def progress(self, una: int, *, is_all: bool) -> None:
+        """Packets before ``una`` are acknowledged. ``is_all``: no response is due any more.
+
+        The time of the next request then begins when it is sent.
+        """
+        now = self._clock.now_ns()
+        self.round_trip.acknowledged(una, now)
+        self._since_ns, self._has_moved = now, True
+        self._is_due = not is_all
+
+    def restart(self, pause_ns: int = 0) -> None:
+        """Wait anew: from now on, or from the end of a pause."""
+        self._since_ns, self._has_moved = self._clock.now_ns() + pause_ns, True
+
+    def pause(self, code: int) -> None:
+        """RNR NAK: pause for the time of this timer code (9.7.5.2.8)."""
+        self._pause = self._clock.call_later(RNR_NAK_NS[code], self._go_on)
+        self.restart(RNR_NAK_NS[code])
+
+    def stop(self) -> None:
+        """Cancel both timers."""
+        for timer in (self._pause, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._timer = None
+        self._is_due = self._is_overdue = False
+        self.round_trip.forget_packets()
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._owner.go_on()
+
+    # -- when
+
+    @property
+    def _deadline_ns(self) -> int:
+        return self._since_ns + self._timeout_ns
+
+    def _next_ns(self) -> int:
+        """When to look: when it is time to ask, or at the deadline."""
+        patience = self.round_trip.patience_ns(self._timeout_ns)
+        return self._since_ns + min(patience, self._timeout_ns)
+
+    def _set(self) -> None:
+        """Have the timer fire when it is time to look, or earlier."""
+        due, self._has_moved = self._next_ns(), False
+        if self._timer is not None:
+            if self._due_ns <= due:
+                return
+            self._timer.cancel()
+        self._due_ns = due
+        self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._look)
+
+    def _look(self) -> None:
+        """The timer fired: it is time, or progress has moved the time.
+
+        This process may itself be late. So once overdue, it first reads the packets that have come
+        in by now, and looks again before anything is sent again.
+        """
+        self._timer = None
+        was_overdue, self._is_overdue = self._is_overdue, False
+        if not self._is_due:
+            return
+        now = self._clock.now_ns()
+        if self._next_ns() > now:
+            self._set()
+        elif not was_overdue:
+            self._is_overdue = True
+            self._due_ns = now
+            self._timer = self._clock.call_later(0, self._look)
+        elif self._deadline_ns > now:
+            self._owner.ask()
+            self._set()
+        elif self._owner.timed_out():
+            self._set()
+        else:
+            self._is_due = False

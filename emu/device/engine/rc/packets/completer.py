@@ -1,0 +1,310 @@
+"""How a requester handles responses: completions, retries, failures (IBTA 9.7.5, 9.7.6).
+
+The kind of a packet, and the syndrome of an ACK packet, select the function that handles it. A
+response to nothing outstanding is ignored. The requester sends again once for each loss, one packet
+(``selective.py``) or all from there on: until there is progress again, further signs of the same
+loss are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import LOCAL_WRITE, AbsentPageError, AccessError
+from emu.device.engine.qp import send_requests
+from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.rc.nak import SYNDROMES, NakCode
+from emu.device.engine.rc.packets.ack_timer import AckTimer
+from emu.device.engine.rc.packets.selective import SelectiveRepeat
+from emu.device.engine.rc.packets.window import Request, SendWindow
+from emu.device.engine.wqe.atomic import atomic_word
+from emu.device.engine.wqe.registry import gather_piece
+from emu.device.objects.message import MsgOp
+from emu.device.objects.views import copy
+from emu.device.port.packet import Packet
+from emu.device.rounds import MOST_STEPS_RECEIVED
+from layouts import bth
+from layouts.bth import PSN_MASK, Kind
+from layouts.enums import CqeSyndrome, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.engine.rc.packets.interfaces import InnerConnection
+
+_UC = QpType.UC
+_RTS = QpState.RTS
+_READ = MsgOp.READ
+_COMPARE_SWAP = MsgOp.COMPARE_SWAP
+_FETCH_ADD = MsgOp.FETCH_ADD
+_PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
+
+
+class PacketCompleter:
+    """Completes, retries or fails the requests of one queue pair."""
+
+    __slots__ = ("_connection", "_is_retrying", "_questions", "_selective", "timer", "window")
+
+    def __init__(self, connection: InnerConnection, window: SendWindow) -> None:
+        self._connection = connection
+        self.window = window
+        self.timer = AckTimer(connection.hca.clock, self)
+        self._is_retrying = False
+        self._questions = 0
+        """How often the requester has asked since there was progress."""
+        self._selective = SelectiveRepeat()
+        """Used only where the port has it switched on."""
+
+    def restart(self) -> None:
+        """The queue pair has stopped: forget all outstanding requests."""
+        self.window.restart(self._connection.qp.psn)
+        self._is_retrying = False
+        self._questions = 0
+        self._selective.forget()
+
+    def watch(self) -> None:
+        """Start the ACK timer if a response is due."""
+        qp, window = self._connection.qp, self.window
+        if window.una != qp.psn and qp.st is not _UC and qp.state is _RTS:
+            self.timer.watch(qp.ack_timeout, window.next)
+
+    # -- responses
+
+    def take(self, packet: Packet) -> None:
+        """Take a response packet."""
+        window = self.window
+        if window.distance(packet.psn) < window.distance(window.sent):
+            _RESPONSES[packet.op.kind](self, packet)
+
+    def acknowledged(self, packet: Packet) -> None:
+        """ACK, RNR NAK or NAK (table 44). A NAK also acknowledges all packets before its PSN."""
+        kind = packet.syndrome & bth.SYNDROME_KIND
+        psn = packet.psn + (kind == bth.KIND_ACK) & PSN_MASK
+        if self.advance(psn) and kind != bth.KIND_ACK and self._is_running:
+            step = _NAKS.get(kind, PacketCompleter.bad_syndrome)
+            step(self, packet.syndrome & bth.SYNDROME_VALUE)
+
+    def nak(self, code: int) -> None:
+        """NAK: send again for a PSN sequence error, otherwise fail the request."""
+        if code == _PSN_SEQUENCE_ERROR:
+            self._send_again("packet_seq_err", may_be_one=True)
+        elif code in SYNDROMES:
+            found = NakCode(code)
+            self.fail(SYNDROMES[found], f"peer: {found.name}")
+        else:
+            self.bad_syndrome(code)
+
+    def not_ready(self, code: int) -> None:
+        """RNR NAK: send nothing for the time that the receiver names, then go back."""
+        qp = self._connection.qp
+        if self.timer.is_paused:
+            return
+        qp.count("rnr_nak_retry_err")
+        # The response to a question counts as no attempt of the program's.
+        is_answer, self._questions = self._questions > 0, max(self._questions - 1, 0)
+        if is_answer or send_requests.may_wait_for_receiver(qp):
+            self._rewind()
+            self.timer.pause(code)
+        else:
+            self.fail(CqeSyndrome.RNR_RETRY_EXC_ERR, f"{qp.rnr_retries} retries")
+
+    def bad_syndrome(self, code: int) -> None:
+        """A NAK or AETH syndrome that the specification does not define."""
+        self.fail(CqeSyndrome.BAD_RESP_ERR, f"AETH value {code}")
+
+    def read_response(self, packet: Packet) -> None:
+        """Take a packet of READ data; packets must come in PSN order."""
+        if not self.advance(packet.psn) or not self._is_running:
+            return
+        request, mtu, size = (
+            self.window.requests[0],
+            self._connection.qp.mtu_bytes,
+            len(packet.payload),
+        )
+        offset = (packet.psn - request.first & PSN_MASK) * mtu
+        is_last = (packet.psn + 1) & PSN_MASK == request.end
+        if request.op is not _READ:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "a READ response to something else")
+        elif size != min(mtu, request.length - offset) or packet.op.is_last != is_last:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, f"READ response of {size} bytes at {offset}")
+        elif self._connection.hca.round.steps > MOST_STEPS_RECEIVED:
+            self._ask_again()
+        else:
+            self._take(request, packet.payload, offset)
+
+    def atomic_response(self, packet: Packet) -> None:
+        """Take an atomic's old value; the guest gets it in the byte order that the driver chose."""
+        if not self.advance(packet.psn) or not self._is_running:
+            return
+        request = self.window.requests[0]
+        if request.op in (_COMPARE_SWAP, _FETCH_ADD):
+            old = atomic_word(self._connection.hca).pack(packet.original)
+            self._take(request, memoryview(old), 0)
+        else:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
+
+    def _take(self, request: Request, data: memoryview, offset: int) -> None:
+        """Write response data to the request's memory; the key may be gone by now."""
+        hca, qp, message = self._connection.hca, self._connection.qp, request.message
+        assert message is not None
+        try:
+            target = gather_piece(
+                hca, qp, request.wqe, message.data_at, LOCAL_WRITE, offset, len(data)
+            )
+        except AbsentPageError as page:
+            self._wait_for_page(request, page, offset)
+        except AccessError as error:
+            self._fail(request, LocalError.of_access(error, request.wqe.opcode))
+        else:
+            copy(target, (data,))
+            self._progress((self.window.una + 1) & PSN_MASK)
+
+    def _ask_again(self) -> None:
+        """This round has done enough: drop all responses from here, and ask for them again."""
+        self._rewind()
+        self._is_retrying = True
+        self._schedule()
+
+    def _wait_for_page(self, request: Request, page: AbsentPageError, done: int) -> None:
+        """The page for response data is absent: drop all responses from here and go back later."""
+        self._rewind()
+        self._is_retrying = True
+        self._connection.requester.stall(request, page, done)
+
+    # -- progress
+
+    def advance(self, psn: int) -> bool:
+        """Everything before ``psn`` is acknowledged.
+
+        Goes back and returns False when the response of an earlier READ or atomic is missing: it
+        was lost (an implied NAK, 9.7.5.1.1).
+        """
+        una = self.window.reach(psn)
+        if una != self.window.una:
+            self._progress(una)
+        if una != psn and self._is_running:
+            self._send_again("implied_nak_seq_err")
+        return una == psn
+
+    def _progress(self, una: int) -> None:
+        """Move ``una``, reset the retry counts, and complete what is done."""
+        qp = self._connection.qp
+        self.window.move(una)
+        was_retrying, self._is_retrying = self._is_retrying, False
+        self._questions = 0
+        qp.retries = qp.rnr_retries = 0
+        self.timer.progress(una, is_all=una == qp.psn)
+        self.retire()
+        if was_retrying and self._selective.was_in_vain(una) and self._is_running:
+            self._is_retrying = True
+            self._rewind()
+        if qp.state is _RTS:
+            self._schedule()
+
+    def retire(self) -> None:
+        """Report the oldest requests, as far as they are done or have failed."""
+        hca, qp = self._connection.hca, self._connection.qp
+        while qp.state is _RTS and (request := self.window.pop()) is not None:
+            if request.failure is not None:
+                self._fail(request, request.failure)
+            else:
+                send_requests.complete(hca, qp, request.wqe, request.length)
+
+    @property
+    def _is_running(self) -> bool:
+        """False if reporting earlier requests has stopped the queue pair or emptied the window."""
+        return self._connection.qp.state is _RTS and bool(self.window.requests)
+
+    def fail(self, syndrome: CqeSyndrome, why: str) -> None:
+        """Fail the oldest request."""
+        self._fail(self.window.requests[0], LocalError(syndrome, why))
+
+    def _fail(self, request: Request, why: LocalError) -> None:
+        hca, qp = self._connection.hca, self._connection.qp
+        send_requests.fail(hca, qp, request.wqe, why.syndrome, str(why), why.cause)
+
+    # -- trying again
+
+    def _send_again(self, counter: str, *, may_be_one: bool = False) -> None:
+        """What is at ``una`` was lost: send from there again, or (``may_be_one``) only this."""
+        if self._is_retrying:
+            return
+        self._connection.qp.count(counter)
+        self._retry(counter, may_be_one=may_be_one)
+        following = (self.window.una + 1) & PSN_MASK
+        self.timer.round_trip.went_back(following, self._connection.hca.clock.now_ns())
+
+    def timed_out(self) -> bool:
+        """The ACK timer expired: retry. False when no response is due any more."""
+        qp = self._connection.qp
+        if qp.state is not _RTS or self.window.una == qp.psn:
+            return False
+        if self._connection.requester.is_stuck:
+            self.timer.restart()
+            return True
+        qp.count("local_ack_timeout_err")
+        self._retry("no response")
+        return qp.state is _RTS
+
+    def ask(self) -> None:
+        """A response is late: have the requester ask what has arrived.
+
+        This is no retry, and the timeout goes on. Who wants no retries is not asked for.
+        """
+        qp, window = self._connection.qp, self.window
+        hca = self._connection.hca
+        self.timer.round_trip.asked(window.sent, hca.clock.now_ns())
+        if not hca.link.recovery.adaptive_retransmission:
+            return
+        qp.count("roce_adp_retrans_to")
+        may_ask = qp.state is _RTS and qp.retry_count and window.una != window.next
+        if may_ask and self._connection.requester.ask():
+            self._questions += 1
+            qp.count("roce_adp_retrans")
+
+    def _retry(self, why: str, *, may_be_one: bool = False) -> None:
+        qp = self._connection.qp
+        if not send_requests.may_ask_again(qp):
+            self.fail(CqeSyndrome.TRANSPORT_RETRY_EXC_ERR, f"{why}, {qp.retries} retries")
+            return
+        self._is_retrying = True
+        self.timer.restart()
+        if not may_be_one or not self._repeat():
+            self._rewind()
+            self._schedule()
+
+    def _repeat(self) -> bool:
+        """Send only the packet ``una`` again, if the peer may have kept those after it."""
+        window, selective, connection = self.window, self._selective, self._connection
+        is_sent = (
+            connection.repeats_selectively
+            and selective.is_worth_trying
+            and connection.requester.repeat()
+        )
+        if is_sent:
+            selective.repeated(window.una, window.next)
+        return is_sent
+
+    def _rewind(self) -> None:
+        """Send from ``una`` on again."""
+        self._selective.forget()
+        self.timer.round_trip.resent(self.window.sent)
+        self.window.rewind()
+
+    def go_on(self) -> None:
+        """The pause after an RNR NAK is over."""
+        self._schedule()
+
+    def _schedule(self) -> None:
+        self._connection.hca.schedule(self._connection.qp)
+
+
+_RESPONSES: Mapping[Kind, Callable[[PacketCompleter, Packet], None]] = {
+    Kind.ACKNOWLEDGE: PacketCompleter.acknowledged,
+    Kind.READ_RESPONSE: PacketCompleter.read_response,
+    Kind.ATOMIC_ACKNOWLEDGE: PacketCompleter.atomic_response,
+}
+
+_NAKS: Mapping[int, Callable[[PacketCompleter, int], None]] = {
+    bth.KIND_RNR: PacketCompleter.not_ready,
+    bth.KIND_NAK: PacketCompleter.nak,
+}

@@ -1,0 +1,54 @@
+"""Congestion notifications of connected queue pairs over RoCE (IBTA A17.9).
+
+A packet that was marked on its way is answered by a CNP, at most one in ``min_time_between_cnps``
+for each queue pair. A CNP from the peer slows the queue pair down (``rate.py``). Nothing else comes
+of a CNP, so a flood of them costs its flow no more than the lowest rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.engine.rc.packets.rate import FlowRate
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.device.objects import Qp
+    from emu.device.port.congestion import Congestion
+    from emu.device.state.hca import Hca
+
+_NS_PER_US = 1000
+_STEPS_PER_NOTICE = 4
+"""What a CNP counts among the steps of a round, beside those of time that it makes up for."""
+
+
+def answer_mark(hca: Hca, qp: Qp, congestion: Congestion) -> None:
+    """A marked packet has come to a queue pair: tell its peer, unless it was told just now."""
+    congestion.counts["np_ecn_marked_roce_packets"] += 1
+    priority = int(qp.ctx.primary_address_path.eth_prio)
+    connection, now = connection_of(hca, qp), hca.clock.now_ns()
+    if not congestion.np_enabled[priority] or now < connection.next_cnp_ns:
+        return
+    connection.next_cnp_ns = now + congestion.np.min_time_between_cnps * _NS_PER_US
+    frame = hca.roce.notification(qp.ctx.primary_address_path, qp.remote_qpn)
+    if frame:
+        congestion.counts["np_cnp_sent"] += 1
+        hca.link.count_sent(1, len(frame))
+        hca.wire.transmit(hca, frame, qp.handle)
+
+
+def obey(hca: Hca, qp: Qp, congestion: Congestion) -> None:
+    """A CNP has come from the queue pair's peer."""
+    priority = int(qp.ctx.primary_address_path.eth_prio)
+    if not congestion.rp_enabled[priority] or qp.state is not QpState.RTS:
+        congestion.counts["rp_cnp_ignored"] += 1
+        return
+    congestion.counts["rp_cnp_handled"] += 1
+    connection, now = connection_of(hca, qp), hca.clock.now_ns()
+    if connection.rate is None:
+        connection.limit(FlowRate(congestion, now))
+    assert connection.rate is not None
+    before = connection.rate.made_up
+    connection.rate.notified(now)
+    hca.round.steps += _STEPS_PER_NOTICE + (connection.rate.made_up - before >> 1)

@@ -1,0 +1,153 @@
+"""A queue pair's packet connection, created when its first packet is sent or received.
+
+It holds the state that only packets need: the route, and the requester's and the responder's state
+machines. A queue pair whose peer is in this process never has one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.engine.rc.packets.completer import PacketCompleter
+from emu.device.engine.rc.packets.rate import FlowRate
+from emu.device.engine.rc.packets.requester import PacketRequester
+from emu.device.engine.rc.packets.responder import PacketResponder
+from emu.device.engine.rc.packets.window import SendWindow
+from emu.device.objects.receive_queue import TakenWqe
+from emu.device.objects.views import Views
+from emu.device.port.base import Route
+from emu.device.port.packet import Packet
+from emu.device.state.recall import Recall
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.device.objects import Qp
+    from emu.device.ports import Timer
+    from emu.device.state.hca import Hca
+
+
+class PacketConnection:
+    """One queue pair's packet connection to its peer in another process."""
+
+    __slots__ = (
+        "_room", "_route", "completer", "hca", "is_waiting", "next_cnp_ns", "qp", "rate",
+        "repeats_selectively", "requester", "responder",
+    )  # fmt: skip
+
+    def __init__(self, hca: Hca, qp: Qp) -> None:
+        self.hca = hca
+        self.qp = qp
+        self.repeats_selectively = hca.link.recovery.selective_repeat
+        self.completer = PacketCompleter(self, SendWindow(qp.psn))
+        self.requester = PacketRequester(self, self.completer)
+        self.responder = PacketResponder(self)
+        self._route: Route | None = None
+        self.is_waiting = False
+        """The wire has no room: nothing is sent until it schedules the queue pair again."""
+        self._room: Timer | None = None
+        """What ends that, or the pause that a rate wants."""
+        self.rate: FlowRate | None = None
+        """The rate to keep to after congestion notifications; None for as fast as possible."""
+        self.next_cnp_ns = 0
+        """When the peer may be told of congestion again."""
+
+    def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
+        """Put a packet on the wire, where it may be lost."""
+        hca = self.hca
+        if self._route is None:
+            self._route = hca.link.route(self.qp.ctx.primary_address_path)
+        frame = self._route.frame(packet, payload, length)
+        hca.link.count_sent(1, len(frame), self.qp.marks)
+        if (
+            hca.link.is_up
+            and not hca.wire.transmit(hca, frame, self.qp.handle)
+            and not self.is_waiting
+        ):
+            self.is_waiting = True
+            self._room = room = Recall(self._go_on)
+            hca.wire.when_room(self._route.address, room)
+        if self.rate is not None:
+            self._keep_to(self.rate, len(frame))
+
+    def _keep_to(self, rate: FlowRate, octets: int) -> None:
+        """Send nothing more for as long as the rate wants."""
+        clock = self.hca.clock
+        now, before = clock.now_ns(), rate.made_up
+        is_over = rate.is_over(now)
+        self.hca.round.steps += rate.made_up - before >> 1
+        if is_over:
+            self.limit(None)
+        elif (pause := rate.sent(octets, now)) and not self.is_waiting:
+            self.is_waiting = True
+            self._room = clock.call_later(pause, self._go_on)
+
+    def limit(self, rate: FlowRate | None) -> None:
+        """Keep to a rate from now on, or to none."""
+        congestion = self.hca.link.congestion
+        if congestion is not None:
+            congestion.flows += (rate is not None) - (self.rate is not None)
+        self.rate = rate
+
+    def _go_on(self) -> None:
+        self.is_waiting = False
+        self._room = None
+        self.hca.schedule(self.qp)
+
+    def reload(self) -> None:
+        """A command has changed the context: forget the route made from it."""
+        self._route = None
+
+    def dissolve(self) -> None:
+        """The queue pair drops its connection: break the reference cycles with its parts."""
+        self._give_up_room()
+        self.limit(None)
+        del self.completer.timer
+        del self.completer, self.requester, self.responder
+
+    def pause(self) -> None:
+        """The queue pair changes its state or is destroyed: stop the timers."""
+        self.completer.timer.stop()
+        if self.qp.state not in RECEIVING:
+            self.responder.drop_held()
+        if self.qp.state is QpState.RST:
+            self._give_up_room()
+            self.limit(None)
+
+    def _give_up_room(self) -> None:
+        """Nothing will be sent: wait for the wire no longer."""
+        self.is_waiting = False
+        if self._room is not None:
+            self._room.cancel()
+            self._room = None
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether there are outstanding requests that no response has completed."""
+        return bool(self.completer.window.requests)
+
+    def respond(self) -> bool:
+        """Execute and acknowledge a share of the received requests; True when there are more."""
+        return self.responder.turn()
+
+    def unfinished(self) -> list[TakenWqe]:
+        """Receive WQEs that no message has filled yet."""
+        return self.responder.execution.unfinished()
+
+    def stop(self) -> None:
+        """SQER or ERR: forget outstanding requests, which are then flushed from the ring.
+
+        In ERR this also flushes a receive WQE that a message has begun to fill.
+        """
+        self.completer.restart()
+        if self.qp.state is QpState.ERR:
+            self.responder.execution.abandon()
+
+
+def connection_of(hca: Hca, qp: Qp) -> PacketConnection:
+    """The queue pair's packet connection, created if it has none."""
+    connection = qp.connection
+    if connection is None:
+        connection = qp.connection = PacketConnection(hca, qp)
+    assert isinstance(connection, PacketConnection)  # only this function creates one
+    return connection

@@ -1,0 +1,246 @@
+"""What a responder does with a request packet that is in order, and with a duplicate.
+
+SEND and WRITE are executed a packet at a time; an atomic has one packet, and a READ is a promise of
+response packets (IBTA 9.7.5.1). A duplicate gets its response again and has no other effect
+(9.7.5.1.4).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import InPieces
+from emu.device.engine.qp.flush import fail_receive
+from emu.device.engine.rc.duplicates import may_read_again
+from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.packets.responses import ResponseQueue
+from emu.device.engine.rc.receive import check_resource, keep
+from emu.device.engine.rc.responder import (
+    ATOMIC_BYTES,
+    begin_pieces,
+    begin_rdma,
+    complete,
+    execute,
+    execute_atomic,
+    refuse_packet,
+)
+from emu.device.engine.rc.validation import MSG_OPS, is_possible, packets_of
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.page_fault import Held
+from emu.device.objects.receive_queue import TakenWqe
+from emu.device.port.packet import Packet, precedes
+from layouts.bth import MSN_MASK, PSN_MASK, Kind
+from layouts.enums import CqeSyndrome, QpType
+
+if TYPE_CHECKING:
+    from emu.device.engine.rc.packets.interfaces import InnerConnection
+
+_UC = QpType.UC
+_SEND = MsgOp.SEND
+_SENDS = Kind.SEND
+_WRITES = Kind.WRITE
+_READS = Kind.READ
+
+
+class PacketExecution:
+    """The messages that arrive at one queue pair. The caller has checked order and length."""
+
+    __slots__ = (
+        "_after_data", "_atomics", "_connection", "_responses", "_spare", "message", "offset",
+    )  # fmt: skip
+
+    def __init__(self, connection: InnerConnection, responses: ResponseQueue) -> None:
+        self._connection = connection
+        self._responses = responses
+        self.message: Message | None = None
+        """The message whose last packet is still to come."""
+        self.offset = 0
+        """How much of it has arrived."""
+        self._spare: TakenWqe | None = None
+        """The receive WQE of an incomplete UC message; the next message uses it."""
+        self._atomics: deque[tuple[int, int]] = deque()
+        """PSN and old value of the newest atomics, for duplicates."""
+        self._after_data: int | None = None
+        """The PSN after the newest READ or atomic, whose responses no ACK stands for."""
+
+    def abandon(self) -> None:
+        """The queue pair stops: flush the receive WQE of an incomplete message."""
+        hca, qp = self._connection.hca, self._connection.qp
+        for taken in self.unfinished():
+            fail_receive(hca, qp, taken, CqeSyndrome.WR_FLUSH_ERR)
+        self.message = self._spare = None
+
+    def unfinished(self) -> list[TakenWqe]:
+        """Receive WQEs that were taken and that no message has filled yet."""
+        current = None if self.message is None else self.message.taken
+        return [taken for taken in (current, self._spare) if taken is not None]
+
+    def break_off(self) -> None:
+        """Drop an incomplete UC message; keep its receive WQE for the next one."""
+        if self.message is not None and self.message.has_wqe:
+            self._spare = self.message.taken
+        self.message = None
+
+    def piece(self, packet: Packet) -> None:
+        """Execute a packet of a SEND or a WRITE."""
+        hca, qp, op, message = self._connection.hca, self._connection.qp, packet.op, self.message
+        if op.is_first or message is None:
+            message = _message_of(packet)
+            self._begin(message, op.is_last)
+            self.offset = 0
+        elif message.op is _SEND and not message.has_wqe:
+            raise invalid_request(hca, qp, "the message's receive queue was destroyed")
+        size = len(packet.payload)
+        if op.is_last:
+            self._finish_reading(message, packet, self.offset + size)
+            if message.immediate is not None and not message.has_wqe:
+                self._take_wqe(message)
+        # From here on the message owns its receive WQE, whatever happens next.
+        self.message = message
+        try:
+            execute(hca, qp, message, self.offset, (packet.payload,), size)
+        except Held:
+            # The packet will be taken again; if it is a first one it then starts the message anew.
+            keep(hca, qp, message)
+            if op.is_first:
+                self.break_off()
+            raise
+        except InPieces as why:
+            refuse_packet(hca, qp, message, why)
+        self.offset += size
+        if op.is_last:
+            complete(hca, qp, message, packet.slid)
+            self.message = None
+            self._count_message()
+        elif op.is_first:
+            keep(hca, qp, message)
+        qp.epsn = (packet.psn + 1) & PSN_MASK
+        if packet.ack_request and qp.st is not _UC:
+            self._responses.acknowledge(packet.psn)
+
+    def _begin(self, message: Message, is_whole: bool) -> None:
+        if message.op is _SEND:
+            self._take_wqe(message)
+        elif is_whole:
+            message.target = begin_rdma(self._connection.hca, self._connection.qp, message)
+        else:
+            begin_pieces(self._connection.hca, self._connection.qp, message)
+
+    def _take_wqe(self, message: Message) -> None:
+        """Take a receive WQE: that of an incomplete message if there is one, else the next."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.wqe is not None:
+            message.taken = spare
+        else:
+            check_resource(self._connection.hca, self._connection.qp, message)
+
+    @staticmethod
+    def _finish_reading(message: Message, packet: Packet, length: int) -> None:
+        """Take over the fields that are in a message's last packet."""
+        message.immediate, message.inv_rkey = packet.immediate, packet.inv_rkey
+        message.solicited = packet.solicited
+        if message.op is _SEND:
+            message.length = length
+
+    def read(self, packet: Packet) -> None:
+        """Execute a READ request: check its range now, send its data in turns."""
+        hca, qp = self._connection.hca, self._connection.qp
+        message = _message_of(packet)
+        begin_pieces(hca, qp, message)
+        # Duplicates do not count: their requester may have all that it wants by now.
+        if len(self._responses.reads(is_replay=False)) >= 1 << qp.ctx.log_rra_max:
+            raise invalid_request(hca, qp, "more READs than the queue pair takes")
+        self._count_message()
+        qp.epsn = self._after_data = self._responses.data(packet.psn, message).end
+
+    def atomic(self, packet: Packet) -> None:
+        """Execute an atomic; keep as many results for duplicates as may be outstanding at once."""
+        qp = self._connection.qp
+        old = execute_atomic(self._connection.hca, qp, _message_of(packet))
+        self._count_message()
+        qp.epsn = self._after_data = (packet.psn + 1) & PSN_MASK
+        self._atomics.append((packet.psn, old))
+        while len(self._atomics) > 1 << qp.ctx.log_rra_max:
+            self._atomics.popleft()
+        self._responses.value(packet.psn, old)
+
+    def _count_message(self) -> None:
+        self._responses.msn = (self._responses.msn + 1) & MSN_MASK
+
+    # -- duplicates (9.7.5.1.4)
+
+    def duplicate_piece(self, packet: Packet) -> None:
+        """The data are placed already: acknowledge all that was executed.
+
+        So the requester need not send all of it again. But not beyond a READ or an atomic that came
+        after the packet: its response may be lost, too.
+        """
+        psn = packet.psn
+        if self._after_data is None or not precedes(psn, self._after_data):
+            psn = self._connection.qp.epsn - 1 & PSN_MASK
+        self._responses.acknowledge(psn)
+
+    def duplicate_read(self, packet: Packet) -> None:
+        """Read the data again, if the key still allows it and the PSNs lie before the expected one.
+
+        If the READ's response is still being sent, it restarts at the requested packet.
+        """
+        qp = self._connection.qp
+        message = _message_of(packet)
+        packets = packets_of(message.length, qp.mtu_bytes)
+        if packets > (qp.epsn - packet.psn & PSN_MASK) or not is_possible(qp, message.length):
+            return
+        if not may_read_again(self._connection.hca, qp, message):
+            return
+        replays = self._responses.reads(is_replay=True)
+        for response in replays + self._responses.reads(is_replay=False):
+            if response.end == (packet.psn + packets) & PSN_MASK:
+                if packets > (response.end - response.psn & PSN_MASK):
+                    response.message, response.psn = message, packet.psn
+                return
+        if len(replays) < 1 << qp.ctx.log_rra_max:
+            self._responses.data(packet.psn, message, is_replay=True)
+
+    def duplicate_atomic(self, packet: Packet) -> None:
+        """Send the kept result again; an atomic that is too old gets no response."""
+        for psn, old in self._atomics:
+            if psn == packet.psn:
+                self._responses.value(psn, old, is_replay=True)
+                return
+
+
+def _message_of(packet: Packet) -> Message:
+    """The message that a packet starts. The length of a SEND is known only at its end."""
+    kind = packet.op.kind
+    message = Message(MSG_OPS[kind], 0)
+    message.srqn = packet.srqn
+    if kind is not _SENDS:
+        message.va, message.rkey = packet.va, packet.rkey
+    if kind in (_WRITES, _READS):
+        message.length = packet.length
+    elif kind is not _SENDS:
+        message.length = ATOMIC_BYTES
+        message.swap_add = packet.swap_add
+        message.compare = packet.compare if kind is Kind.COMPARE_SWAP else 0
+    return message
+
+
+Step = Callable[[PacketExecution, Packet], None]
+
+EXECUTE: Mapping[Kind, Step] = {
+    Kind.SEND: PacketExecution.piece,
+    Kind.WRITE: PacketExecution.piece,
+    Kind.READ: PacketExecution.read,
+    Kind.COMPARE_SWAP: PacketExecution.atomic,
+    Kind.FETCH_ADD: PacketExecution.atomic,
+}
+
+REPEAT: Mapping[Kind, Step] = {
+    Kind.SEND: PacketExecution.duplicate_piece,
+    Kind.WRITE: PacketExecution.duplicate_piece,
+    Kind.READ: PacketExecution.duplicate_read,
+    Kind.COMPARE_SWAP: PacketExecution.duplicate_atomic,
+    Kind.FETCH_ADD: PacketExecution.duplicate_atomic,
+}

@@ -1,0 +1,74 @@
+"""Received packets: check the headers and pass each packet to its requester or responder.
+
+A packet that fails a check of its headers (``emu.device.engine.rc.headers``) is dropped, and
+counted by the check. Nothing raises here, whatever the wire carries.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.engine.qp.events import establish
+from emu.device.engine.rc.headers import WRONG_PKEY, objection
+from emu.device.engine.rc.packets.congestion import answer_mark, obey
+from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.port.packet import Packet
+from emu.device.state.points import FaultPoint
+from layouts.bth import RESPONSES, Kind
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+PKT_RX_POINT: FaultPoint[[Packet, int], None] = FaultPoint("pkt.rx")
+_STEPS_PER_PACKET = 2
+"""What a packet counts among the steps of a round, beside the pieces of its memory."""
+_RTR, _RTS, _CNP = QpState.RTR, QpState.RTS, Kind.CNP
+
+
+def receive(hca: Hca, packet: Packet, length: int) -> None:
+    """Take a packet of a connected service, ``length`` bytes in all, for this function's LID."""
+    try:
+        if hca.faults is not None and hca.faults.wants_packets:
+            hca.faults.show(PKT_RX_POINT, packet, length)
+        else:
+            take(hca, packet, length)
+    except Exception:
+        hca.fail()
+
+
+def take(hca: Hca, packet: Packet, length: int) -> None:
+    """As ``receive``, without the planned faults."""
+    if not hca.link.is_up:
+        return
+    hca.round.steps += _STEPS_PER_PACKET
+    hca.link.count_received(1, length)
+    qp = hca.qps.get(packet.qpn)
+    why = objection(hca, qp, packet)
+    congestion = hca.link.congestion
+    if why:
+        log.debug("%r dropped: %s", packet, why)
+        hca.link.dropped[why] += 1
+        if why is WRONG_PKEY:
+            hca.link.violated_pkey()
+        if congestion is not None and packet.op.kind is _CNP:
+            congestion.counts["rp_cnp_ignored"] += 1
+        return
+    assert qp is not None
+    if congestion is not None:
+        if packet.op.kind is _CNP:
+            obey(hca, qp, congestion)
+            return
+        if packet.is_marked:
+            answer_mark(hca, qp, congestion)
+    connection = connection_of(hca, qp)
+    if packet.op.kind in RESPONSES:
+        if qp.state is _RTS:
+            connection.completer.take(packet)
+    else:
+        if qp.state is _RTR:
+            establish(hca, qp)
+        connection.responder.request(packet)

@@ -1,0 +1,59 @@
+"""The interfaces between the parts of a queue pair's packet connection."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emu.device.engine.mr.rights import AbsentPageError
+from emu.device.engine.rc.packets.window import Request
+from emu.device.objects import Qp
+from emu.device.objects.page_fault import PageFault
+from emu.device.objects.views import Views
+from emu.device.port.packet import Packet
+from emu.device.state.hca import Hca
+
+
+class RequesterPart(Protocol):
+    """The requester, as the completer sees it."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it waits for a page."""
+
+    def ask(self) -> bool:
+        """Ask what has arrived, by a packet that is sent again; False if that cannot be now."""
+
+    def repeat(self) -> bool:
+        """Send the oldest packet again; False when that cannot be, or is not enough."""
+
+    def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
+        """A response needs an absent page, ``done`` bytes into its request."""
+
+
+class ResponderPart(Protocol):
+    """The responder, as its responses see it."""
+
+    def wait_for(self, fault: PageFault) -> None:
+        """The responder waits for a page."""
+
+
+class InnerConnection(Protocol):
+    """One queue pair's packet connection (``emu.device.engine.rc.packets.connection``)."""
+
+    hca: Hca
+    qp: Qp
+    is_waiting: bool
+    """The wire has no room: nothing is sent until it schedules the queue pair again."""
+    repeats_selectively: bool
+    """What comes after a gap is kept, and only what was lost is sent again."""
+
+    @property
+    def requester(self) -> RequesterPart:
+        """Sends requests."""
+
+    @property
+    def responder(self) -> ResponderPart:
+        """Takes requests."""
+
+    def send(self, packet: Packet, payload: Views = (), length: int = 0) -> None:
+        """Put a packet on the wire, where it may be lost."""

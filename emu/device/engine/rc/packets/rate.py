@@ -1,0 +1,119 @@
+"""The rate of a flow that congestion notifications slow down, by DCQCN.
+
+Each CNP cuts the rate by half of the congestion estimate alpha, a moving average of "a CNP came"
+with the weight ``dce_tcp_g``, taken every ``dce_tcp_rtt``. Then the rate rises towards its target:
+in steps of time and steps of bytes, first halfway to the target, then with the target itself
+rising. Parameters are the port's (``emu.device.port.congestion``).
+
+Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), 3 and 5.
+"""
+
+from __future__ import annotations
+
+from emu.device.port.congestion import ALPHA_ONE, Congestion
+
+BURST_NS = 50_000
+"""A flow may be ahead of its rate by this much, so that it need not wait after each packet."""
+IDLE_NS = 1_000_000_000
+"""A flow that has not sent for so long is forgotten."""
+MOST_STEPS = 256
+"""Steps of time that are made up for at once."""
+_UNIT = 64
+"""Bytes of ``rpg_byte_reset``."""
+_MEGA = 1_000_000
+_NS_PER_S = 1_000_000_000
+_NS_PER_US = 1000
+_ALMOST = 0.999
+
+
+class FlowRate:
+    """The rate of one queue pair; times are in nanoseconds, rates in bits per second."""
+
+    __slots__ = (
+        "_alpha", "_alpha_ns", "_byte_steps", "_bytes", "_congestion", "_cut_ns", "_free_ns",
+        "_step_ns", "_time_steps", "made_up", "rate", "target",
+    )  # fmt: skip
+
+    def __init__(self, congestion: Congestion, now: int) -> None:
+        """A flow that has got its first CNP, which has not been obeyed yet."""
+        self._congestion = congestion
+        rp = congestion.rp
+        self.target = float(congestion.most_rate)
+        first = rp.rate_to_set_on_first_cnp * _MEGA
+        self.rate = float(min(first, congestion.most_rate) or congestion.most_rate)
+        self._alpha = rp.initial_alpha_value / ALPHA_ONE
+        self._alpha_ns = self._step_ns = self._free_ns = now
+        self._cut_ns = now - rp.rate_reduce_monitor_period * _NS_PER_US
+        self._time_steps = self._byte_steps = self._bytes = 0
+        self.made_up = 0
+        """Steps of time so far; many are made up for at once when nothing has come for a while."""
+
+    # -- down
+
+    def notified(self, now: int) -> None:
+        """A CNP has come."""
+        rp = self._congestion.rp
+        self._rise_by_time(now)
+        self._decay(now)
+        weight = rp.dce_tcp_g / ALPHA_ONE
+        self._alpha = self._alpha * (1 - weight) + weight
+        if now - self._cut_ns < rp.rate_reduce_monitor_period * _NS_PER_US:
+            return
+        if rp.clamp_tgt_rate or (rp.clamp_tgt_rate_after_time_inc and self._time_steps):
+            self.target = self.rate
+        least = max(self.rate * rp.rpg_min_dec_fac / 100, max(rp.rpg_min_rate, 1) * _MEGA)
+        self.rate = min(max(self.rate * (1 - self._alpha / 2), least), self._congestion.most_rate)
+        self.target = max(self.target, self.rate)
+        self._cut_ns = self._step_ns = now
+        self._time_steps = self._byte_steps = self._bytes = 0
+
+    def _decay(self, now: int) -> None:
+        """The estimate falls while no CNP comes."""
+        rp = self._congestion.rp
+        if rp.dce_tcp_rtt:
+            rounds = (now - self._alpha_ns) // (rp.dce_tcp_rtt * _NS_PER_US)
+            self._alpha *= (1 - rp.dce_tcp_g / ALPHA_ONE) ** rounds
+        self._alpha_ns = now
+
+    # -- up
+
+    def _rise_by_time(self, now: int) -> None:
+        step_ns = self._congestion.rp.rpg_time_reset * _NS_PER_US
+        if not step_ns:
+            return
+        steps = min((now - self._step_ns) // step_ns, MOST_STEPS)
+        self.made_up += steps
+        for _ in range(steps):
+            self._time_steps += 1
+            self._step_ns += step_ns
+            self._rise()
+
+    def _rise(self) -> None:
+        rp = self._congestion.rp
+        steps = self._time_steps, self._byte_steps
+        if min(steps) > rp.rpg_threshold:
+            self.target += rp.rpg_hai_rate * _MEGA
+        elif max(steps) > rp.rpg_threshold:
+            self.target += rp.rpg_ai_rate * _MEGA
+        self.target = min(self.target, self._congestion.most_rate)
+        self.rate = min((self.rate + self.target) / 2, self._congestion.most_rate)
+
+    # -- sending
+
+    def is_over(self, now: int) -> bool:
+        """Whether the flow need not be limited any more."""
+        self._rise_by_time(now)
+        is_idle = now - max(self._free_ns, self._cut_ns) > IDLE_NS
+        return is_idle or self.rate >= self._congestion.most_rate * _ALMOST
+
+    def sent(self, octets: int, now: int) -> int:
+        """A packet goes; returns for how many nanoseconds no other one should, 0 for none."""
+        self._free_ns = max(now, self._free_ns) + int(octets * 8 * _NS_PER_S / self.rate)
+        self._bytes += octets
+        every = self._congestion.rp.rpg_byte_reset * _UNIT
+        if every and self._bytes >= every:
+            self._bytes -= every
+            self._byte_steps += 1
+            self._rise()
+        ahead = self._free_ns - now
+        return ahead if ahead > BURST_NS else 0

@@ -1,0 +1,72 @@
+"""The packets of a request: how those of SENDs, WRITEs, READs and atomics are made (IBTA 9.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import LOCAL_READ
+from emu.device.engine.rc.packets.window import Request
+from emu.device.engine.wqe.registry import gather_piece
+from emu.device.objects import Qp
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.views import Views
+from emu.device.port.packet import OPS, SERVICES, Packet
+from layouts import bth
+from layouts.bth import PSN_MASK, Kind
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+_KINDS = {
+    MsgOp.SEND: Kind.SEND,
+    MsgOp.WRITE: Kind.WRITE,
+    MsgOp.READ: Kind.READ,
+    MsgOp.COMPARE_SWAP: Kind.COMPARE_SWAP,
+    MsgOp.FETCH_ADD: Kind.FETCH_ADD,
+}
+
+
+def offset_of(qp: Qp, request: Request, psn: int) -> int:
+    """The offset of a packet's data in those of its request, in bytes."""
+    return (psn - request.first & PSN_MASK) * qp.mtu_bytes
+
+
+def placing(hca: Hca, qp: Qp, request: Request, psn: int) -> tuple[Packet, Views, int]:
+    """A packet of a SEND or a WRITE, its payload and the payload's length.
+
+    Raises AccessError, or AbsentPageError, when the payload cannot be read.
+    """
+    message = request.message
+    assert message is not None
+    offset = offset_of(qp, request, psn)
+    size = min(qp.mtu_bytes, message.length - offset)
+    payload = gather_piece(hca, qp, request.wqe, message.data_at, LOCAL_READ, offset, size)
+    is_last = (psn + 1) & PSN_MASK == request.end
+    return _packet(qp, message, psn, is_first=not offset, is_last=is_last), payload, size
+
+
+def asking_for_data(qp: Qp, request: Request, psn: int) -> Packet:
+    """A READ of the response ``psn`` and all after it, or an atomic."""
+    message = request.message
+    assert message is not None
+    offset = offset_of(qp, request, psn)
+    packet = _packet(qp, message, psn, is_first=True, is_last=True)
+    packet.va, packet.length = message.va + offset, message.length - offset
+    packet.swap_add, packet.compare = message.swap_add, message.compare
+    packet.ack_request = True
+    return packet
+
+
+def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool) -> Packet:
+    ending = None
+    if is_last and message.immediate is not None:
+        ending = bth.imm_dt
+    elif is_last and message.inv_rkey is not None:
+        ending = bth.ieth
+    op = OPS[SERVICES[qp.st], _KINDS[message.op], is_first, is_last, ending]
+    packet = Packet(op, qp.remote_qpn, psn)
+    packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
+    packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey
+    packet.srqn = message.srqn
+    packet.solicited = message.solicited and is_last
+    return packet

@@ -1,0 +1,302 @@
+"""The requester of connected services, packet by packet (IBTA 9.7.3, 9.7.7, 9.9.2).
+
+Requests are fetched from the ring into the window, and their packets are sent as far as window,
+fences, receiver and wire allow. The completer handles the responses. UC uses the same code and
+treats each packet as acknowledged once it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.rights import AbsentPageError, AccessError
+from emu.device.engine.qp import send_requests
+from emu.device.engine.qp.send_requests import LocalError
+from emu.device.engine.rc.packets.completer import PacketCompleter
+from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
+from emu.device.engine.rc.packets.window import Request, SendWindow
+from emu.device.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.page_fault import Side
+from emu.device.objects.send_queue import Wqe
+from emu.device.rounds import STEPS_PER_ROUND
+from layouts.bth import PSN_HALF, PSN_MASK
+from layouts.enums import CqeSyndrome, QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.engine.rc.packets.interfaces import InnerConnection
+
+PACKETS_PER_TURN = 64
+WINDOW_PACKETS = 128
+"""Request packets that may be outstanding."""
+WINDOW_REQUESTS = 128
+ACK_EVERY = 32
+"""A long message requests an ACK every so many packets, so that the window moves."""
+
+_ALL_BITS = (1 << 64) - 1
+
+# The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
+# fence orders local requests; here these are complete before the next request is looked at.
+_FENCE_SHIFT = 5
+_FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
+_RTS, _REQUESTER, _FETCH_ADD, _UC = QpState.RTS, Side.REQUESTER, MsgOp.FETCH_ADD, QpType.UC
+
+
+class PacketRequester:
+    """The sending side of one queue pair."""
+
+    __slots__ = ("_completer", "_connection", "_window", "is_stuck")
+
+    def __init__(self, connection: InnerConnection, completer: PacketCompleter) -> None:
+        self._connection = connection
+        self._completer = completer
+        self._window: SendWindow = completer.window
+        self.is_stuck = False
+        """An outstanding request waits for a page: nothing is sent until the page is present."""
+
+    def turn(self) -> bool:
+        """Send a share of the pending packets; True when there are more.
+
+        Raises BadWqeError or DmaError when the ring is broken.
+        """
+        more = self._send_share()
+        self._completer.watch()
+        return more
+
+    def _send_share(self) -> bool:
+        qp, window, budget = self._connection.qp, self._window, PACKETS_PER_TURN
+        while budget > 0 and qp.state is _RTS and not self._is_held_up:
+            if self._connection.hca.round.steps > STEPS_PER_ROUND:
+                return True
+            if window.has_unsent(qp.psn):
+                sent = self._send(min(budget, WINDOW_PACKETS - window.flying))
+                if not sent:
+                    return False
+                budget -= sent
+            elif not self._fetch():
+                return False
+        return not budget and not self._is_held_up
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether an RNR NAK, the wire or a page fault stops sending for now."""
+        return self.is_stuck or self._completer.timer.is_paused or self._connection.is_waiting
+
+    # -- from the ring to the window
+
+    def _fetch(self) -> bool:
+        """Take the next request into the window; False when there is none or it has to wait.
+
+        A local request is executed here.
+        """
+        window, qp = self._window, self._connection.qp
+        assert qp.sq is not None
+        waiting = qp.sq.waiting() - window.ahead
+        if waiting <= 0 or qp.is_draining or not self._has_room() or _REQUESTER in qp.page_faults:
+            return False
+        wqe = qp.sq.fetch(waiting, window.ahead)
+        if self._is_fenced(wqe):
+            return False
+        if not window.requests:
+            window.restart(qp.psn)
+        request = Request(wqe, qp.psn)
+        try:
+            message = self._parse(wqe)
+        except AbsentPageError as page:
+            self._wait_for_page(request, page, lambda why: self._admit_failed(request, why))
+            return False
+        except LocalError as error:
+            request.failure = error
+        else:
+            if message is not None and not self._number(request, message):
+                return False
+        window.append(request)
+        self._completer.retire()
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether the window takes one more; not after a failed request, which stops the QP."""
+        requests = self._window.requests
+        return len(requests) < WINDOW_REQUESTS and not (requests and requests[-1].failure)
+
+    def _is_fenced(self, wqe: Wqe) -> bool:
+        """Whether the request has to wait for earlier ones (IBTA 10.8.3.3)."""
+        fence = wqe.fm_ce_se >> _FENCE_SHIFT
+        if fence == _STRONG:
+            return bool(self._window.requests)
+        return fence in (_FENCE, _SMALL_AND_FENCE) and self._window.expecting_data > 0
+
+    def _parse(self, wqe: Wqe) -> Message | None:
+        """The WQE's message, None for a local request. Raises LocalError, AbsentPageError."""
+        work = send_requests.parse(self._connection.hca, self._connection.qp, wqe)
+        if work is None:
+            return None
+        assert isinstance(work, Message)
+        masks = work.swap_add_mask & work.compare_mask
+        if masks != _ALL_BITS or (work.op is _FETCH_ADD and work.compare):
+            raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "a masked atomic has no packet")
+        if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
+            raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
+        return work
+
+    def _number(self, request: Request, message: Message) -> bool:
+        """Give the request its PSNs; False when it has to wait for earlier ones."""
+        qp, window = self._connection.qp, self._window
+        packets = -(-message.length // qp.mtu_bytes) or 1
+        if message.op in WITH_RESPONSE_DATA and window.expecting_data >= 1 << qp.ctx.log_sra_max:
+            return False
+        if window.distance(qp.psn) + packets > PSN_HALF:
+            return False
+        # Each packet maps its own piece when it is sent: memory and keys may change until then.
+        message.data = message.reply = ()
+        request.message = message
+        request.end = qp.psn = (qp.psn + packets) & PSN_MASK
+        return True
+
+    # -- pages that are absent
+
+    def stall(self, request: Request, page: AbsentPageError, done: int) -> None:
+        """Make a request wait for a page, ``done`` bytes into it; nothing is sent meanwhile."""
+        self.is_stuck = True
+        self._wait_for_page(request, page, lambda why: self.fail(request, why), done)
+
+    def _wait_for_page(
+        self,
+        request: Request,
+        page: AbsentPageError,
+        refuse: Callable[[LocalError], None],
+        done: int = 0,
+    ) -> None:
+        """Raise a page fault, unless the requester already waits for another page.
+
+        If the request cannot wait or the driver gives up, ``refuse`` is called with the reason.
+        ``done`` bytes of the request are transferred; it continues after them.
+        """
+        hca, qp = self._connection.hca, self._connection.qp
+        why = LocalError.of_access(page, request.wqe.opcode, f"page fault refused: {page}")
+        if _REQUESTER in qp.page_faults:
+            return
+        if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
+            self.is_stuck = False
+            refuse(why)
+            return
+        access = page_faults.request_access(hca, qp, request.wqe, done)
+        fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, lambda: refuse(why))
+        fault.go_on = self._page_is_there
+
+    def _page_is_there(self, _: Exception | None) -> None:
+        self.is_stuck = False
+        self._connection.hca.schedule(self._connection.qp)
+
+    def _admit_failed(self, request: Request, why: LocalError) -> None:
+        """Fail the next request of the ring once all before it are complete."""
+        if not self._window.requests:
+            self._window.restart(self._connection.qp.psn)
+        self.fail(request, why)
+        self._window.append(request)
+        self._completer.retire()
+
+    def fail(self, request: Request, why: LocalError) -> None:
+        """Fail a request of the window once all before it are complete."""
+        request.failure = why
+        if self._window.requests and request is self._window.requests[0]:
+            self._completer.retire()
+
+    # -- from the window to the wire
+
+    def _send(self, most: int) -> int:
+        """Send packets of the request at ``next``; returns how many, 0 if none may be sent."""
+        qp, request = self._connection.qp, self._window.sending()
+        message = request.message
+        if most <= 0 or message is None or request.failure is not None:
+            return 0
+        if message.op in WITH_RESPONSE_DATA:
+            self._ask_for_data(request)
+            return 1
+        sent = 0
+        try:
+            while (
+                sent < most and self._window.next != request.end and not self._connection.is_waiting
+            ):
+                sent += 1
+                self._send_piece(request, sent == most)
+                if self._connection.hca.round.steps > STEPS_PER_ROUND:
+                    break
+        except AbsentPageError as page:
+            self.stall(request, page, offset_of(qp, request, self._window.next))
+            return 0
+        except AccessError as error:
+            # The key was valid when the request was parsed, and is gone now.
+            self.fail(request, LocalError.of_access(error))
+            return 0
+        return sent
+
+    def _send_piece(self, request: Request, is_final: bool) -> None:
+        """Send packet ``next`` of a SEND or a WRITE.
+
+        ``is_final`` requests an ACK: it is the last packet of this turn. Raises AccessError before
+        anything is sent.
+        """
+        hca, qp, psn = self._connection.hca, self._connection.qp, self._window.next
+        packet, payload, size = placing(hca, qp, request, psn)
+        following = (psn + 1) & PSN_MASK
+        self._window.sent_up_to(following, request, request.flying + 1)
+        packet.ack_request = following == request.end or is_final or psn % ACK_EVERY == 0
+        self._connection.send(packet, payload, size)
+        if qp.st is _UC:
+            self._completer.advance(following)
+
+    def _ask_for_data(self, request: Request) -> None:
+        """Send a READ, starting at the first response that is still missing, or an atomic."""
+        packet = asking_for_data(self._connection.qp, request, self._window.next)
+        self._window.sent_up_to(request.end, request, 1)
+        self._connection.send(packet)
+
+    # -- single packets again
+
+    def repeat(self) -> bool:
+        """Send the oldest packet in flight again. False when it cannot be sent now.
+
+        And for a READ or an atomic: a peer keeps none of those that come after it.
+        """
+        request, una = self._oldest(), self._window.una
+        if request is None or request.expects_data or una == self._window.next:
+            return False
+        return self._send_again(request, una)
+
+    def ask(self) -> bool:
+        """Send the oldest packet in flight again, and the newest one; nothing else changes.
+
+        Where all has arrived, the peer acknowledges it; where the oldest or the newest packet was
+        lost, it is there now; and the newest one makes a peer that misses others say so, even if
+        it did so before and that was lost. False when nothing can be sent now.
+        """
+        request, una = self._oldest(), self._window.una
+        if request is None:
+            return False
+        newest = self._window.newest_placing()
+        if request.expects_data:
+            self._connection.send(asking_for_data(self._connection.qp, request, una))
+        elif not self._send_again(request, una):
+            return False
+        if newest is not None and newest[1] != una:
+            self._send_again(*newest)
+        return True
+
+    def _oldest(self) -> Request | None:
+        """The oldest request in flight; None when nothing of it can be sent now."""
+        request = self._window.requests[0]
+        if self._is_held_up or request.message is None or request.failure is not None:
+            return None
+        return request
+
+    def _send_again(self, request: Request, psn: int) -> bool:
+        """Send one packet of a SEND or WRITE again; False when its data cannot be read now."""
+        try:
+            packet, payload, size = placing(self._connection.hca, self._connection.qp, request, psn)
+        except (AbsentPageError, AccessError):
+            return False
+        packet.ack_request = True
+        self._connection.send(packet, payload, size)
+        return True

@@ -1,0 +1,281 @@
+"""The responder of connected services: which packets it takes, holds or NAKs (IBTA 9.7.4, 9.9.3).
+
+A request packet passes the steps listed in ``emu.device.engine.rc.responder``; ``execution.py``
+does what it asks for. One before the expected PSN is a duplicate: its response is sent again and
+nothing else is done. The first packet after a gap gets a NAK. Further ones are dropped or, with
+selective repeat (``selective.py``), kept until the gap is filled. UC has no responses: a message
+that misses a packet is dropped, and the next first packet starts a new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.device.engine.rc.packets.execution import EXECUTE, REPEAT, PacketExecution
+from emu.device.engine.rc.packets.responses import ResponseQueue
+from emu.device.engine.rc.validation import (
+    EXPECTED,
+    GAP,
+    check_length,
+    check_op_seq,
+    check_psn,
+    follows,
+)
+from emu.device.objects.page_fault import Held, PageFault, Side
+from emu.device.port.packet import Packet
+from emu.device.rounds import ENOUGH_STEPS
+from emu.device.state.held import MOST_HELD, EarlyPackets, HeldPackets
+from layouts import bth
+from layouts.bth import PSN_MASK, Kind
+from layouts.enums import QpType
+
+if TYPE_CHECKING:
+    from emu.device.engine.rc.packets.interfaces import InnerConnection
+    from emu.device.ports import Timer
+
+_UC = QpType.UC
+
+PACKETS_PER_TURN = 64
+"""How many held packets are taken in one turn."""
+
+PATIENCE_NS = 100_000_000
+"""After waiting this long for a page, the responder sends an RNR NAK."""
+UC_PATIENCE_NS = 1_000_000_000
+"""The same for UC, which has no RNR NAK: the held packets are lost."""
+
+_RESPONDER = Side.RESPONDER
+_PLACING = (Kind.SEND, Kind.WRITE)
+
+
+class PacketResponder:
+    """The receiving side of one queue pair."""
+
+    __slots__ = (
+        "_connection", "_early", "_has_kept", "_has_missed", "_has_naked", "_held", "_is_not_ready",
+        "_patience", "execution", "responses",
+    )  # fmt: skip
+
+    def __init__(self, connection: InnerConnection) -> None:
+        self._connection = connection
+        self.responses = ResponseQueue(connection)
+        self.execution = PacketExecution(connection, self.responses)
+        self._has_naked = False
+        """A NAK for the expected PSN has been sent, and no second one is."""
+        self._is_not_ready = False
+        """It was an RNR NAK: the requester sends all from there on again."""
+        self._early = EarlyPackets(connection.hca.held_room)
+        self._has_kept = False
+        """Packets that were kept are among the held ones now."""
+        self._held = HeldPackets(connection.hca.held_room)
+        """Packets that came while the responder waits for a page, or after enough work for a round;
+        and those that came after them."""
+        self._has_missed = False
+        """Packets were dropped because there was no room to hold them."""
+        self._patience: Timer | None = None
+
+    def request(self, packet: Packet) -> None:
+        """Take a request packet, or hold it when this round has done enough."""
+        hca = self._connection.hca
+        if self.responses.is_full:
+            return
+        if self._held.packets or self._is_waiting or hca.round.steps > ENOUGH_STEPS:
+            self._hold(packet)
+            if not self._is_waiting:
+                hca.schedule(self._connection.qp)
+            return
+        try:
+            self._take(packet)
+        except Held as held:
+            self._hold(packet)
+            self.wait_for(held.page_fault)
+
+    def turn(self) -> bool:
+        """Take a share of the held packets and send responses; True when there is more."""
+        budget, hca = PACKETS_PER_TURN, self._connection.hca
+        while self._held and budget and not self._is_waiting and not self.responses.is_full:
+            if hca.round.steps > ENOUGH_STEPS:
+                break
+            budget -= 1
+            packet = self._held.pop()
+            try:
+                self._take(packet)
+            except Held as held:
+                self._held.put_back(packet)
+                self.wait_for(held.page_fault)
+                self._set_patience()
+            else:
+                self._catch_up()
+        more = self.responses.turn()
+        return more or (bool(self._held) and not self._is_waiting)
+
+    def _catch_up(self) -> None:
+        """All held packets are taken: acknowledge those that had been kept, name the next gap.
+
+        There is one, too, if packets were dropped for lack of room.
+        """
+        if self._held:
+            return
+        if self._has_kept:
+            self._has_kept = False
+            self.responses.acknowledge(self._connection.qp.epsn - 1 & PSN_MASK)
+            if self._early:
+                self._nak_gap()
+        if self._has_missed:
+            self._has_missed = False
+            if self._connection.qp.st is not _UC:
+                self._connection.qp.count("out_of_sequence")
+                self._nak_gap()
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the next packet needs an absent page."""
+        faults = self._connection.qp.page_faults
+        return bool(faults) and _RESPONDER in faults
+
+    def drop_held(self) -> None:
+        """The queue pair takes no packets any more."""
+        self._held.clear()
+        self._early.clear()
+        self._has_kept = False
+
+    def _take(self, packet: Packet) -> None:
+        """Take one packet. Raises Held when a page is absent: take it again later."""
+        qp = self._connection.qp
+        if qp.st is _UC:
+            self._unreliable(packet)
+            return
+        found = check_psn(qp, packet.psn)
+        if found is EXPECTED:
+            self._expected(packet)
+            if self._early:
+                self._fill_gap()
+        elif found is GAP:
+            self._nak_gap()
+            if self._connection.repeats_selectively:
+                self._keep(packet)
+        else:
+            REPEAT[packet.op.kind](self.execution, packet)
+
+    def not_ready(self, packet: Packet, timer: int) -> None:
+        """Send an RNR NAK for a request, as if there were no receive request."""
+        if packet.psn == self._connection.qp.epsn:
+            self._nak_not_ready(timer)
+
+    # -- waiting for a page
+
+    def _hold(self, packet: Packet) -> None:
+        """Hold a packet until the page is present; without room for it, send an RNR NAK."""
+        if not self._held.add(packet):
+            self._has_missed = True
+            if not self._held and not self._has_naked:
+                self._ask_for_time()
+        else:
+            self._set_patience()
+
+    def _set_patience(self) -> None:
+        """From now on the page has so long to come."""
+        if self._patience is None and self._is_waiting:
+            patience = UC_PATIENCE_NS if self._connection.qp.st is _UC else PATIENCE_NS
+            self._patience = self._connection.hca.clock.call_later(patience, self._lose_patience)
+
+    def wait_for(self, fault: PageFault) -> None:
+        """Wait for a page; usually it comes before the requester times out."""
+        fault.go_on = self._page_is_there
+
+    def _lose_patience(self) -> None:
+        """The page takes too long: drop the held packets and send an RNR NAK."""
+        self._patience = None
+        if self._is_waiting:
+            self._held.clear()
+            self._ask_for_time()
+
+    def _ask_for_time(self) -> None:
+        """Send an RNR NAK (IBTA 9.7.5.2.8)."""
+        qp = self._connection.qp
+        if qp.st is not _UC:
+            self._nak_not_ready(qp.min_rnr_nak)
+
+    def _page_is_there(self, outcome: Exception | None) -> None:
+        """The wait for a page is over; the held packets are then taken in turns.
+
+        ``outcome`` is None if the page is present, otherwise what the requester gets instead.
+        """
+        qp = self._connection.qp
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self.responses.is_stuck:
+            self.responses.is_stuck = False
+            if outcome is not None:
+                self.responses.stop_data(outcome)
+        elif isinstance(outcome, Nak):
+            self.responses.nak(qp.epsn, bth.KIND_NAK | outcome.code)
+        elif outcome is not None and self._held:
+            self._held.pop()
+            self.execution.break_off()
+        self._connection.hca.schedule(qp)
+
+    # -- PSN
+
+    def _expected(self, packet: Packet) -> None:
+        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
+        try:
+            check_op_seq(hca, qp, packet, execution.message)
+            check_length(hca, qp, packet, execution.message, execution.offset)
+            EXECUTE[packet.op.kind](execution, packet)
+        except Nak as nak:
+            self.responses.nak(packet.psn, bth.KIND_NAK | nak.code)
+        except RnrNak as nak:
+            self._nak_not_ready(nak.timer)
+        else:
+            self._has_naked = self._is_not_ready = False
+
+    def _nak_not_ready(self, timer: int) -> None:
+        """Send an RNR NAK; nothing is kept, for the requester sends all from here on again."""
+        self._has_naked = self._is_not_ready = True
+        self._early.clear()
+        self.responses.nak(self._connection.qp.epsn, bth.KIND_RNR | timer)
+
+    def _nak_gap(self) -> None:
+        """Packets are missing: send one PSN sequence error NAK for the gap (9.7.5.1.1)."""
+        if not self._has_naked:
+            self._has_naked = True
+            self.responses.nak(self._connection.qp.epsn, bth.KIND_NAK | NakCode.PSN_SEQUENCE_ERROR)
+
+    def _keep(self, packet: Packet) -> None:
+        """Keep a packet after a gap, if it places data; READs and atomics are sent again."""
+        ahead = packet.psn - self._connection.qp.epsn & PSN_MASK
+        if packet.op.kind in _PLACING and ahead <= MOST_HELD and not self._is_not_ready:
+            self._early.add(packet)
+
+    def _fill_gap(self) -> None:
+        """A packet was missing and has come: hold those after it, which are then taken in turns."""
+        psn = self._connection.qp.epsn
+        while (packet := self._early.pop(psn)) is not None:
+            self._has_kept = True
+            self._has_missed |= not self._held.add(packet)
+            psn = (psn + 1) & PSN_MASK
+        if self._has_kept:
+            self._connection.hca.schedule(self._connection.qp)
+            return
+        self._early.forget_before(psn)
+        if self._early:
+            self._nak_gap()
+
+    def _unreliable(self, packet: Packet) -> None:
+        """UC: a first packet begins a message, whatever came before; others continue it (9.9.2)."""
+        hca, qp, execution = self._connection.hca, self._connection.qp, self.execution
+        if packet.op.is_first:
+            execution.break_off()
+        message = execution.message
+        if not packet.op.is_first and (
+            packet.psn != qp.epsn or message is None or not follows(packet, message)
+        ):
+            execution.break_off()
+            return
+        try:
+            check_length(hca, qp, packet, message, execution.offset)
+            EXECUTE[packet.op.kind](execution, packet)
+        except Dropped:
+            execution.break_off()

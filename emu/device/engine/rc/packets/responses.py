@@ -1,0 +1,207 @@
+"""The responses that a responder has yet to send, in PSN order (IBTA 9.7.5.1).
+
+Responses are queued here and sent in turns, so that an ACK never overtakes the data of an earlier
+READ; adjacent ACKs are coalesced into one. The data of a READ are read from memory packet by
+packet, when they are sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import InPieces
+from emu.device.engine.rc import duplicates, responder
+from emu.device.engine.rc.fatal_nak import access_violation
+from emu.device.engine.rc.nak import Nak
+from emu.device.engine.rc.validation import packets_of
+from emu.device.objects.message import Message
+from emu.device.objects.page_fault import Held
+from emu.device.port.packet import OPS, SERVICES, Packet, precedes
+from emu.device.rounds import STEPS_PER_ROUND
+from layouts import bth
+from layouts.bth import PSN_HALF, PSN_MASK, Kind
+from layouts.enums import QpState
+
+if TYPE_CHECKING:
+    from emu.device.engine.rc.packets.interfaces import InnerConnection
+
+PACKETS_PER_TURN = 64
+MOST = 256
+"""With so many responses queued, further requests of this requester are dropped."""
+_SILENT = (QpState.RST, QpState.INIT)
+_READ = Kind.READ
+_ACKNOWLEDGE = Kind.ACKNOWLEDGE
+_READ_RESPONSE = Kind.READ_RESPONSE
+_ATOMIC_ACKNOWLEDGE = Kind.ATOMIC_ACKNOWLEDGE
+
+
+class Response:
+    """A response: an ACK or NAK, the old value of an atomic, or the data of a READ."""
+
+    __slots__ = ("end", "is_replay", "kind", "message", "msn", "psn", "syndrome", "value")
+
+    def __init__(self, kind: Kind, psn: int, msn: int, syndrome: int = bth.ACK_UNLIMITED) -> None:
+        self.kind = kind
+        self.psn = psn
+        """For a READ, the PSN of the response packet that is sent next."""
+        self.end = (psn + 1) & PSN_MASK
+        self.msn = msn
+        self.syndrome = syndrome
+        self.value = 0
+        self.message: Message | None = None
+        self.is_replay = False
+        """Set for a duplicate. If the data of a READ cannot be read any more, nothing is sent."""
+
+
+class ResponseQueue:
+    """The queued responses of one queue pair."""
+
+    __slots__ = ("_connection", "_responses", "is_stuck", "msn")
+
+    def __init__(self, connection: InnerConnection) -> None:
+        self._connection = connection
+        self._responses: deque[Response] = deque()
+        self.msn = 0
+        """The MSN: how many messages have been completed, modulo 2**24."""
+        self.is_stuck = False
+        """The data of a READ wait for a page, so all responses after them wait too."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many responses are queued to take another request."""
+        return len(self._responses) >= MOST
+
+    def reads(self, *, is_replay: bool) -> list[Response]:
+        """The READs whose data have not all been sent: duplicates, or those that are none."""
+        return [
+            response
+            for response in self._responses
+            if response.kind is _READ and response.is_replay is is_replay
+        ]
+
+    def acknowledge(self, psn: int) -> None:
+        """Acknowledge everything up to and including ``psn``."""
+        last = self._responses[-1] if self._responses else None
+        if last is None or last.kind is not _ACKNOWLEDGE or last.syndrome != bth.ACK_UNLIMITED:
+            self._add(Response(_ACKNOWLEDGE, psn, self.msn))
+        elif psn - last.psn & PSN_MASK < PSN_HALF:
+            last.psn, last.msn = psn, self.msn
+
+    def nak(self, psn: int, syndrome: int) -> None:
+        """NAK or RNR NAK for the packet ``psn``."""
+        self._add(Response(_ACKNOWLEDGE, psn, self.msn, syndrome))
+
+    def value(self, psn: int, old: int, *, is_replay: bool = False) -> None:
+        """Respond with the old value of an atomic."""
+        response = Response(_ATOMIC_ACKNOWLEDGE, psn, self.msn)
+        response.value = old
+        response.is_replay = is_replay
+        self._add(response)
+
+    def data(self, psn: int, message: Message, *, is_replay: bool = False) -> Response:
+        """Respond with the data that a READ asks for."""
+        response = Response(_READ, psn, self.msn)
+        packets = packets_of(message.length, self._connection.qp.mtu_bytes)
+        response.message, response.end = message, (psn + packets) & PSN_MASK
+        response.is_replay = is_replay
+        self._add(response)
+        return response
+
+    def _add(self, response: Response) -> None:
+        self._responses.insert(self._place(response), response)
+        self._connection.hca.schedule(self._connection.qp)
+
+    def _place(self, response: Response) -> int:
+        """Where in the queue a response belongs: at the end, but a duplicate's at its PSN.
+
+        The requester takes the data in PSN order only, and has to ask again for what overtakes.
+        """
+        if response.is_replay:
+            for place, other in enumerate(self._responses):
+                if precedes(response.end, other.end):
+                    # The first one may be waiting for a page.
+                    return max(place, self.is_stuck)
+        return len(self._responses)
+
+    # -- sending
+
+    def turn(self) -> bool:
+        """Send a share of the queued responses; True when more could be sent at once.
+
+        A queue pair in ERR still sends the ACKs of what it executed, and the NAK that stopped it.
+        """
+        if self._connection.qp.state in _SILENT:
+            self._responses.clear()
+        budget = PACKETS_PER_TURN
+        hca = self._connection.hca
+        while (
+            self._responses
+            and budget
+            and not self._is_held_up
+            and hca.round.steps <= STEPS_PER_ROUND
+        ):
+            budget -= 1
+            self._send_next()
+        return bool(self._responses) and not self._is_held_up
+
+    @property
+    def _is_held_up(self) -> bool:
+        return self.is_stuck or self._connection.is_waiting
+
+    def _send_next(self) -> None:
+        """Send one packet of the oldest response."""
+        response = self._responses[0]
+        if response.message is not None:
+            self._send_data(response, response.message)
+            return
+        self._responses.popleft()
+        packet = self._packet(response.kind, response)
+        packet.syndrome, packet.original = response.syndrome, response.value
+        self._connection.send(packet)
+
+    def _send_data(self, response: Response, message: Message) -> None:
+        """Send the next response packet of a READ; the key may be gone since the request came."""
+        hca, qp = self._connection.hca, self._connection.qp
+        left = response.end - response.psn & PSN_MASK
+        offset = (packets_of(message.length, qp.mtu_bytes) - left) * qp.mtu_bytes
+        size = min(qp.mtu_bytes, message.length - offset)
+        read = duplicates.read_again if response.is_replay else responder.execute_read
+        try:
+            data = read(hca, qp, message, offset, size)
+        except Held as held:
+            self.is_stuck = True
+            self._connection.responder.wait_for(held.page_fault)
+            return
+        except InPieces as why:
+            self.stop_data(access_violation(hca, qp, str(why)))
+            return
+        except Nak as nak:
+            self.stop_data(nak)
+            return
+        if data is None or left == 1:
+            self._responses.popleft()
+        if data is None:
+            return
+        packet = self._packet(_READ_RESPONSE, response, is_first=not offset, is_last=left == 1)
+        packet.syndrome = bth.ACK_UNLIMITED
+        response.psn = (response.psn + 1) & PSN_MASK
+        self._connection.send(packet, data, size)
+
+    def stop_data(self, outcome: Exception | None) -> None:
+        """The oldest READ's data cannot be read: send ``outcome`` if it is a NAK, else nothing."""
+        first = self._responses[0]
+        if isinstance(outcome, Nak):
+            self._responses.clear()
+            self.nak(first.psn, bth.KIND_NAK | outcome.code)
+        else:
+            self._responses.popleft()
+
+    def _packet(
+        self, kind: Kind, response: Response, *, is_first: bool = True, is_last: bool = True
+    ) -> Packet:
+        qp = self._connection.qp
+        op = OPS[SERVICES[qp.st], kind, is_first, is_last, None]
+        packet = Packet(op, qp.remote_qpn, response.psn)
+        packet.msn = response.msn
+        return packet

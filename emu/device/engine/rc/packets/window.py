@@ -1,0 +1,168 @@
+"""The outstanding requests of one queue pair, and the PSNs that tell their progress.
+
+    una    the oldest PSN that is not acknowledged; inside a READ, the expected response
+    next   the PSN that is sent next; it goes back to ``una`` when something was lost
+    sent   the end of what has ever been sent; a response at or beyond it is ignored
+
+An ACK moves ``una``, but not past a READ or an atomic, which need their own responses; a request is
+complete when ``una`` has passed it. Local requests are in the window too, without a PSN, so that
+completions keep the order of the queue (IBTA 9.7.5, 10.8.5.1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from emu.device.engine.qp.send_requests import LocalError
+from emu.device.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.send_queue import Wqe
+from layouts.bth import PSN_HALF, PSN_MASK
+
+
+class Request:
+    """A request in the window."""
+
+    __slots__ = ("end", "failure", "first", "flying", "following", "message", "wqe")
+
+    def __init__(self, wqe: Wqe, psn: int) -> None:
+        self.wqe = wqe
+        self.first = self.end = psn
+        """Its first PSN, and the first one after it."""
+        self.message: Message | None = None
+        """The message, without views of guest memory; None for a local request, already done."""
+        self.failure: LocalError | None = None
+        self.flying = 0
+        """Packets in flight: sent and not acknowledged."""
+        self.following: Request | None = None
+
+    @property
+    def op(self) -> MsgOp | None:
+        """The operation; None for a local request."""
+        return self.message.op if self.message is not None else None
+
+    @property
+    def length(self) -> int:
+        """Bytes of the message."""
+        return self.message.length if self.message is not None else 0
+
+    @property
+    def expects_data(self) -> bool:
+        """Whether it needs a response with data (READ, atomic) rather than an ACK."""
+        return self.op in WITH_RESPONSE_DATA
+
+
+class SendWindow:
+    """Requests in the order of the send queue."""
+
+    __slots__ = ("_current", "ahead", "expecting_data", "flying", "next", "requests", "sent", "una")
+
+    def __init__(self, psn: int) -> None:
+        self.requests: deque[Request] = deque()
+        self.restart(psn)
+
+    def restart(self, psn: int) -> None:
+        """Empty the window; ``psn`` comes next."""
+        self.requests.clear()
+        self.ahead = 0
+        """Blocks of the ring that the requests take up."""
+        self.expecting_data = 0
+        """READs and atomics among them."""
+        self.flying = 0
+        """Request packets in flight."""
+        self.una = self.next = self.sent = psn
+        self._current: Request | None = None
+        """Where to begin looking for the request of ``next``; None: at the oldest one."""
+
+    def distance(self, psn: int) -> int:
+        """How far ``psn`` is ahead of ``una``; at least PSN_HALF when it is behind."""
+        return psn - self.una & PSN_MASK
+
+    def has_unsent(self, end: int) -> bool:
+        """Whether anything is unsent; ``end`` is the first PSN that no request has."""
+        return bool(self.requests) and self.next != end
+
+    def append(self, request: Request) -> None:
+        """One more request, whose PSNs follow the last one's."""
+        if self.requests:
+            self.requests[-1].following = request
+        self.requests.append(request)
+        self.ahead += request.wqe.blocks
+        self.expecting_data += request.expects_data
+
+    # -- sending
+
+    def sending(self) -> Request:
+        """The request that ``next`` belongs to; the caller knows that there is one."""
+        request = self._current or self.requests[0]
+        while request.message is None or request.end == self.next:
+            assert request.following is not None
+            request = request.following
+        self._current = request
+        return request
+
+    def newest_placing(self) -> tuple[Request, int] | None:
+        """The newest packet in flight of a request without response data, and its request."""
+        end = self.distance(self.next)
+        for request in reversed(self.requests):
+            start = self.distance(request.first)
+            if request.message is None or request.expects_data or request.failure is not None:
+                continue
+            if start < end or start >= PSN_HALF:
+                last = min(self.distance(request.end), end) - 1
+                return request, self.una + last & PSN_MASK
+        return None
+
+    def sent_up_to(self, psn: int, request: Request, flying: int) -> None:
+        """Packets of ``request`` up to ``psn`` were sent; now ``flying`` of it are in flight."""
+        self.next = psn
+        if self.distance(psn) > self.distance(self.sent):
+            self.sent = psn
+        self._count(request, flying)
+
+    def rewind(self) -> None:
+        """Go back: send from ``una`` again."""
+        self.next, self._current = self.una, None
+        for request in self.requests:
+            self._count(request, 0)
+
+    def _count(self, request: Request, flying: int) -> None:
+        self.flying += flying - request.flying
+        request.flying = flying
+
+    # -- responses
+
+    def reach(self, psn: int) -> int:
+        """How far ``una`` may move when everything before ``psn`` is acknowledged.
+
+        That is ``psn``, or the first READ or atomic before it whose response is missing.
+        """
+        end, start = self.distance(psn), 0
+        for request in self.requests:
+            if start >= end:
+                break
+            if request.expects_data:
+                return self.una + start & PSN_MASK
+            start = self.distance(request.end)
+        return psn
+
+    def move(self, una: int) -> None:
+        """Set ``una``; ``pop`` then removes the requests that it has passed."""
+        if self.distance(una) > self.distance(self.next):
+            self.next, self._current = una, None
+        self.una = una
+
+    def pop(self) -> Request | None:
+        """Remove and return the oldest request if it is complete or has failed, else None."""
+        if not self.requests:
+            return None
+        request = self.requests[0]
+        left = self.distance(request.end)
+        if 0 < left < PSN_HALF and request.failure is None:
+            if not request.expects_data:
+                self._count(request, min(left, self.distance(self.next)))
+            return None
+        self.requests.popleft()
+        self._count(request, 0)
+        self.ahead -= request.wqe.blocks
+        self.expecting_data -= request.expects_data
+        return request

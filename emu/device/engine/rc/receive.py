@@ -1,0 +1,247 @@
+"""Check resource: receive WQEs of connected services are taken, filled, completed.
+
+IBTA 9.7.4.1, 10.8.3; rxe_resp.c: check_resource. A WQE comes from the queue pair's own receive
+queue or from a shared one; on XRC the message names the shared one (IBTA annex A14). A WQE that
+cannot take its message completes in error, and its queue pair stops.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from emu.device.engine.events import completions
+from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.access import access, is_for, is_type_2a
+from emu.device.engine.mr.rights import (
+    LOCAL_WRITE,
+    MOST_STEPS,
+    PIECE_BYTES,
+    AbsentPageError,
+    AccessError,
+    InPieces,
+)
+from emu.device.engine.mr.signature import on_wire
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp.events import check_srq_limit, take_shared
+from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.engine.rc.nak import Dropped, Nak, NakCode, RnrNak
+from emu.device.objects import Pd, Qp, Srq
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.page_fault import FaultedAccess, Held, PageFaultType, Side
+from emu.device.objects.receive_queue import ListBrokenError, TakenWqe
+from emu.device.objects.views import Views
+from emu.device.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+LIST_LENGTH_2GIB = 1 << 31
+"""The length that byte_count 0 stands for (PRM "Data segment")."""
+
+_UC = QpType.UC
+_XRC = QpType.XRC
+_BORROWERS = frozenset({QpType.XRC, QpType.DCT})
+_WRITE = MsgOp.WRITE
+_RESP_SEND = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
+_RESP_SEND_INV = CqeOpcode.RESP_SEND_INV
+_RESP_WR_IMM = CqeOpcode.RESP_WR_IMM
+
+
+class ReceiveError(Exception):
+    """A receive WQE cannot take the message.
+
+    ``syndrome`` goes to the owner's completion, ``code`` to the sender's NAK.
+    """
+
+    def __init__(self, syndrome: CqeSyndrome, code: NakCode, why: str) -> None:
+        super().__init__(why)
+        self.syndrome = syndrome
+        self.code = code
+
+
+def check_resource(hca: Hca, qp: Qp, message: Message) -> None:
+    """Take the next receive WQE of the queue pair, or of its shared queue, for a message.
+
+    Raises RnrNak when the queue is empty, Nak when it does not exist or cannot be read; on UC
+    Dropped instead of either.
+    """
+    srq = shared_queue(hca, qp, message)
+    queue = qp.rq if srq is None else srq.queue
+    cq = qp.rcq if srq is None or srq.cq is None else srq.cq
+    if queue is None or cq is None:
+        raise invalid_request(hca, qp, "no receive queue")
+    srqn = srq.handle if srq is not None else 0
+    kept = qp.kept
+    if kept is not None and kept.wqe is not None and kept.srqn == srqn:
+        # The message has waited for a page and comes again.
+        message.taken, qp.kept = kept, None
+        return
+    try:
+        wqe = queue.take() if srq is None else take_shared(srq)
+    except (DmaError, ListBrokenError) as error:
+        qp_life.break_receives(hca, qp, srq, error)
+        if qp.st is _UC:
+            raise Dropped("UC has no NAK") from None
+        raise Nak(NakCode.REMOTE_OPERATIONAL_ERROR) from None
+    if wqe is None:
+        qp.count("out_of_buffer")
+        if qp.st is _UC:
+            raise Dropped("UC without a receive WQE")
+        raise RnrNak(qp.min_rnr_nak)
+    if srq is not None:
+        check_srq_limit(hca, srq)
+    message.taken = TakenWqe(wqe, cq, srqn)
+
+
+def keep(hca: Hca, qp: Qp, message: Message) -> None:
+    """Keep the receive WQE of a message that continues later, unless its queue is destroyed.
+
+    XRC and DC need this: any other queue pair holds a reference to its queue, so it stays.
+    """
+    taken = message.taken
+    if qp.st in _BORROWERS and taken is not None and taken.wqe is not None:
+        srq = hca.srqs.get(taken.srqn)
+        assert srq is not None
+        srq.lend(taken)
+
+
+def shared_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    """The SRQ that a message is for, None for the queue pair's own queue. Raises Nak (XRC)."""
+    if qp.st is not _XRC:
+        return qp.srq
+    srq = named_queue(hca, qp, message)
+    if srq is None:
+        raise invalid_request(hca, qp, f"XRC SRQ {message.srqn:#x}")
+    return srq
+
+
+def named_queue(hca: Hca, qp: Qp, message: Message) -> Srq | None:
+    """The SRQ that an XRC message names; None if its queue pair's domain has no such SRQ."""
+    srq = hca.srqs.get(message.srqn)
+    return srq if srq is not None and srq.xrcd is qp.xrcd else None
+
+
+def scatter_to(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+    """Where ``length`` bytes go, ``offset`` bytes into the scatter list of the receive WQE.
+
+    Raises ReceiveError when they do not fit or may not be written, Held when a page is absent,
+    InPieces when they are too much for one call.
+    """
+    views: list[memoryview] = []
+    taken, skip, left, most = message.taken, offset, length, hca.round.steps + MOST_STEPS
+    assert taken is not None
+    wqe = taken.wqe
+    assert wqe is not None
+    for byte_count, lkey, address in wqe.segments:
+        if not left:
+            break
+        room = byte_count or LIST_LENGTH_2GIB
+        if hca.has_signatures:
+            address, room = on_wire(hca, lkey, address, room)
+        if skip >= room:
+            skip -= room
+            continue
+        size = min(room - skip, left)
+        try:
+            views += access(hca, wqe.pd, qp.handle, lkey, (address + skip, size, LOCAL_WRITE))
+        except AbsentPageError as page:
+            raise _wait_for_room(hca, qp, taken, offset, length, page) from None
+        except InPieces:
+            raise
+        except AccessError as error:
+            raise ReceiveError(
+                CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, str(error)
+            ) from None
+        left -= size
+        skip = 0
+        if hca.round.steps > most and length > PIECE_BYTES:
+            raise InPieces(lkey, address, length, PIECE_BYTES)
+    if left:
+        raise ReceiveError(
+            CqeSyndrome.LOCAL_LENGTH_ERR,
+            NakCode.INVALID_REQUEST,
+            f"message of {offset + length} bytes or more is {left} too long",
+        )
+    return views
+
+
+def _wait_for_room(
+    hca: Hca, qp: Qp, taken: TakenWqe, offset: int, length: int, page: AbsentPageError
+) -> Exception:
+    """Make the responder wait for a page of a receive WQE; returns the exception to raise.
+
+    ``length`` bytes are to be placed there, after the ``offset`` bytes that it has.
+    """
+    wqe, srqn = taken.wqe, taken.srqn
+    assert wqe is not None
+    prot = ReceiveError(
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"page fault refused: {page}"
+    )
+    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        return prot
+
+    def refuse() -> Exception:
+        try:
+            give_up(hca, qp, taken, prot)
+        except (Nak, Dropped) as answer:
+            return answer
+
+    kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
+    packet, done = min(length, qp.mtu_bytes), page_faults.committed(hca, offset)
+    what = FaultedAccess(kind, packet, srqn or qp.handle, wqe.index, committed=done)
+    return Held(page_faults.suspend(hca, qp, Side.RESPONDER, what, page, refuse))
+
+
+def invalidate(hca: Hca, qp: Qp, pd: Pd | None, rkey: int) -> None:
+    """SEND with invalidate: the key must allow it and belong to this QP (IBTA 9.4.1.1.3).
+
+    Raises ReceiveError and leaves the key unchanged otherwise.
+    """
+    mkey = hca.mkeys.get(rkey >> 8)
+    if mkey is None or mkey.variant != rkey & 0xFF:
+        why = "no such key"
+    elif mkey.pd is not pd and not is_type_2a(hca, mkey, qp.handle):
+        why = "key of another domain"
+    elif mkey.free or not mkey.en_rinval or not is_for(hca, mkey, qp.handle):
+        why = "key is not open to invalidation from here"
+    else:
+        mkey.invalidate()
+        return
+    raise ReceiveError(
+        CqeSyndrome.LOCAL_ACCESS_ERR, NakCode.REMOTE_ACCESS_ERROR, f"invalidate {rkey:#x}: {why}"
+    )
+
+
+def give_up(hca: Hca, qp: Qp, taken: TakenWqe, error: ReceiveError) -> NoReturn:
+    """As :func:`stop_over`, then raise the NAK for the requester (Dropped on UC)."""
+    qp_life.stop_over(hca, qp, taken, error.syndrome, str(error))
+    if qp.st is _UC:
+        raise Dropped("UC has no NAK")
+    raise Nak(error.code, str(error))
+
+
+def complete_receive(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+    """Complete the receive WQE that a message has filled."""
+    taken = message.taken
+    assert taken is not None
+    wqe, taken.wqe = taken.wqe, None
+    assert wqe is not None
+    immediate = message.inv_rkey if message.immediate is None else message.immediate
+    received = (
+        wqe.index, message.length, taken.srqn, immediate or 0, qp.remote_qpn, slid,
+        message.solicited, 0, None,
+    )  # fmt: skip
+    completions.complete_receive(hca, taken.cq, qp, _opcode(message), received)
+
+
+def _opcode(message: Message) -> CqeOpcode:
+    if message.op is _WRITE:
+        return _RESP_WR_IMM
+    if message.inv_rkey is not None:
+        return _RESP_SEND_INV
+    return _RESP_SEND if message.immediate is None else _RESP_SEND_IMM

@@ -1,0 +1,167 @@
+"""The responder's steps for RC, UC and the target side of XRC (IBTA 9.7.4, 9.9).
+
+Every request passes them in this order, whether it comes as a whole (``direct.py``) or packet by
+packet (``packets/responder.py``):
+
+    check_psn        validation.py   expected, after a gap, or a duplicate (packets only)
+    check_op_seq     validation.py   does the packet continue what went before (packets only)
+    check_op_valid   validation.py   does the queue pair allow the operation
+    check_resource   receive.py      take a receive WQE, for a SEND and for immediate data
+    check_length     validation.py   as long as the MTU and the RETH say (packets only)
+    check_rkey       remote.py       key, range, pages of remote memory
+    execute          here            write the data, read them, or do the atomic
+    complete         here            invalidate the key that the sender names, write the CQE
+    acknowledge      direct: the requester goes on; packets: packets/responses.py
+    duplicate        duplicates.py, packets/execution.py
+
+For packets, the length is checked before anything else that could have an effect, because a packet
+of the wrong length must have none. A request that fails a check is NAKed, and what that means for
+the responder happens at once: an error completion, an asynchronous event, the error state
+(``fatal_nak.py``, ``receive.give_up``). What it means for the request is the requester's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from emu.device.engine.mr.rights import InPieces
+from emu.device.engine.rc.fatal_nak import access_violation, invalid_request
+from emu.device.engine.rc.nak import NakCode
+from emu.device.engine.rc.receive import (
+    ReceiveError,
+    check_resource,
+    complete_receive,
+    give_up,
+    invalidate,
+    scatter_to,
+)
+from emu.device.engine.rc.remote import (
+    REMOTE,
+    check_rkey,
+    check_rkey_only,
+    domain_of,
+    map_next_piece,
+)
+from emu.device.engine.rc.validation import check_op_valid
+from emu.device.engine.wqe.atomic import atomic_word
+from emu.device.objects import Qp
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.views import Views, copy
+from layouts.enums import CqeSyndrome
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+ATOMIC_BYTES = 8
+_MASK64 = (1 << 64) - 1
+_SEND, _WRITE, _COMPARE_SWAP = MsgOp.SEND, MsgOp.WRITE, MsgOp.COMPARE_SWAP
+
+
+def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views:
+    """Before the first byte of a WRITE, READ or atomic: check_op_valid, check_rkey.
+
+    Returns the views of all of its range, as ``check_rkey`` does.
+    """
+    qp.count(REMOTE[message.op].counter)
+    check_op_valid(hca, qp, message)
+    return check_rkey(hca, qp, message)
+
+
+def begin_pieces(hca: Hca, qp: Qp, message: Message) -> None:
+    """Before the first byte of a message in pieces: the same checks, without mapping all of it.
+
+    A SEND takes its receive WQE.
+    """
+    if message.op is _SEND:
+        check_resource(hca, qp, message)
+        return
+    qp.count(REMOTE[message.op].counter)
+    check_op_valid(hca, qp, message)
+    check_rkey_only(hca, qp, message)
+
+
+def execute(hca: Hca, qp: Qp, message: Message, offset: int, data: Views, length: int) -> None:
+    """SEND and WRITE: write the ``length`` bytes at ``offset`` of the message to their place.
+
+    A key that was valid when the message began may be gone for a later piece of it (9.7.4.2).
+    """
+    if message.op is _SEND:
+        try:
+            target = scatter_to(hca, qp, message, offset, length)
+        except ReceiveError as error:
+            assert message.taken is not None
+            give_up(hca, qp, message.taken, error)
+    elif message.target:
+        target, message.target = message.target, ()
+    else:
+        target = map_next_piece(hca, qp, message, offset, length)
+    copy(target, data)
+
+
+def refuse_packet(hca: Hca, qp: Qp, message: Message, why: InPieces) -> NoReturn:
+    """SEND and WRITE: the memory of one packet falls into too many pieces. Raises as ``execute``.
+
+    A message inside the process is cut into smaller pieces; a packet is not.
+    """
+    if message.op is not _SEND:
+        raise access_violation(hca, qp, str(why))
+    error = ReceiveError(
+        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"too many pieces: {why}"
+    )
+    assert message.taken is not None
+    give_up(hca, qp, message.taken, error)
+
+
+def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> Views:
+    """READ: the ``length`` bytes at ``offset`` of the response; checked again for each piece."""
+    if not qp.rre:
+        raise invalid_request(hca, qp, "queue pair does not allow it")
+    return map_next_piece(hca, qp, message, offset, length)
+
+
+def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int:
+    """Replace eight bytes atomically; returns the old value, which is the response (9.4.5)."""
+    qp.count(REMOTE[message.op].counter)
+    check_op_valid(hca, qp, message)
+    if message.va % ATOMIC_BYTES:
+        raise invalid_request(hca, qp, f"atomic at {message.va:#x}")
+    views = check_rkey(hca, qp, message)
+    old: int = atomic_word(hca).unpack(b"".join(views))[0]
+    new = _swapped(message, old) if message.op is _COMPARE_SWAP else _added(message, old)
+    if new != old:
+        copy(views, (memoryview(atomic_word(hca).pack(new)),))
+    return old
+
+
+def complete(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
+    """After the last byte: invalidate the key that the sender names, complete the receive WQE.
+
+    IBTA 9.4.1.1.3, 10.8.5; rxe_resp.c: do_complete.
+    """
+    if message.inv_rkey is not None:
+        try:
+            invalidate(hca, qp, domain_of(hca, qp, message), message.inv_rkey)
+        except ReceiveError as error:
+            assert message.taken is not None
+            give_up(hca, qp, message.taken, error)
+    if message.taken is not None and message.taken.wqe is not None:
+        complete_receive(hca, qp, message, slid)
+
+
+def _swapped(message: Message, old: int) -> int:
+    if (old ^ message.compare) & message.compare_mask:
+        return old
+    return old & ~message.swap_add_mask | message.swap_add & message.swap_add_mask
+
+
+def _added(message: Message, old: int) -> int:
+    """Add field by field; a set bit of ``compare`` is the top bit of a field (PRM "Masked FA")."""
+    boundaries = message.compare
+    if not boundaries:
+        return (old + message.swap_add) & _MASK64
+    result = carry = 0
+    for bit in range(64):
+        total = (old >> bit & 1) + (message.swap_add >> bit & 1) + carry
+        result |= (total & 1) << bit
+        carry = 0 if boundaries >> bit & 1 else total >> 1
+    return result

@@ -1,0 +1,64 @@
+"""Messages between queue pairs of this process that are too much for one turn.
+
+A message that is long, or whose keys fall into many pieces, is moved a share at a time; other
+queues get their turns in between. It then takes effect as it would in packets: bytes that were
+moved stay even if the rest fails, and a key that was valid at the start may be gone in the middle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.device.engine.mr.rights import InPieces
+from emu.device.engine.qp import send_requests
+from emu.device.engine.rc import direct
+from emu.device.engine.rc.nak import Dropped, Nak, RnrNak
+from emu.device.objects import Qp
+from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.page_fault import Held
+from emu.device.rounds import STEPS_PER_ROUND
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+DIVISIBLE = frozenset({MsgOp.SEND, MsgOp.WRITE, MsgOp.READ})
+"""Operations that can be moved in shares; an atomic cannot."""
+
+STEPS_PER_TURN = STEPS_PER_ROUND // 4
+_LOG_STEP_BYTES = 12
+
+
+def move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message) -> bool:
+    """Move a turn's share of a message to its peer; True when that was the last one.
+
+    Raises LocalError and AbsentPageError for the requester's own errors; Nak, RnrNak, Dropped and
+    Held are the responder's response. In its next turn the message continues after ``done`` bytes.
+    """
+    if message.begun is not None and not direct.is_begun(peer, message):
+        message.done, message.begun, message.taken = 0, None, None
+    limit = min(hca.round.steps + STEPS_PER_TURN, STEPS_PER_ROUND)
+    while hca.round.steps < limit:
+        length = min(message.most, message.length - message.done)
+        try:
+            _move(hca, qp, node, peer, message, length)
+        except InPieces as more:
+            message.most = max(min(more.most, length - 1), 1)
+        else:
+            message.done += length
+            if message.done == message.length:
+                return True
+        hca.round.steps += (length >> _LOG_STEP_BYTES) + 1
+    return False
+
+
+def _move(hca: Hca, qp: Qp, node: Hca, peer: Qp, message: Message, length: int) -> None:
+    wqe = message.wqe
+    assert wqe is not None
+    local = send_requests.piece(hca, qp, wqe, message, length)
+    try:
+        direct.take_share(node, peer, message, local, length, hca.link.lid)
+    except (Nak, RnrNak, Dropped, Held, InPieces):
+        raise
+    except Exception:  # a bug in the peer stops only the peer: no response
+        node.fail()
+        raise Dropped("the peer has failed") from None

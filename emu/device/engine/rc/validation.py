@@ -1,0 +1,137 @@
+"""Validation of request packets: PSN, opcode sequence, opcode and length (IBTA 9.7.4.1).
+
+These are the checks that need neither a memory key nor a receive WQE. A message of this process
+passes them whole where they can fail; where they cannot, ``agreement.py`` says why. A check that
+fails sends the NAK that the specification wants and stops the responder
+(``emu.device.engine.rc.fatal_nak``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from emu.device.engine.rc.fatal_nak import invalid_request
+from emu.device.objects import Qp
+from emu.device.objects.message import Message, MsgOp
+from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
+from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+MSG_OPS = {
+    Kind.SEND: MsgOp.SEND,
+    Kind.WRITE: MsgOp.WRITE,
+    Kind.READ: MsgOp.READ,
+    Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
+    Kind.FETCH_ADD: MsgOp.FETCH_ADD,
+}
+"""The operation of a message, by the kind of its packets."""
+
+_KINDS = {op: kind for kind, op in MSG_OPS.items()}
+_SOME_BYTES = memoryview(bytes(MAX_PAYLOAD))
+_WRITE, _READ = MsgOp.WRITE, MsgOp.READ
+_SENDS, _WRITES, _READS = Kind.SEND, Kind.WRITE, Kind.READ
+
+
+class PsnCheck(Enum):
+    """Where the PSN of a request packet lies."""
+
+    EXPECTED = "expected"
+    GAP = "after a gap: packets before it are missing"
+    DUPLICATE = "before the expected one"
+
+
+EXPECTED, GAP, DUPLICATE = PsnCheck
+
+
+def check_psn(qp: Qp, psn: int) -> PsnCheck:
+    """Check psn: compare a request's PSN with the expected one, and count if it is another.
+
+    IBTA 9.7.4.1; rxe_resp.c: check_psn. Reliable services only: UC takes any PSN for the first
+    packet of a message (9.9.2.1.1).
+    """
+    ahead = psn - qp.epsn & PSN_MASK
+    if not ahead:
+        return EXPECTED
+    if ahead < PSN_HALF:
+        qp.count("out_of_sequence")
+        return GAP
+    qp.count("duplicate_request")
+    return DUPLICATE
+
+
+def check_op_seq(hca: Hca, qp: Qp, packet: Packet, message: Message | None) -> None:
+    """Check the opcode sequence: a packet has to continue what went before it.
+
+    IBTA 9.7.4.1.2; rxe_resp.c: check_op_seq. ``message`` is the one whose last packet is still to
+    come: the packet must then be a middle or last one of the same operation. Without one it must be
+    a first packet. Raises Nak.
+    """
+    if not follows(packet, message):
+        raise invalid_request(hca, qp, f"{packet!r} does not continue what went before")
+
+
+def follows(packet: Packet, message: Message | None) -> bool:
+    """Whether a packet may come after those of ``message``, or begin a message when it is None."""
+    op = packet.op
+    if message is None:
+        return op.is_first
+    return not op.is_first and MSG_OPS[op.kind] is message.op
+
+
+def check_op_valid(hca: Hca, qp: Qp, message: Message) -> None:
+    """Check that the queue pair allows this kind of remote access (rwe, rre, rae).
+
+    To IBTA it is an opcode for a function that the queue pair is not set up for, which an RC
+    responder answers by "invalid request" (9.9.3; rxe_resp.c: check_op_valid; hfi1's rc.c:
+    nack_inv). A remote access error is about keys. Raises Nak, or Dropped on UC.
+    """
+    op = message.op
+    if not (qp.rwe if op is _WRITE else qp.rre if op is _READ else qp.rae):
+        raise invalid_request(hca, qp, "queue pair does not allow it")
+
+
+def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, before: int) -> None:
+    """Check length: all packets but the last are a full MTU, a WRITE is as long as its RETH says.
+
+    IBTA 9.7.4.1.6, C9-92 to C9-94; rxe_resp.c: rxe_resp_check_length. ``before`` bytes of
+    ``message`` have come already. Raises Nak, or Dropped on UC.
+    """
+    op, size = packet.op, len(packet.payload)
+    if op.kind is _READS and not is_possible(qp, packet.length):
+        raise invalid_request(hca, qp, f"READ of {packet.length} bytes")
+    if op.kind not in (_SENDS, _WRITES):
+        return
+    is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
+    if size > qp.mtu_bytes or is_too_short:
+        raise invalid_request(hca, qp, f"{packet!r} has {size} bytes")
+    total = size if op.is_first else before + size
+    if op.kind is _SENDS:
+        is_wrong = not is_possible(qp, total)
+    else:
+        announced = packet.length if op.is_first or not message else message.length
+        is_wrong = total != announced if op.is_last else total >= announced
+    if is_wrong:
+        raise invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
+
+
+def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> None:
+    """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
+    op = OPS[Service.RC, _KINDS[message.op], True, message.length <= mtu_bytes, None]
+    packet = Packet(op, qp.handle, 0)
+    packet.length = message.length
+    is_placing = op.kind in (_SENDS, _WRITES)
+    packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
+    check_length(hca, qp, packet, None, 0)
+
+
+def is_possible(qp: Qp, length: int) -> bool:
+    """Whether a message may have this length: log_msg_max, and less than half of all PSNs."""
+    return length <= 1 << qp.log_msg_max and packets_of(length, qp.mtu_bytes) < PSN_HALF
+
+
+def packets_of(length: int, mtu_bytes: int) -> int:
+    """How many packets a message takes, at least one."""
+    return -(-length // mtu_bytes) or 1

@@ -1,0 +1,172 @@
+"""Unreliable datagrams: one packet, an address vector, and up to 40 bytes of GRH at the receiver.
+
+Source: IBTA 9.8.3 and 11.4.1.2; PRM "Datagram segment" (device.h: mlx5_av). There are no
+responses; a datagram that nobody can take is silently dropped, as the specification says. The
+special queue pairs QP0 and QP1 work the same, under their well-known numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import completions
+from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.access import access
+from emu.device.engine.mr.rights import LOCAL_WRITE, PACKET_BYTES, AbsentPageError, AccessError
+from emu.device.engine.qp.events import check_srq_limit, take_shared
+from emu.device.engine.qp.lifecycle import break_receives, stop_over
+from emu.device.engine.qp.transitions import RECEIVING
+from emu.device.objects import Qp
+from emu.device.objects.page_fault import FaultedAccess, PageFaultType, Side
+from emu.device.objects.receive_queue import ListBrokenError, RecvWqe, TakenWqe
+from emu.device.objects.views import Views, copy
+from emu.device.port.datagram import (
+    GRH_BYTES,
+    GSI_QKEY,
+    PRIVILEGED_QKEY,
+    Datagram,
+    Destination,
+    Origin,
+)
+from emu.device.port.ib import partitions
+from emu.device.ports import DmaError
+from layouts.enums import CqeOpcode, CqeSyndrome, QpType
+
+if TYPE_CHECKING:
+    from emu.device.port.base import Link
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+WELL_KNOWN = {QpType.QP0: 0, QpType.QP1: 1}
+"""The QP numbers of the special queue pairs on the wire."""
+
+_STEPS_PER_DATAGRAM = 6
+"""What one counts among the steps of a round, beside the pieces of its request."""
+
+_UD = QpType.UD
+_QP0 = QpType.QP0
+_QP1 = QpType.QP1
+_RESPONDER = Side.RESPONDER
+_RESP_SEND = CqeOpcode.RESP_SEND
+_RESP_SEND_IMM = CqeOpcode.RESP_SEND_IMM
+
+
+def origin_of(link: Link, qp: Qp, to: Destination) -> Origin:
+    """The headers that the sender fills in. A privileged Q_Key is the queue pair's own (10.2.5)."""
+    qkey = qp.q_key if to.qkey & PRIVILEGED_QKEY else to.qkey
+    pkey = link.pkey(qp.pkey_index)
+    qpn = WELL_KNOWN.get(qp.st, qp.handle)
+    return link.origin(to, qpn, pkey, qkey)
+
+
+def receive(hca: Hca, qp: Qp, datagram: Datagram, origin: Origin) -> bool:
+    """Take a datagram into the queue pair's next receive request; False when it is dropped."""
+    hca.round.steps += _STEPS_PER_DATAGRAM
+    if (
+        qp.state not in RECEIVING
+        or not _keys_match(hca.link, qp, origin)
+        or qp.page_faults.get(_RESPONDER)
+    ):
+        return False
+    queue = qp.srq.queue if qp.srq is not None else qp.rq
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    if queue is None or cq is None:
+        return False
+    try:
+        wqe = queue.take() if qp.srq is None else take_shared(qp.srq)
+    except (DmaError, ListBrokenError) as error:
+        break_receives(hca, qp, qp.srq, error)
+        return False
+    if wqe is None:
+        qp.count("out_of_buffer")
+        return False
+    if qp.srq is not None:
+        check_srq_limit(hca, qp.srq)
+    _deliver(hca, qp, wqe, datagram, origin)
+    return True
+
+
+def _keys_match(link: Link, qp: Qp, origin: Origin) -> bool:
+    """P_Key and Q_Key checks (IBTA 9.6.1.4, 9.8.3.1), counted; QP0 has no keys, and hears QP0."""
+    if qp.st is _QP0:
+        return origin.qpn == WELL_KNOWN[_QP0]
+    if not partitions.match(link.pkey(qp.pkey_index), origin.pkey):
+        link.violated_pkey()
+        return False
+    if origin.qkey != (qp.q_key if qp.st is _UD else GSI_QKEY):
+        link.violated_qkey()
+        return False
+    return True
+
+
+def _deliver(hca: Hca, qp: Qp, wqe: RecvWqe, datagram: Datagram, origin: Origin) -> None:
+    cq = qp.srq.cq if qp.srq is not None and qp.srq.cq is not None else qp.rcq
+    srqn = qp.srq.handle if qp.srq is not None else 0
+    assert cq is not None
+    length = GRH_BYTES + datagram.length
+    try:
+        target = _room(hca, qp, wqe, length)
+    except AbsentPageError as page:
+        if page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+            _wait_for_room(hca, qp, TakenWqe(wqe, cq, srqn), datagram, origin, page)
+        else:
+            stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(page))
+        return
+    except AccessError as error:
+        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_PROT_ERR, str(error))
+        return
+    if target is None:
+        why = f"shorter than {length} bytes"
+        stop_over(hca, qp, TakenWqe(wqe, cq, srqn), CqeSyndrome.LOCAL_LENGTH_ERR, why)
+        return
+    header, flags, tag = hca.link.describe(datagram, origin)
+    copy(target, (memoryview(header), *datagram.data))
+    immediate = origin.pkey if qp.st is _QP1 else datagram.immediate
+    opcode = _RESP_SEND if datagram.immediate is None else _RESP_SEND_IMM
+    received = (
+        wqe.index, length, srqn, immediate or 0, flags | origin.qpn, origin.lid,
+        datagram.solicited, datagram.to.path_bits, tag,
+    )  # fmt: skip
+    completions.complete_receive(hca, cq, qp, opcode, received)
+
+
+def _wait_for_room(
+    hca: Hca, qp: Qp, taken: TakenWqe, datagram: Datagram, origin: Origin, page: AbsentPageError
+) -> None:
+    """Keep the datagram until the page is present; others that come meanwhile are dropped."""
+    wqe, srqn = taken.wqe, taken.srqn
+    assert wqe is not None
+    whole = datagram.kept()
+    why = f"page fault refused: {page}"
+
+    def refuse() -> None:
+        qp.kept = None
+        stop_over(hca, qp, taken, CqeSyndrome.LOCAL_PROT_ERR, why)
+
+    def go_on(_: Exception | None) -> None:
+        if qp.kept is taken and qp.state in RECEIVING:
+            qp.kept = None
+            _deliver(hca, qp, wqe, whole, origin)
+
+    kind = PageFaultType.SHARED_RECEIVE if srqn else PageFaultType.RECEIVE
+    what = FaultedAccess(kind, GRH_BYTES + datagram.length, srqn or qp.handle, wqe.index)
+    qp.kept = taken
+    page_faults.suspend(hca, qp, _RESPONDER, what, page, refuse).go_on = go_on
+
+
+def _room(hca: Hca, qp: Qp, wqe: RecvWqe, length: int) -> Views | None:
+    """The first ``length`` bytes of the scatter list; None when it is shorter.
+
+    Raises AccessError also when it falls into more pieces than a datagram has bytes.
+    """
+    views: list[memoryview] = []
+    most = hca.round.steps + PACKET_BYTES
+    for byte_count, lkey, address in wqe.segments:
+        size = min(byte_count or 1 << 31, length)
+        views += access(hca, wqe.pd, qp.handle, lkey, (address, size, LOCAL_WRITE), 0, most)
+        length -= size
+        if not length:
+            return views
+    return None

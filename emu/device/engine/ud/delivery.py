@@ -1,0 +1,144 @@
+"""Datagrams at a function's port: count each one and deliver it to its queue pairs.
+
+The adapter itself handles performance management MADs at QP1 and subnet management packets at QP0
+(see ``emu.device.port.ib.pma`` and ``sma``); everything else goes to queue pairs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.device.engine.ud import datagram as ud
+from emu.device.objects import Qp
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.ib import pma, sma
+from emu.device.port.ib.datagram import answer_to, may_manage
+from emu.device.state.containment import contain
+from emu.device.turns import Turns
+from layouts.enums import PortType, QpType
+from layouts.mads import MAD_BYTES, MgmtClass, pma_mad
+
+if TYPE_CHECKING:
+    from emu.device.port.base import Link
+    from emu.device.port.ib.port import IbPort
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+QP0, QP1 = 0, 1
+_UD, _IB = QpType.UD, PortType.IB
+
+
+def arrive(hca: Hca, packet: Datagram, origin: Origin, *, is_looped: bool = False) -> None:
+    """Take a datagram for the function's LID, or for a multicast group that it listens to.
+
+    ``is_looped``: the function has sent it, so it has not come in by the physical port.
+
+    It counts as received even if no queue pair takes it, except for a multicast group that no queue
+    pair here is attached to. It waits, with a copy of its bytes, when others before it wait or the
+    round has done enough. Nothing raises here.
+    """
+    if not hca.link.is_up:
+        return
+    if hca.arrivals.is_free:
+        contain(hca, partial(_take, hca, packet, origin, is_looped))
+    elif not hca.arrivals.keep(packet.octets, _take, hca, packet.kept(), origin, is_looped):
+        hca.link.dropped["too many wait"] += 1
+
+
+def _take(hca: Hca, packet: Datagram, origin: Origin, is_looped: bool) -> None:
+    if not hca.link.is_up:
+        return
+    if packet.to.gid is not None and (why := hca.link.misrouted(origin.gid, packet.to.gid)):
+        _count(hca.link, packet, is_looped)
+        hca.link.dropped[why] += 1
+        return
+    if packet.is_multicast:
+        members = list(hca.mcgs.get(packet.to.gid or b"", ()))
+        if members:
+            _count(hca.link, packet, is_looped)
+        hand_out(hca, members, packet, origin)
+        return
+    _count(hca.link, packet, is_looped)
+    if packet.to.qpn in _AGENTS and _is_answered(hca, packet, origin):
+        return
+    qp = _receiver(hca, packet.to.qpn)
+    if qp is not None:
+        ud.receive(hca, qp, packet, origin)
+
+
+def _count(link: Link, packet: Datagram, is_looped: bool) -> None:
+    link.count_received(1, packet.octets, multicast=packet.is_multicast)
+    if is_looped:
+        link.count_looped(1, packet.octets, multicast=packet.is_multicast)
+
+
+def hand_out(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> None:
+    """Give a group's datagram to its members, those for which the round is too short later."""
+    for at, member in enumerate(members):
+        if hca.round.steps > hca.round.most:
+            rest = _rest(hca, members[at:], packet.kept(), origin)
+            hca.arrivals.begin(rest, packet.octets)
+            return
+        if not _is_own(hca.link, member, origin):
+            ud.receive(hca, member, packet, origin)
+
+
+def _rest(hca: Hca, members: Sequence[Qp], packet: Datagram, origin: Origin) -> Turns[None]:
+    """Give a datagram to the members that have not got it yet, as far as they still exist."""
+    for member in members:
+        while hca.round.steps > hca.round.most:
+            yield
+        if hca.qps.get(member.handle) is member and not _is_own(hca.link, member, origin):
+            ud.receive(hca, member, packet, origin)
+
+
+def send(hca: Hca, packet: Datagram, origin: Origin) -> None:
+    """Put a datagram on the wire, unless the link is down."""
+    if hca.link.is_up:
+        hca.link.count_sent(1, packet.octets, multicast=packet.is_multicast)
+        hca.wire.datagram(hca, packet, origin)
+
+
+def _receiver(hca: Hca, qpn: int) -> Qp | None:
+    if qpn in (QP0, QP1):
+        return hca.special_qps.get(qpn)
+    qp = hca.qps.get(qpn)
+    return qp if qp is not None and qp.st is _UD else None
+
+
+def _is_own(link: Link, qp: Qp, origin: Origin) -> bool:
+    """The QP sent this and blocks multicast loopback (IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)."""
+    return bool(qp.ctx.block_lb_mc) and origin.qpn == qp.handle and link.has_sent(origin)
+
+
+def _is_answered(hca: Hca, packet: Datagram, origin: Origin) -> bool:
+    """Let the port's own agents respond; False when the datagram is for a queue pair."""
+    if hca.model.port_type is not _IB or packet.length != MAD_BYTES:
+        return False  # with RoCE mlx5_ib responds by itself (hw/mad.c: process_pma_cmd)
+    qpn = packet.to.qpn
+    answer = _AGENTS[qpn](hca.ib, b"".join(packet.data), origin)
+    if answer is None:
+        return False
+    to = answer_to(packet.to, origin)
+    source = Origin(hca.link.lid, qpn, origin.pkey, to.qkey, hca.link.gid(0))
+    send(hca, Datagram(to, [memoryview(answer)], MAD_BYTES, None, False), source)
+    return True
+
+
+def _subnet_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
+    """SMPs have no keys; they have a lane of their own, which only QP0 sends on (IBTA 13.5.1)."""
+    return sma.answer_at_qp0(port, mad) if origin.qpn == QP0 else None
+
+
+def _performance_management(port: IbPort, mad: bytes, origin: Origin) -> bytes | None:
+    if not may_manage(port, origin):
+        return None
+    is_for_us = pma_mad.view(mad).mad_hdr.mgmt_class == MgmtClass.PERF_MGMT
+    return pma.answer(port, mad) if is_for_us else None
+
+
+_AGENTS = {QP0: _subnet_management, QP1: _performance_management}

@@ -1,0 +1,39 @@
+"""SEND of datagram services."""
+
+from __future__ import annotations
+
+from emu.device.engine.mr.rights import LOCAL_READ, PACKET_BYTES, InPieces
+from emu.device.engine.wqe.registry import DATAGRAM, Work, gather, listed_length, wqe_op
+from emu.device.engine.wqe.segments import SOLICITED, read_av
+from emu.device.objects import Qp
+from emu.device.objects.send_queue import Wqe
+from emu.device.objects.views import Views, length_of
+from emu.device.port.datagram import Datagram
+from emu.device.state.hca import Hca
+from layouts.enums import Opcode
+
+
+@wqe_op(Opcode.SEND, DATAGRAM)
+def send_datagram(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, av (16 or 48 bytes), data."""
+    return _datagram(hca, qp, wqe, immediate=None)
+
+
+@wqe_op(Opcode.SEND_IMM, DATAGRAM)
+def send_datagram_imm(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """As SEND; the immediate is in the control segment."""
+    return _datagram(hca, qp, wqe, immediate=wqe.imm)
+
+
+def _datagram(hca: Hca, qp: Qp, wqe: Wqe, immediate: int | None) -> Datagram:
+    destination, at = read_av(hca.link, wqe)
+    data: Views = ()
+    try:
+        data = gather(hca, qp, wqe, at, LOCAL_READ)
+        length = length_of(data)
+    except InPieces:
+        length = listed_length(hca, wqe, at, LOCAL_READ)
+        if length <= PACKET_BYTES:  # it falls into too many pieces: LOCAL_PROT_ERR
+            raise
+        # Longer than any datagram: the length alone fails it.
+    return Datagram(destination, data, length, immediate, bool(wqe.fm_ce_se & SOLICITED))

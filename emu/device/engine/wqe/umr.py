@@ -1,0 +1,263 @@
+"""UMR: a work request that changes a memory key (PRM "UMR work request"; hw/umr.c, hw/wr.c).
+
+    ctrl (16) | umr_ctrl (48) | mkey context (64) | translations, inline or by one data segment
+
+The context segment has the layout of mkc; ``mkey_mask`` says which of its fields replace the key's.
+Translations go to ``xlt_offset`` if the request has that flag, otherwise to the start of the list.
+The whole request is checked before the key changes. Only the index in ``imm`` names the key: its
+variant byte is the new one in a registration, the old one in a window's bind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.engine.mr.access import access, bind_to_owner, is_for
+from emu.device.engine.mr.block_signature import BSF_OCTWORDS, BlockSignature, BsfError
+from emu.device.engine.mr.rights import LOCAL_READ
+from emu.device.engine.mr.signature import Signature
+from emu.device.engine.wqe.registry import Work, wqe_op
+from emu.device.errors import CmdError
+from emu.device.objects import CHUNK, DENSE_BYTES, OCTWORD, KeySignature, Mkey, Pd, Psv, Qp
+from emu.device.objects.pages import ADAPTER_PAGE_SHIFT as SMALLEST_PAGE
+from emu.device.objects.send_queue import BadWqeError, Wqe
+from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
+from layouts.mkey import mkc
+from layouts.wqe import DATA, SET_PSV, UMR_CTRL
+
+if TYPE_CHECKING:
+    from emu.device.objects.ledger import Ledger
+    from emu.device.objects.table import Table
+    from emu.device.state.hca import Hca
+
+_CTRL_AT, _MKC_AT, _DATA_AT = 16, 64, 128
+
+_LOG_STEP_BYTES = 8
+"""How many bytes of translations are taken over in the time that a page takes to translate."""
+
+SERVICES = frozenset({QpType.RC, QpType.UC, QpType.XRC, QpType.UD, QpType.REG_UMR})
+_REG_UMR = QpType.REG_UMR
+_MTT = AccessMode.MTT
+_KLMS = AccessMode.KLMS
+_KSM = AccessMode.KSM
+_PA = AccessMode.PA
+
+
+class BindError(Exception):
+    """The key may not be changed this way: MW_BIND_ERR."""
+
+
+# Plain numbers: an operation on IntFlag members takes a microsecond.
+_CHECK_QPN, _OFFSET = int(UmrFlag.CHECK_QPN), int(UmrFlag.TRANSLATION_OFFSET)
+_MUST_BE_FREE, _MUST_NOT_BE_FREE = int(UmrFlag.MUST_BE_FREE), int(UmrFlag.MUST_NOT_BE_FREE)
+_INLINE = int(UmrFlag.INLINE)
+_LEN, _START_ADDR, _PD = int(MkeyMask.LEN), int(MkeyMask.START_ADDR), int(MkeyMask.PD)
+_PAGE_SIZE, _PAGE_SIZE_5 = int(MkeyMask.PAGE_SIZE), int(MkeyMask.PAGE_SIZE_5)
+_ANY_PAGE_SIZE = _PAGE_SIZE | _PAGE_SIZE_5
+_QPN = int(MkeyMask.QPN)
+_FREE, _EN_SIGERR, _BSF_EN = int(MkeyMask.FREE), int(MkeyMask.EN_SIGERR), int(MkeyMask.BSF_EN)
+_PHYSICAL = (AccessMode.PA, AccessMode.MTT)
+_KNOWN_MASK = sum(map(int, MkeyMask))
+
+_MASKED_FIELDS = tuple(
+    (int(flag), names)
+    for flag, names in (
+        (MkeyMask.LEN, ("len", "length64")),
+        (MkeyMask.START_ADDR, ("start_addr",)),
+        (MkeyMask.EN_RINVAL, ("en_rinval",)),
+        (MkeyMask.EN_SIGERR, ("expected_sigerr_count",)),
+        (MkeyMask.BSF_EN, ("bsf_en",)),
+        (MkeyMask.KEY, ("mkey_7_0",)),
+        (MkeyMask.QPN, ("qpn",)),
+        (MkeyMask.LR, ("lr",)),
+        (MkeyMask.LW, ("lw",)),
+        (MkeyMask.RR, ("rr",)),
+        (MkeyMask.RW, ("rw",)),
+        (MkeyMask.A, ("a",)),
+        (MkeyMask.SMALL_FENCE, ("small_fence_on_rdma_read_response",)),
+        (MkeyMask.RELAXED_ORDERING_WRITE, ("relaxed_ordering_write",)),
+        (MkeyMask.FREE, ("free",)),
+        (MkeyMask.RELAXED_ORDERING_READ, ("relaxed_ordering_read",)),
+    )
+)
+"""Bits of the mask, and the fields of mkc that each replaces; page size and domain are apart."""
+
+
+@wqe_op(Opcode.UMR, SERVICES)
+def umr(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Check everything, then change context and translations together."""
+    if wqe.ds * OCTWORD < _DATA_AT:
+        raise BadWqeError(f"ds {wqe.ds} is too short for a UMR")
+    flags, octwords, low, mask, offset_high = UMR_CTRL.unpack_from(wqe.buf, _CTRL_AT)
+    if mask & ~_KNOWN_MASK:
+        raise BadWqeError(f"mkey_mask {mask & ~_KNOWN_MASK:#x} is not supported")
+    mkey = _target(hca, qp, wqe, flags)
+    given = mkc.view(wqe.buf, _MKC_AT)
+    pd = _new_domain(hca.pds, qp, mkey, given) if mask & _PD else mkey.pd
+    _check_range(mkey, given, mask)
+    offset = (offset_high << 16 | low) if flags & _OFFSET else 0
+    signature = mkey.signature
+    if mask & _BSF_EN:
+        bsf_octwords = 0 if flags & _OFFSET else low
+        signature = _signature(
+            hca.psvs, mkey, wqe, given, _DATA_AT + octwords * OCTWORD, bsf_octwords
+        )
+    xlt = _translations(hca, qp, wqe, flags, octwords * OCTWORD)
+    xlt = _within(mkey, offset * OCTWORD, xlt)
+    if mkey.is_sparse:
+        _check_ledger(hca.ledger, mkey, xlt)
+    mkey.signature = signature
+    hca.has_signatures |= signature is not None
+    _apply(mkey, given, mask, pd)
+    if mask & _QPN:
+        bind_to_owner(hca, mkey)
+    if signature is not None and mask & _EN_SIGERR:
+        signature.rearm()
+    if xlt:
+        hca.round.steps += mkey.write_translations(offset * OCTWORD, xlt) >> _LOG_STEP_BYTES
+        if mkey.is_sparse:
+            hca.mkeys.recharge(mkey)
+    return None
+
+
+def _target(hca: Hca, qp: Qp, wqe: Wqe, flags: int) -> Mkey:
+    """The key that the request names; checks that it is in the state that the request needs."""
+    mkey = hca.mkeys.get(wqe.imm >> 8)
+    if mkey is None or not mkey.umr_en:
+        raise BindError(f"mkey {wqe.imm >> 8:#x} does not exist or is not open to UMR")
+    if mkey.mode in _PHYSICAL and not qp.ctx.fre:
+        # Such a list holds physical addresses. Kernels set this bit on all their own queue
+        # pairs and on no others (hw/qp.c: _create_kernel_qp).
+        raise BindError(f"{mkey!r} is {mkey.mode.name}, {qp!r} has no fast registration")
+    if qp.st is not _REG_UMR and mkey.pd is not qp.pd:
+        raise BindError(f"{mkey!r} belongs to another domain")
+    if flags & _MUST_BE_FREE and not mkey.free:
+        raise BindError(f"{mkey!r} is not free")
+    if flags & _MUST_NOT_BE_FREE and mkey.free:
+        raise BindError(f"{mkey!r} is free")
+    if flags & _CHECK_QPN and not is_for(hca, mkey, qp.handle):
+        raise BindError(f"{mkey!r} belongs to qp {mkey.qpn:#x}")
+    return mkey
+
+
+def _check_range(mkey: Mkey, given: Any, mask: int) -> None:
+    """Check that the new start, length and page size are consistent."""
+    start = given.start_addr if mask & _START_ADDR else mkey.start
+    length = given.len if mask & _LEN else mkey.ctx.len
+    if start + length > 1 << 64:
+        raise BindError(f"{mkey!r} would wrap the address space: {start:#x}+{length:#x}")
+    is_paged = mkey.mode is _MTT and (
+        mask & _ANY_PAGE_SIZE or (length and not (given.free if mask & _FREE else mkey.free))
+    )
+    if is_paged and _new_page_size(mkey, given, mask) < SMALLEST_PAGE:
+        raise BindError(f"{mkey!r} would have pages smaller than {1 << SMALLEST_PAGE} bytes")
+
+
+def _new_page_size(mkey: Mkey, given: Any, mask: int) -> int:
+    """The new log_page_size: one mask bit selects its low five bits, another one the sixth."""
+    bits = (0x1F if mask & _PAGE_SIZE else 0) | (0x20 if mask & _PAGE_SIZE_5 else 0)
+    return int(mkey.log_page_size & ~bits | given.log_page_size & bits)
+
+
+def _new_domain(pds: Table[Pd], qp: Qp, mkey: Mkey, given: Any) -> Pd:
+    """Only the driver's own queue pair may move a key to another domain."""
+    pd = pds.get(given.pd)
+    if pd is None or (qp.st is not _REG_UMR and pd is not mkey.pd):
+        raise BindError(f"{mkey!r} cannot move to pd {given.pd:#x}")
+    return pd
+
+
+def _signature(
+    psvs: Table[Psv], mkey: Mkey, wqe: Wqe, given: Any, at: int, octwords: int
+) -> KeySignature | None:
+    """The key's new block signatures; None (bsf_en is 0) turns them off.
+
+    The BSF follows the translations. With bsf_en but no BSF the key keeps the one that it has.
+    """
+    if not given.bsf_en:
+        return None
+    if not octwords:
+        if mkey.signature is None:
+            raise BindError(f"{mkey!r} has no BSF")
+        return mkey.signature
+    if octwords != BSF_OCTWORDS or octwords > mkey.ctx.bsf_octword_size:
+        raise BindError(f"BSF of {octwords} octwords, {mkey!r} has {mkey.ctx.bsf_octword_size}")
+    if wqe.ds * OCTWORD < at + octwords * OCTWORD:
+        raise BadWqeError("the BSF leaves the WQE")
+    if mkey.mode not in (_KLMS, _KSM):
+        raise BindError(f"{mkey!r} is {mkey.mode.name}: signatures are for lists of keys")
+
+    def psv_of(number: int) -> Psv | None:
+        psv = psvs.get(number)
+        return psv if psv is not None and psv.pd is mkey.pd else None
+
+    try:
+        blocks = BlockSignature.parse(wqe.buf[at : at + octwords * OCTWORD], psv_of)
+    except BsfError as error:
+        raise BindError(f"{mkey!r}: {error}") from None
+    return Signature(blocks)
+
+
+@wqe_op(Opcode.SET_PSV, SERVICES)
+def set_psv(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """ctrl, seg_set_psv: set a PSV of the queue pair's domain, where signatures start from."""
+    if wqe.ds * OCTWORD < _CTRL_AT + SET_PSV.size:
+        raise BadWqeError(f"ds {wqe.ds} is too short for a SET_PSV")
+    number, _, transient_sig, ref_tag = SET_PSV.unpack_from(wqe.buf, _CTRL_AT)
+    psv = hca.psvs.get(number)
+    if psv is None or psv.pd is not qp.pd:
+        raise BadWqeError(f"psv {number:#x}")
+    psv.transient_sig = transient_sig << 32 | ref_tag
+    return None
+
+
+def _translations(hca: Hca, qp: Qp, wqe: Wqe, flags: int, length: int) -> bytes:
+    """The translation entries in the request."""
+    if not length:
+        return b""
+    if flags & _INLINE:
+        if wqe.ds * OCTWORD < _DATA_AT + length:
+            raise BadWqeError(f"{length} bytes of translations leave the WQE")
+        return wqe.buf[_DATA_AT : _DATA_AT + length]
+    if wqe.ds * OCTWORD < _DATA_AT + DATA.size:
+        raise BadWqeError("no data segment for the translations")
+    _, lkey, address = DATA.unpack_from(wqe.buf, _DATA_AT)
+    pd = qp.pd
+    if qp.st is _REG_UMR:
+        source = hca.mkeys.get(lkey >> 8)
+        pd = source.pd if source is not None else None
+    return b"".join(access(hca, pd, qp.handle, lkey, (address, length, LOCAL_READ)))
+
+
+def _within(mkey: Mkey, start: int, xlt: bytes) -> bytes:
+    """The entries that the key has room for; beyond it only padding (zeros) is tolerated."""
+    room = mkey.xlt_room - start
+    if xlt and (mkey.mode == _PA or room < 0):
+        raise BindError(f"{mkey!r} has no translations at {start}")
+    if xlt[max(room, 0) :].strip(b"\0"):
+        raise BindError(f"{len(xlt)} bytes of translations, {mkey!r} has room for {room}")
+    return xlt[:room]
+
+
+def _check_ledger(ledger: Ledger, mkey: Mkey, xlt: bytes) -> None:
+    """Check that the host has memory for a large list even if no part of it compresses."""
+    chunks = len(xlt) // (CHUNK * OCTWORD) + 2
+    try:
+        ledger.check(mkey.kind, chunks * DENSE_BYTES)
+    except CmdError as error:
+        raise BindError(f"{mkey!r}: {error}") from None
+
+
+def _apply(mkey: Mkey, given: Any, mask: int, pd: Pd) -> None:
+    ctx = mkey.ctx
+    for bit, names in _MASKED_FIELDS:
+        if mask & bit:
+            for name in names:
+                setattr(ctx, name, getattr(given, name))
+    if mask & _ANY_PAGE_SIZE:
+        ctx.log_page_size = _new_page_size(mkey, given, mask)
+    if pd is not mkey.pd:
+        mkey.pd.refs -= 1
+        pd.refs += 1
+        mkey.pd, ctx.pd = pd, pd.handle
+    mkey.decode()

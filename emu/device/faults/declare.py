@@ -1,0 +1,247 @@
+"""How fault points are declared, and the tables that the declarations fill.
+
+A module of ``emu.device.faults.points`` declares its points::
+
+    IRQ: FaultPoint[[int], None] = FaultPoint("irq")
+
+    @point(IRQ, "an interrupt is about to be raised", Field("vector", int, is_told=True))
+    class Interrupt(Event[None]):
+        ...
+        @action("it is lost")
+        def drop(self, rule): ...
+
+Everything else follows from it: what a plan may say, how it is checked, the table in the plans'
+README, the words of the record. A new point takes such a class, the line in its dispatcher that
+shows the event, and a test. An incomplete declaration raises :class:`DeclarationError` on import.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, Protocol, TypeVar, cast
+
+from emu.device.faults.effects import Begin
+from emu.device.faults.event import Event, Faults, Field, Opened
+from emu.device.faults.rule import Rule
+from emu.device.state.points import FaultPoint, Shown, Told
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
+
+Problem = tuple[str, str]
+"""A key of a rule, and what is wrong with it."""
+
+Check = Callable[[Any, Mapping[str, Any]], Iterator[Problem]]
+"""What is wrong with a parameter's value, in a rule given as its table."""
+
+
+class DeclarationError(TypeError):
+    """A fault point's declaration is incomplete, or contradicts another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A key that a rule may have for its action."""
+
+    name: str
+    type: Any
+    """As in pydantic; the same wherever the parameter is declared."""
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a rule can do with the events of one point."""
+
+    name: str
+    about: str
+    needs: tuple[Parameter, ...]
+    takes: tuple[Parameter, ...]
+    """Parameters with a default."""
+    carry_out: Callable[[Any, Rule], Any]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All parameters that a rule may give it."""
+        return self.needs + self.takes
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a rule does to the device as a whole; the event that triggers it goes on."""
+
+    action: Action
+    begin: Begin
+    points: frozenset[str] | None
+    """The points where it is possible; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A declared point."""
+
+    name: str
+    about: str
+    """What an event of this point is."""
+    fields: Mapping[str, Field]
+    opened: Opened | None
+    actions: Mapping[str, Action]
+    event: type[Event[Any]]
+    is_of_packets: bool
+    """Messages inside the process become packets while a rule is about it."""
+
+
+class Mount(Protocol):
+    """Puts a wrapper around a port of the device that shows its accesses, or removes it."""
+
+    def __call__(self, faults: Faults, *, wanted: bool) -> None:
+        """``wanted``: a rule is about one of its points. Called whenever rules come or go."""
+
+
+POINTS: dict[str, Point] = {}
+EFFECTS: dict[str, Effect] = {}
+PARAMETERS: dict[str, Parameter] = {}
+MOUNTS: list[tuple[frozenset[str], Mount]] = []
+
+_DECLARED = "__action__"
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Begin = TypeVar("_Begin", bound=Begin)
+_Mount = TypeVar("_Mount", bound=Mount)
+
+
+def action(
+    about: str, needs: Sequence[Parameter] = (), takes: Sequence[Parameter] = ()
+) -> Callable[[_Method], _Method]:
+    """Declare a method of an event as an action; its name is the action's."""
+
+    def declare(method: _Method) -> _Method:
+        name = method.__name__
+        setattr(method, _DECLARED, Action(name, about, tuple(needs), tuple(takes), method))
+        return method
+
+    return declare
+
+
+def point(
+    key: FaultPoint[Shown, Told],
+    about: str,
+    *fields: Field,
+    opened: Opened | None = None,
+    is_of_packets: bool = False,
+) -> Callable[
+    [Callable[Concatenate[Faults, Shown], Event[Told]]],
+    Callable[Concatenate[Faults, Shown], Event[Told]],
+]:
+    """Declare a class of events as what passes a point.
+
+    ``fields`` are what rules match, each an attribute of the class. The class is called with the
+    injector and with what the dispatcher shows.
+    """
+
+    def declare(
+        event: Callable[Concatenate[Faults, Shown], Event[Told]],
+    ) -> Callable[Concatenate[Faults, Shown], Event[Told]]:
+        cls = cast(type[Event[Any]], event)
+        declared = Point(
+            key.name, about, {field.name: field for field in fields}, opened,
+            dict(_actions(cls)), cls, is_of_packets,
+        )  # fmt: skip
+        for why in _gaps(declared, len(fields)):
+            raise DeclarationError(f"fault point {key.name!r}, {cls.__qualname__}: {why}")
+        for one in declared.actions.values():
+            _take_parameters(one)
+        cls.point, cls.declared = key.name, declared.fields
+        POINTS[key.name] = declared
+        return event
+
+    return declare
+
+
+def effect(
+    about: str,
+    needs: Sequence[Parameter] = (),
+    takes: Sequence[Parameter] = (),
+    at: Sequence[FaultPoint[..., Any]] | None = None,
+) -> Callable[[_Begin], _Begin]:
+    """Declare a function as an action on the device as a whole, at all points or ``at`` some.
+
+    The function begins the effect and returns what ends it, or None.
+    """
+
+    def declare(begin: _Begin) -> _Begin:
+        name = begin.__name__
+        declared = Action(name, about, tuple(needs), tuple(takes), begin)
+        if name in EFFECTS or any(name in one.actions for one in POINTS.values()):
+            raise DeclarationError(f"effect {name!r}: an action has this name already")
+        if not about:
+            raise DeclarationError(f"effect {name!r}: it does not say what happens")
+        _take_parameters(declared)
+        points = None if at is None else frozenset(key.name for key in at)
+        EFFECTS[name] = Effect(declared, begin, points)
+        return begin
+
+    return declare
+
+
+def mount(*keys: FaultPoint[..., Any]) -> Callable[[_Mount], _Mount]:
+    """Declare a function that mounts the wrapper for these points (``Mount``)."""
+
+    def declare(function: _Mount) -> _Mount:
+        MOUNTS.append((frozenset(key.name for key in keys), function))
+        return function
+
+    return declare
+
+
+def _actions(cls: type) -> Iterator[tuple[str, Action]]:
+    """The declared methods: first those of the class in their order, then the inherited ones.
+
+    A method that overrides an inherited one keeps its description unless it is declared anew.
+    """
+    found = set()
+    for owner in getattr(cls, "__mro__", ()):
+        for name, method in vars(owner).items():
+            declared = getattr(method, _DECLARED, None)
+            if isinstance(declared, Action) and name not in found:
+                found.add(name)
+                yield name, replace(declared, carry_out=getattr(cls, name))
+
+
+def _gaps(declared: Point, field_count: int) -> Iterator[str]:
+    """What a declaration lacks, as a sentence for each."""
+    cls = declared.event
+    if not (isinstance(cls, type) and issubclass(cls, Event)):
+        yield "it is not a subclass of Event"
+        return
+    if not _NAME.fullmatch(declared.name):
+        yield "its name is not lower-case words separated by dots"
+    if declared.name in POINTS:
+        yield f"{POINTS[declared.name].event.__qualname__} is declared as that point already"
+    if not declared.about:
+        yield "it does not describe its events"
+    if cls.go_on is Event.go_on:
+        yield "it does not define go_on"
+    if (declared.opened is None) != (cls.views is Event.views):
+        yield "opened and a method views are needed together"
+    if len(declared.fields) != field_count:
+        yield "two fields have the same name"
+    for name in declared.fields:
+        if hasattr(Event, name) or name in declared.actions:
+            yield f"field {name!r} has the name of a method"
+        elif not hasattr(cls, name):
+            yield f"it has no attribute for its field {name!r}"
+    for one in declared.actions.values():
+        if not one.about:
+            yield f"its action {one.name!r} does not say what happens"
+        if one.name in EFFECTS:
+            yield f"its action {one.name!r} is an effect on the device already"
+
+
+def _take_parameters(declared: Action) -> None:
+    for parameter in declared.parameters:
+        known = PARAMETERS.setdefault(parameter.name, parameter)
+        if known.type != parameter.type:
+            raise DeclarationError(
+                f"action {declared.name!r}: parameter {parameter.name!r} is declared with two types"
+            )

@@ -1,0 +1,98 @@
+"""The effects of rules on a device as a whole that have begun, and how each ends.
+
+An effect ends after ``ms`` if the rule has it, when the rule is removed, or when the function is
+reset; what it has changed is then restored. :mod:`emu.device.faults.points.device` declares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.device.faults.event import Faults
+from emu.device.faults.rule import Rule
+from emu.device.ports import Timer
+
+Begin = Callable[["Effects", Rule], "Ending | None"]
+Ending = Callable[[], object]
+"""Undoes what an effect has done."""
+
+
+class Effects:
+    """The effects at one function."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self._endings: dict[str, list[Ending]] = {}
+        self._timers: set[Timer] = set()
+        self.is_gone = False
+        """Whether the function is off the bus."""
+        self.wanted_pages: int | None = None
+        """How many pages the firmware waits for; it creates no object until it has them."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the device has to be watched although no rule is left."""
+        return self.is_gone
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether the firmware creates no object because it waits for pages."""
+        wanted = self.wanted_pages
+        if wanted is not None and len(self.faults.hca.fwpages) >= wanted:
+            self.wanted_pages = None
+        return self.wanted_pages is not None
+
+    def in_force(self, name: str) -> int:
+        """How many effects of a rule have begun and not ended."""
+        return len(self._endings.get(name, ()))
+
+    @property
+    def count(self) -> int:
+        """How many effects have begun and not ended."""
+        return sum(map(len, self._endings.values()))
+
+    def begin(self, rule: Rule, effect: Begin) -> None:
+        """Begin the effect of a rule that has fired."""
+        ending = effect(self, rule)
+        if ending is None:
+            return
+        self._endings.setdefault(rule.name, []).append(ending)
+        if rule["ms"] is not None:
+            self.after(rule, lambda: self._over(rule.name, ending))
+
+    def after(self, rule: Rule, call: Callable[[], None]) -> Ending:
+        """Call after the rule's time, unless the function is reset before; returns what ends that.
+
+        By the clock of the function, which lasts: one that is off the bus comes back after a reset.
+        """
+
+        def go() -> None:
+            self._timers.discard(timer)
+            call()
+
+        timer = self.faults.function.clock.call_later(int((rule["ms"] or 0) * 1_000_000), go)
+        self._timers.add(timer)
+        return timer.cancel
+
+    def end(self, rule: Rule) -> None:
+        """The rule is removed: end its effects."""
+        for ending in reversed(self._endings.pop(rule.name, [])):
+            ending()
+
+    def forget(self) -> None:
+        """The function was reset, which has undone the effects on its registers.
+
+        A function that is off the bus stays there.
+        """
+        self.wanted_pages = None
+        if not self.is_gone:
+            self._endings.clear()
+            for timer in self._timers:
+                timer.cancel()
+            self._timers.clear()
+
+    def _over(self, name: str, ending: Ending) -> None:
+        endings = self._endings.get(name, [])
+        if ending in endings:
+            endings.remove(ending)
+            self.faults.guarded(ending)

@@ -1,0 +1,99 @@
+"""Parameters that many actions have, and the checks of those that name something declared."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StrictInt, StrictStr
+
+from emu.device.faults.declare import Parameter, Problem
+from emu.device.faults.names import number_of
+from emu.device.faults.rule import Assignments
+from layouts.prm import Prm
+
+MOST_MS = 24 * 3600 * 1000
+MOST_COPIES = 1000
+_FEW = 8
+
+NameOrNumber: Final = StrictStr | StrictInt
+
+MS = Parameter("ms", Annotated[float, Field(ge=0, le=MOST_MS)])
+COUNT = Parameter("count", Annotated[int, Field(strict=True, ge=-MOST_COPIES, le=MOST_COPIES)])
+SET = Parameter("set", Assignments)
+DATA = Parameter(
+    "data", Annotated[StrictStr, Field(pattern=r"^([0-9A-Fa-f]{2})+$", max_length=8192)]
+)
+
+
+def one_of(name: str, kind: type[IntEnum], most: int | None = None) -> Parameter:
+    """A name or a number of an enumeration; with ``most``, any number up to that."""
+
+    def check(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+        yield from ((name, why) for why in _unknown(value, kind, most))
+
+    return Parameter(name, NameOrNumber, check)
+
+
+def number(name: str, bits: int, what: str) -> Parameter:
+    """A number of so many bits, where other actions may have a name."""
+
+    def check(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+        if not isinstance(value, int) or not 0 <= value < 1 << bits:
+            yield name, f"{what} is a number of {bits} bits"
+
+    return Parameter(name, NameOrNumber, check)
+
+
+def set_of(known: Iterable[str], is_known: Callable[[str], bool] | None = None) -> Parameter:
+    """New values of the fields that are ``known``; names in them, where ``is_known`` says so."""
+    names = list(known)
+    takes = is_known or names.__contains__
+
+    def check(values: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+        for name in values:
+            if not takes(name):
+                yield "set", f"no field {name!r} here{near(name, names)}"
+
+    return Parameter("set", Assignments, check)
+
+
+def set_in(prm: Prm) -> Parameter:
+    """New values of fields of a structure, by dotted names."""
+    return set_of(names_in(prm), lambda name: has_field(prm, name))
+
+
+def has_field(prm: Prm, path: str) -> bool:
+    """Whether a dotted path leads to a field of a structure."""
+    name, _, rest = path.partition(".")
+    for field in prm.fields:
+        if field.name == name:
+            return not rest or (isinstance(field.kind, Prm) and has_field(field.kind, rest))
+    return False
+
+
+def names_in(prm: Prm) -> list[str]:
+    """The fields of a structure."""
+    return [field.name for field in prm.fields]
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Names that may have been meant, as the end of a sentence."""
+    found = difflib.get_close_matches(name, list(known), n=3)
+    return f"; near it: {', '.join(found)}" if found else ""
+
+
+def _unknown(value: Any, kind: type[IntEnum], most: int | None) -> Iterator[str]:
+    try:
+        found = number_of(value, kind)
+    except ValueError:
+        names = [member.name for member in kind]
+        shown = ", ".join(names[:_FEW]) + (", ..." if len(names) > _FEW else "")
+        yield f"{value!r} is none of {shown}{near(str(value), names)}"
+    else:
+        if most is None and found not in kind._value2member_map_:
+            yield f"{found} is none of {', '.join(f'{m.name} ({m:d})' for m in list(kind)[:_FEW])}"
+        elif most is not None and not 0 <= found <= most:
+            yield f"{found} is not between 0 and {most}"

@@ -1,0 +1,94 @@
+"""Plans: rules, the seed of their random decisions, and how a stock driver reacts to them.
+
+What a rule may say is in :class:`emu.device.faults.rule.Rule`; the names of points and actions, and
+the parameters, come from the declarations of the fault points. :mod:`emu.device.faults.checks`
+checks how the parts of a rule fit together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, create_model
+
+from emu.device.faults.link import Link
+from emu.device.faults.rule import Rule
+from emu.device.faults.vocabulary import ACTIONS, PARAMETERS, POINTS
+
+LOADING, LOADED = "loading", "loaded"
+"""When a plan begins: before the driver loads, so with the guest's boot; or once it is up."""
+MOST_RULES = 1000
+MOST_LINKS = 1000
+_MOST_TEXT = 2000
+_U64 = (1 << 64) - 1
+
+if TYPE_CHECKING:
+    WholeRule = Rule
+else:
+    WholeRule = create_model(
+        "Rule",
+        __base__=Rule,
+        __doc__="A rule with the parameters of all actions, at one of the declared points.",
+        point=(Literal[tuple(POINTS)], ...),
+        action=(Literal[tuple(ACTIONS)], ...),
+        **{one.name: (one.type | None, None) for one in PARAMETERS.values()},
+    )
+
+
+class Expectation(BaseModel):
+    """How a stock driver reacts to a plan: the plan's own test, and its row in the table."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    row: Annotated[StrictStr, Field(max_length=200)]
+    """What the plan injects, in a phrase."""
+    does: Annotated[StrictStr, Field(max_length=_MOST_TEXT)]
+    """How the driver reacts, in a sentence."""
+    when: Annotated[StrictStr, Field(pattern="^(loaded|loading)$")] = LOADED
+    """``loaded``: the plan begins while the driver is up; ``loading``: before it loads."""
+    run: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    """The shell command that triggers the fault; empty if waiting for the log is enough."""
+    status: StrictInt | None = 0
+    """Its exit status; -1 stands for any but 0."""
+    says: StrictStr = ""
+    """A regular expression that its output must match."""
+    dmesg: list[StrictStr] = Field(default_factory=list)
+    """Regular expressions, each for one line of the kernel's log."""
+    reporter: StrictStr = ""
+    """The devlink health reporter whose error count goes up."""
+    panics: StrictBool = False
+    """Whether the kernel panics; ``dmesg`` is then looked for on the console."""
+    heals: Annotated[StrictStr, Field(pattern="^(by itself|reload|reboot|no)$")] = "by itself"
+    """What restores traffic when the plan is over: nothing, a reload of the driver, a reboot."""
+    model: StrictStr = "connectx6-vf"
+    quick: StrictBool = False
+    """Whether every test run includes it, not only the one of all plans."""
+    seconds: Annotated[int, Field(strict=True, ge=1, le=600)] = 60
+    """Seconds until the lines must be in the kernel's log."""
+
+
+class Plan(BaseModel):
+    """Rules and links, and the seed of all their random decisions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[StrictStr, Field(max_length=80)] = ""
+    about: Annotated[StrictStr, Field(max_length=_MOST_TEXT)] = ""
+    seed: Annotated[int, Field(strict=True, ge=0, le=_U64)] = 0
+    rule: list[WholeRule] = Field(default_factory=list, max_length=MOST_RULES)
+    link: list[Link] = Field(default_factory=list, max_length=MOST_LINKS)
+    expect: Expectation | None = None
+
+    @property
+    def when(self) -> str:
+        """When it begins: ``loaded`` or ``loading``; a plan without an expectation is for both."""
+        return LOADING if self.expect is None else self.expect.when
+
+    def to_table(self) -> dict[str, Any]:
+        """The plan as in TOML or JSON."""
+        table: dict[str, Any] = {}
+        for key in ("name", "about", "seed"):
+            if value := getattr(self, key):
+                table[key] = value
+        table["rule"] = [rule.to_table() for rule in self.rule]
+        return table | ({"link": [link.to_table() for link in self.link]} if self.link else {})

@@ -1,0 +1,332 @@
+"""The fault points of commands: before one runs, after it has run, and its completion."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from emu.device.cmdif.interface import COMMAND_POINT, CommandInterface
+from emu.device.cmdif.registry import COMMANDS, Command
+from emu.device.cmdif.request import Request
+from emu.device.errors import CmdError
+from emu.device.faults.declare import Parameter, Problem, action, point
+from emu.device.faults.event import Event, Faults, Field, NoEffectError, Opened, Result, set_fields
+from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
+from emu.device.faults.moves import Delayable, Losable
+from emu.device.faults.names import number_of
+from emu.device.faults.parameters import COUNT, DATA, MS, has_field, names_in, near, one_of
+from emu.device.faults.rule import Assignments, Rule
+from emu.device.ports import DmaError
+from emu.device.state.points import FaultPoint
+from emu.device.turns import Turns
+from layouts.codec import View
+from layouts.enums import Delivery, Op, Status
+from layouts.prm import Prm
+
+log = logging.getLogger(__name__)
+
+DONE_POINT: FaultPoint[[CommandInterface, Request], Turns[bool]] = FaultPoint("cmd.done")
+COMPLETION_POINT: FaultPoint[[CommandInterface, Request], bool] = FaultPoint("cmd.completion")
+
+_STARVED = "CREATE_"
+_FIELDS = (Field("op", Op, is_told=True), Field("op_mod", int, is_told=True), Field("slot", int))
+
+
+def _named(rule: Mapping[str, Any]) -> Command | None:
+    """The command that a rule's ``match`` names; None when it matches several."""
+    op = rule.get("op")
+    return COMMANDS.get(Op[op]) if isinstance(op, str) and op in Op.__members__ else None
+
+
+def _layout_in(match: Mapping[str, Any]) -> Prm | None:
+    command = _named(match)
+    return command.layout_in if command is not None else None
+
+
+def _new_fields(*, is_out: bool) -> Parameter:
+    """New values for fields of the command; they can be checked if the rule names one."""
+
+    def check(values: Any, rule: Mapping[str, Any]) -> Iterator[Problem]:
+        match = rule.get("match", {})
+        command = _named(match)
+        if command is None:
+            return
+        for path in values:
+            layout, name = _holder(command, match, path, is_out=is_out)
+            if layout is not None and not has_field(layout, name):
+                why = f"no field of {layout.prm_name}{near(name, names_in(layout))}"
+                yield f"set.{path}", why
+
+    return Parameter("set", Assignments, check)
+
+
+def _holder(
+    command: Command, match: Mapping[str, Any], path: str, *, is_out: bool
+) -> tuple[Prm | None, str]:
+    """The structure that has a field of the command, and the field's name in it.
+
+    ``capability.num_ports`` is in the group of capabilities that ``match`` asks for by op_mod,
+    ``register_data.oper_speed`` in the register; None where ``match`` does not say which one.
+    """
+    layout = command.layout_out if is_out else command.layout_in
+    field, dot, name = path.partition(".")
+    if not dot or command.opened is None or field != command.opened.field:
+        return layout, path
+    asked = command.layout_in.new()
+    numbers = {key: one for key, one in match.items() if isinstance(one, int)}
+    if not numbers or set_fields(asked, numbers):
+        return None, name
+    return command.opened.layout(asked), name
+
+
+_INPUT = Opened("those of the command's input", _layout_in)
+_DELIVERY = one_of("delivery", Delivery, 127)
+
+
+class _OfCommand(Event[Result]):
+    """An event of a command; the dispatcher gets whether the completion may be reported now."""
+
+    __slots__ = ("_line", "cmdif", "request")
+
+    def __init__(self, faults: Faults, cmdif: CommandInterface, request: Request) -> None:
+        super().__init__(faults)
+        self.cmdif = cmdif
+        self.request = request
+        self._line = cmdif.line
+
+    @property
+    def op(self) -> int:
+        """Its opcode."""
+        op = self.request.opcode
+        return Op(op) if op in Op._value2member_map_ else op
+
+    @property
+    def op_mod(self) -> int:
+        """Its opcode modifier."""
+        return self.request.op_mod
+
+    @property
+    def slot(self) -> int:
+        """Its slot of the command queue."""
+        return self.request.slot
+
+    def views(self) -> Mapping[str, View]:
+        """Its input."""
+        return self._view(is_out=False)
+
+    def _view(self, *, is_out: bool) -> dict[str, View]:
+        """A view of its input or output, if that is as long as the declared structure."""
+        request = self.request
+        command = COMMANDS.get(request.opcode)
+        if command is None:
+            return {}
+        layout, data = (
+            (command.layout_out, request.out) if is_out else (command.layout_in, request.data)
+        )
+        return {"": layout.view(data)} if len(data) >= layout.size else {}
+
+    def _set(self, rule: Rule, *, is_out: bool) -> None:
+        refused = []
+        for view in self._view(is_out=is_out).values():
+            prefix, opened = self._opened(view)
+            for path, value in rule["set"].items():
+                if opened is not None and path.startswith(prefix):
+                    refused += set_fields(opened, {path.removeprefix(prefix): value})
+                else:
+                    refused += set_fields(view, {path: value})
+        if len(refused) == len(rule["set"]) or not self._view(is_out=is_out):
+            raise NoEffectError(f"it has no field {', '.join(rule['set'])} that takes the value")
+
+    def _opened(self, view: View) -> tuple[str, View | None]:
+        """The prefix of the fields in the open field of a view, and a view of that field.
+
+        None where no structure is known, or the output is too short for it.
+        """
+        command = COMMANDS[self.request.opcode]
+        asked = self._view(is_out=False).get("")
+        if command.opened is None or asked is None:
+            return "", None
+        name, layout = command.opened.field, command.opened.layout(asked)
+        at = next((one.offset // 8 for one in view.prm.fields if one.name == name), None)
+        if layout is None or at is None or len(view.buf) - at < layout.size:
+            return "", None
+        return f"{name}.", layout.view(view.buf, at)
+
+    @property
+    def _is_dropped(self) -> bool:
+        """Whether the driver has left its command queue since, so that nobody waits any more."""
+        return self.cmdif.line is not self._line
+
+    def _finish(self) -> None:
+        if not self._is_dropped:
+            self.cmdif.finish(self.request.slot)
+            self.cmdif.report()
+
+    def _begin_late(self, work: Turns[None]) -> None:
+        """Go on later; the slot's memory may be gone by then, which is only logged."""
+        if self._is_dropped:
+            return
+
+        def guarded() -> Turns[None]:
+            try:
+                yield from work
+            except DmaError as error:
+                name = self.faults.function.model.name
+                log.warning("%s: a delayed command could not be completed: %s", name, error)
+
+        self.cmdif.begin(guarded())
+
+
+def _never() -> Turns[bool]:
+    """Not done: the slot stays the device's for now."""
+    yield from ()
+    return False
+
+
+@point(COMMAND_POINT, "a command is about to run", *_FIELDS, opened=_INPUT)
+class CommandRuns(_OfCommand[Turns[bool]]):
+    """A delivered command."""
+
+    __slots__ = ()
+
+    def go_on(self) -> Turns[bool]:
+        """Run it and give its output to the driver."""
+        return self._followed(self._run(self._starved()))
+
+    @action("the command does not run and gets status and syndrome", takes=[STATUS, SYNDROME])
+    def fail(self, rule: Rule) -> Turns[bool]:
+        """Refuse it."""
+        return self._followed(self._run(InjectedError(rule)))
+
+    @action("the command does not run and never completes")
+    def drop(self, _rule: Rule) -> Turns[bool]:
+        """Do nothing: its slot stays the device's."""
+        return self._followed(_never())
+
+    @action("it is delayed by ms", needs=[MS])
+    def delay(self, rule: Rule) -> Turns[bool]:
+        """Run it after ``ms``."""
+        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
+        return self._followed(_never())
+
+    @action("fields of the command's input get the values in set",
+            needs=[_new_fields(is_out=False)])  # fmt: skip
+    def corrupt(self, rule: Rule) -> Turns[bool]:
+        """Change its input and run it."""
+        self._set(rule, is_out=False)
+        return self._followed(self._run(None))
+
+    def _starved(self) -> CmdError | None:
+        op = self.op
+        if not (self.faults.is_starving and isinstance(op, Op) and op.name.startswith(_STARVED)):
+            return None
+        return CmdError(Status.NO_RES_ERR, "firmware has too few pages")
+
+    def _run(self, refusal: CmdError | None) -> Turns[bool]:
+        yield from self.cmdif.execute(self.request, refusal)
+        return (yield from self.faults.show(DONE_POINT, self.cmdif, self.request))
+
+    def _followed(self, work: Turns[bool]) -> Turns[bool]:
+        """The command has run, or never will: rules that count commands look again."""
+        is_done = yield from work
+        self.faults.follow()
+        return is_done
+
+    def _late(self) -> Turns[None]:
+        if (yield from self._run(None)):
+            self._finish()
+        self.faults.follow()
+
+
+@point(
+    DONE_POINT, "a command has run; its output is not written yet", *_FIELDS,
+    Field("status", Status), opened=_INPUT,
+)  # fmt: skip
+class CommandHasRun(_OfCommand[Turns[bool]]):
+    """A command that has run and whose output has not been delivered."""
+
+    __slots__ = ()
+
+    @property
+    def status(self) -> int:
+        """Its status."""
+        status = self.request.out[0]
+        return Status(status) if status in Status._value2member_map_ else status
+
+    def go_on(self) -> Turns[bool]:
+        """Deliver its output and return its slot to the driver."""
+        return self._deliver(int(Delivery.OK))
+
+    @action("the command has run and gets status and syndrome instead of its output, or a delivery"
+            " status beside it", takes=[STATUS, SYNDROME, _DELIVERY])  # fmt: skip
+    def fail(self, rule: Rule) -> Turns[bool]:
+        """Replace its output by an error."""
+        if rule["delivery"] is not None:
+            return self._deliver(number_of(rule["delivery"], Delivery))
+        error, out = InjectedError(rule), self.request.out
+        out[:] = bytes(len(out))
+        out[0] = error.status
+        out[4:8] = error.syndrome.to_bytes(4, "big")
+        return self.go_on()
+
+    @action("the command has run and never completes")
+    def drop(self, _rule: Rule) -> Turns[bool]:
+        """Do nothing: its slot stays the device's."""
+        return _never()
+
+    @action("it is delayed by ms", needs=[MS])
+    def delay(self, rule: Rule) -> Turns[bool]:
+        """Deliver its output after ``ms``."""
+        self.faults.later(rule, lambda: self._begin_late(self._late()), self)
+        return _never()
+
+    @action("fields of the command's output get the values in set, also those of a page of"
+            " capabilities (`capability.num_ports`) or of a register (`register_data.oper_mtu`)",
+            needs=[_new_fields(is_out=True)])  # fmt: skip
+    def corrupt(self, rule: Rule) -> Turns[bool]:
+        """Change its output and deliver it."""
+        self._set(rule, is_out=True)
+        return self.go_on()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> Turns[bool]:
+        """Replace bytes of its output and deliver it."""
+        out = self.request.out
+        data = bytes.fromhex(rule["data"])[: len(out)]
+        out[: len(data)] = data
+        return self.go_on()
+
+    def _deliver(self, delivery: int) -> Turns[bool]:
+        yield from self.cmdif.deliver(self.request, delivery)
+        return self.faults.show(COMPLETION_POINT, self.cmdif, self.request)
+
+    def _late(self) -> Turns[None]:
+        if (yield from self.go_on()):
+            self._finish()
+
+
+@point(
+    COMPLETION_POINT, "a command's slot is returned to the driver; the event is not raised yet",
+    *_FIELDS, opened=_INPUT,
+)  # fmt: skip
+class CommandCompletes(_OfCommand[bool], Losable[bool], Delayable[bool]):
+    """A completed command that the next CMD event will report."""
+
+    __slots__ = ()
+    instead = False
+
+    def go_on(self) -> bool:
+        """The next CMD event may name its slot."""
+        return True
+
+    def go_on_late(self) -> None:
+        """Report its slot in an event now."""
+        self._finish()
+
+    @action("the event is repeated, count times (1)", takes=[COUNT])
+    def duplicate(self, rule: Rule) -> bool:
+        """Report its slot, and again after the other commands of the round."""
+        for _ in range(rule["count"] or 1):
+            self.faults.later(rule, self._finish, self, ms=0)
+        return True

@@ -1,0 +1,224 @@
+"""The fault points of work requests and of their completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field as Bounds
+
+from emu.device.engine.eth import queues as eth_queues
+from emu.device.engine.events import cq as cq_engine
+from emu.device.engine.events.completions import CQE_POINT, error_entry
+from emu.device.engine.qp import lifecycle as qp_life
+from emu.device.engine.qp.send_requests import WQE_POINT, LocalError
+from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.event import MISSING, Event, Faults, Field, Opened, change_fields
+from emu.device.faults.moves import Delayable, Losable, Repeatable
+from emu.device.faults.names import number_of
+from emu.device.faults.parameters import DATA, one_of, set_in
+from emu.device.faults.rule import Rule
+from emu.device.objects import Cq, Qp, Queue, Rq, Sq
+from emu.device.objects.send_queue import Wqe
+from emu.device.state.hca import Hca
+from layouts.codec import View
+from layouts.cqe import OP_OWN, cqe64
+from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpType
+
+_OPCODE_SHIFT = 4
+_WQE_OPCODE_SHIFT = 24
+
+_SYNDROME = one_of("syndrome", CqeSyndrome)
+_VENDOR = Parameter("vendor", Annotated[int, Bounds(strict=True, ge=0, le=255)])
+
+
+def _opcode(number: int) -> int:
+    """The opcode's name where it has one."""
+    return Opcode(number) if number in Opcode._value2member_map_ else number
+
+
+def _stop(hca: Hca, queue: Queue) -> None:
+    """Move a queue of any class to ERR."""
+    if isinstance(queue, Qp):
+        qp_life.to_error(hca, queue)
+    elif isinstance(queue, Sq):
+        eth_queues.stop_sq(hca, queue)
+    elif isinstance(queue, Rq):
+        eth_queues.stop_rq(hca, queue)
+
+
+def _exists(hca: Hca, queue: Queue) -> bool:
+    number = queue.handle
+    return queue in (hca.qps.get(number), hca.sqs.get(number), hca.rqs.get(number))
+
+
+def _syndrome(rule: Rule) -> CqeSyndrome:
+    return CqeSyndrome(number_of(rule["syndrome"] or "REMOTE_ABORTED_ERR", CqeSyndrome))
+
+
+@point(
+    WQE_POINT, "a work request of a send queue is read",
+    Field("opcode", Opcode, is_told=True), Field("qpn", int), Field("service", QpType),
+    Field("index", int),
+)  # fmt: skip
+class WorkRequest(Event[None]):
+    """A work request that is about to be executed, or executed again."""
+
+    __slots__ = ("_queue", "_wqe")
+
+    def __init__(self, faults: Faults, queue: Queue, wqe: Wqe) -> None:
+        super().__init__(faults)
+        self._queue = queue
+        self._wqe = wqe
+
+    @property
+    def opcode(self) -> int:
+        """Its opcode."""
+        return _opcode(self._wqe.opcode)
+
+    @property
+    def qpn(self) -> int:
+        """The number of its queue pair, or of its Ethernet queue."""
+        return self._queue.handle
+
+    @property
+    def service(self) -> Any:
+        """Its queue pair's transport service; an Ethernet queue has none."""
+        return self._queue.st if isinstance(self._queue, Qp) else MISSING
+
+    @property
+    def index(self) -> int:
+        """Its wqe_index, as the driver counts."""
+        number: int = self._wqe.index
+        return number
+
+    def go_on(self) -> None:
+        """Do nothing: the dispatcher executes it."""
+
+    @action("the work request gets an error syndrome and its queue stops", takes=[_SYNDROME])
+    def fail(self, rule: Rule) -> None:
+        """Raises LocalError."""
+        raise LocalError(_syndrome(rule), f"fault {rule.name}")
+
+
+@point(
+    CQE_POINT, "a completion is about to be written",
+    Field("opcode", CqeOpcode, is_told=True), Field("qpn", int), Field("cqn", int),
+    Field("wqe_counter", int), Field("wqe_opcode", Opcode), Field("byte_cnt", int),
+    Field("service", QpType),
+    opened=Opened("those of the entry", lambda _match: cqe64, "cqe."),
+)  # fmt: skip
+class Completion(Losable[bool], Delayable[bool], Repeatable[bool]):
+    """An entry for a completion queue. The dispatcher takes one that a rule loses for written."""
+
+    __slots__ = ("_cq", "_entry", "_op_own", "_queue", "_solicited", "_whole", "opcode")
+    ends_with_objects = True
+    instead = True
+
+    def __init__(
+        self, faults: Faults, cq: Cq, queue: Queue, entry: bytes, op_own: int, solicited: bool
+    ) -> None:
+        super().__init__(faults)
+        self._cq = cq
+        self._queue = queue
+        self._entry = entry
+        self._op_own = op_own
+        self._solicited = solicited
+        self._whole = bytearray((*entry, op_own))
+        self.opcode = CqeOpcode(op_own >> _OPCODE_SHIFT)
+        """Its opcode."""
+
+    @property
+    def qpn(self) -> int:
+        """The number of its queue pair, or of its Ethernet queue."""
+        return self._queue.handle
+
+    @property
+    def cqn(self) -> int:
+        """The completion queue's number."""
+        return self._cq.handle
+
+    @property
+    def service(self) -> Any:
+        """Its queue pair's transport service; an Ethernet queue has none."""
+        return self._queue.st if isinstance(self._queue, Qp) else MISSING
+
+    @property
+    def wqe_counter(self) -> Any:
+        """Its work request's wqe_counter; a signature error has none of these three."""
+        return self._view.wqe_counter if self._is_of_request else MISSING
+
+    @property
+    def wqe_opcode(self) -> Any:
+        """The opcode of its work request."""
+        return _opcode(self._wqe_opcode) if self._is_of_request else MISSING
+
+    @property
+    def byte_cnt(self) -> Any:
+        """Its byte count."""
+        return self._view.byte_cnt if self._is_of_request else MISSING
+
+    @property
+    def _view(self) -> Any:
+        return cqe64.view(self._whole)
+
+    @property
+    def _wqe_opcode(self) -> int:
+        number: int = self._view.sop_drop_qpn >> _WQE_OPCODE_SHIFT
+        return number
+
+    @property
+    def _is_of_request(self) -> bool:
+        return self.opcode is not CqeOpcode.SIG_ERR
+
+    def views(self) -> Mapping[str, View]:
+        """The entry, with and without its prefix."""
+        return {"cqe.": self._view, "": self._view}
+
+    def go_on(self) -> bool:
+        """As :func:`emu.device.engine.events.cq.write`."""
+        return self._write(self._entry, self._op_own, solicited=self._solicited)
+
+    @action(
+        "the completion gets an error syndrome and its queue pair stops; signature errors are left"
+        " alone, as they do not complete a request",
+        takes=[_SYNDROME, _VENDOR],
+    )
+    def fail(self, rule: Rule) -> bool:
+        """Complete its request in error instead."""
+        if not self._is_of_request:
+            return self.go_on()
+        is_send = self.opcode in (CqeOpcode.REQ, CqeOpcode.REQ_ERR)
+        view = self._view
+        kind = CqeOpcode.REQ_ERR if is_send else CqeOpcode.RESP_ERR
+        entry = error_entry(
+            self._queue, kind, _syndrome(rule), wqe_counter=view.wqe_counter,
+            vendor=rule["vendor"], wqe_opcode=self._wqe_opcode, srqn=view.srqn,
+        )  # fmt: skip
+        self._write(entry, kind << _OPCODE_SHIFT, solicited=True)
+        _stop(self.faults.hca, self._queue)
+        return True
+
+    @action("fields of the completion get the values in set", needs=[set_in(cqe64)])
+    def corrupt(self, rule: Rule) -> bool:
+        """Write other fields."""
+        change_fields([self._view], rule["set"])
+        return self._write_whole()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> bool:
+        """Write other bytes; op_own stays."""
+        new = bytes.fromhex(rule["data"])[:OP_OWN]
+        self._whole[: len(new)] = new
+        return self._write_whole()
+
+    def _write_whole(self) -> bool:
+        whole = self._whole
+        return self._write(bytes(whole[:OP_OWN]), whole[OP_OWN] & ~1, solicited=self._solicited)
+
+    def _write(self, entry: bytes, op_own: int, *, solicited: bool) -> bool:
+        """Append an entry, unless either of its queues has gone meanwhile."""
+        hca, cq = self.faults.hca, self._cq
+        if hca.cqs.get(cq.handle) is not cq or not _exists(hca, self._queue):
+            return True
+        return cq_engine.write(hca, cq, entry, op_own, solicited)

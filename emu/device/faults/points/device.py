@@ -1,0 +1,261 @@
+"""The fault points of a function as a whole, and effects on it: health, link, bus, pages, ...
+
+An effect is possible at every point unless it names some; the event that triggers it goes on. Each
+function begins an effect and returns what ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field as Bounds
+from pydantic import StrictBool, StrictStr
+
+from emu.device.engine import lifecycle
+from emu.device.engine.events import eq as eq_engine
+from emu.device.faults.declare import Parameter, Problem, effect, point
+from emu.device.faults.effects import Effects, Ending
+from emu.device.faults.event import Event, Faults, Field, NoEffectError, field_of, set_fields
+from emu.device.faults.moments import LOAD_POINT, POWER_ON_POINT
+from emu.device.faults.names import number_of
+from emu.device.faults.parameters import COUNT, DATA, MS, SET, number, one_of, set_in
+from emu.device.faults.rule import Rule
+from emu.device.pci import Correctable, Uncorrectable
+from emu.device.trace.decode import event_layout
+from layouts.caps import cmd_hca_cap
+from layouts.enums import EventType
+from layouts.eqe import eqe_page_req
+from layouts.iseg import init_seg
+
+log = logging.getLogger(__name__)
+
+_EVENT_BYTES = 28
+_SEVERITY_VALID = 1
+
+
+@point(LOAD_POINT, "the rule is loaded, once")
+class RuleLoaded(Event[None]):
+    """A rule has been loaded and is armed."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """Do nothing: the rule is loaded."""
+
+
+@point(
+    POWER_ON_POINT, "the function is powered on or has been reset",
+    Field("cause", ("start", "reset", "flr", "bus", "firmware"), is_told=True),
+)  # fmt: skip
+class PowerOn(Event[None]):
+    """The function is in its power-on state."""
+
+    __slots__ = ("cause",)
+
+    def __init__(self, faults: Faults, cause: str) -> None:
+        super().__init__(faults)
+        self.cause = cause
+
+    def go_on(self) -> None:
+        """Do nothing: it is on."""
+
+
+def _small(name: str, most: int) -> Parameter:
+    return Parameter(name, Annotated[int, Bounds(strict=True, ge=0, le=most)])
+
+
+def _flag(name: str) -> Parameter:
+    return Parameter(name, StrictBool)
+
+
+def _error(value: Any, _rule: Mapping[str, Any]) -> Iterator[Problem]:
+    names = [*Correctable.__members__, *Uncorrectable.__members__]
+    if value not in names:
+        yield "error", f"no error {value!r}; there are {', '.join(names)}"
+
+
+@effect(
+    "the health buffer shows a syndrome; with fatal it requests a reset; with stalled the health"
+    " counter stands still",
+    takes=[
+        number("syndrome", 8, "a syndrome of the health buffer"), _flag("fatal"),
+        _small("severity", 7), _flag("stalled"), MS,
+    ],
+)  # fmt: skip
+def health(effects: Effects, rule: Rule) -> Ending:
+    """Report bad health."""
+    bar0 = effects.faults.function.bar0
+    values: dict[str, Any] = {}
+    if rule["syndrome"] is not None:
+        values["health.synd"] = int(rule["syndrome"])
+    if rule["fatal"] is not None:
+        values["health.rfr_severity.rfr"] = int(rule["fatal"])
+    if rule["severity"] is not None:
+        values["health.rfr_severity.severity"] = rule["severity"]
+        values["health.rfr_severity.valid"] = _SEVERITY_VALID
+    was_stalled = bar0.is_stalled
+    if not values and (was_stalled or not rule["stalled"]):
+        raise NoEffectError("the health buffer stays as it is")
+    restore = _assign(bar0.segment, values) if values else lambda: None
+    bar0.is_stalled = bool(rule["stalled"]) or was_stalled
+
+    def end() -> None:
+        restore()
+        bar0.is_stalled = was_stalled
+
+    return end
+
+
+@effect(
+    "fields of the initialization segment get the values in set",
+    needs=[set_in(init_seg)], takes=[MS],
+)  # fmt: skip
+def registers(effects: Effects, rule: Rule) -> Ending:
+    """Change what registers show."""
+    return _assign(effects.faults.function.bar0.segment, rule["set"])
+
+
+def _assign(segment: Any, values: Mapping[str, Any]) -> Ending:
+    before = {name: field_of(segment, name) for name in values}
+    refused = set_fields(segment, values)
+    if len(refused) == len(values):
+        raise NoEffectError(f"no register {', '.join(values)} that takes the value")
+    for name in refused:
+        log.warning("register %s cannot hold %r", name, values[name])
+
+    def restore() -> None:
+        set_fields(segment, before)
+
+    return restore
+
+
+@effect("the link goes down (or up), for ms or for good", takes=[_flag("up"), MS])
+def link(effects: Effects, rule: Rule) -> Ending:
+    """Pull the cable, or plug it in."""
+    faults, up = effects.faults, bool(rule["up"])
+    hca, restarts = faults.hca, faults.function.restarts
+    if hca.port.has_cable == up:
+        raise NoEffectError(f"the link is {'up' if up else 'down'} already")
+    lifecycle.set_link(hca, up=up)
+
+    def end() -> None:
+        if faults.function.restarts == restarts:
+            lifecycle.set_link(faults.hca, up=not up)
+
+    return end
+
+
+@effect(
+    "the function is off the bus: reads return all-ones, writes and doorbells are lost", takes=[MS]
+)
+def gone(effects: Effects, _rule: Rule) -> Ending:
+    """Take the function off the bus."""
+    if effects.is_gone:
+        raise NoEffectError("the function is off the bus already")
+    effects.is_gone = True
+
+    def back() -> None:
+        """Restart the firmware; the settings of the bus stay."""
+        effects.is_gone = False
+        effects.faults.function.restart("bus")
+        effects.faults.attach()
+
+    return back
+
+
+@effect(
+    "the firmware restarts, after ms: only configuration space is kept, and the"
+    " interface is disabled until the driver comes",
+    takes=[MS],
+)
+def restart(effects: Effects, rule: Rule) -> Ending:
+    """Restart the firmware."""
+    faults = effects.faults
+    return effects.after(rule, lambda: faults.guarded(lambda: faults.function.restart("firmware")))
+
+
+@effect(
+    "an event without a cause; its type, and its data by set or data. One that no event queue has"
+    " asked for goes to the queue of CMD events",
+    needs=[one_of("event", EventType)], takes=[_small("sub_type", 255), SET, DATA, COUNT],
+)  # fmt: skip
+def event(effects: Effects, rule: Rule) -> None:
+    """Raise an event of something that has not happened."""
+    kind = EventType(number_of(rule["event"], EventType))
+    sub_type = rule["sub_type"] or 0
+    given = bytes.fromhex(rule["data"] or "")
+    data = bytearray(given.ljust(_EVENT_BYTES, b"\0")[:_EVENT_BYTES])
+    layout = event_layout(kind, sub_type)
+    if layout is not None:
+        names = {name.removeprefix("data."): value for name, value in (rule["set"] or {}).items()}
+        set_fields(layout.view(data), names)
+    hca = effects.faults.hca
+    eq = hca.event_eq(kind) or hca.event_eq(EventType.CMD)
+    if eq is None:
+        raise NoEffectError(f"no event queue for {kind.name}: its driver is not up")
+    for posted in range(max(rule["count"] or 1, 0)):
+        if not eq_engine.post(hca, eq, kind, sub_type, data):
+            if not posted:
+                raise NoEffectError(f"the event queue takes no {kind.name}")
+            log.warning("fault %s: only %d of %d events", rule.name, posted, rule["count"])
+            return
+
+
+@effect("a spurious interrupt", needs=[_small("vector", 63)], takes=[COUNT])
+def interrupt(effects: Effects, rule: Rule) -> None:
+    """Raise an interrupt without a cause."""
+    for _ in range(max(rule["count"] or 1, 0)):
+        try:
+            effects.faults.function.interrupts.trigger(rule["vector"])
+        except IndexError:
+            raise NoEffectError(f"the function has no vector {rule['vector']}") from None
+
+
+@effect(
+    "the firmware asks for count pages (negative: gives back); with starve no object is created"
+    " until the driver has given them",
+    needs=[COUNT], takes=[_flag("starve")],
+)  # fmt: skip
+def pages(effects: Effects, rule: Rule) -> Ending:
+    """Ask the driver for pages, or give some back."""
+    hca, count = effects.faults.hca, rule["count"]
+    data = eqe_page_req.new(num_pages=count & 0xFFFFFFFF)
+    is_asked = eq_engine.raise_event(hca, EventType.PAGE_REQUEST, bytes(data))
+    if rule["starve"]:
+        effects.wanted_pages = len(hca.fwpages) + max(count, 0)
+    elif not is_asked:
+        raise NoEffectError("no event queue for PAGE_REQUEST: its driver is not up")
+
+    def end() -> None:
+        effects.wanted_pages = None
+
+    return end
+
+
+@effect(
+    "capabilities are lowered to the values in set; the driver reads them as it loads",
+    needs=[set_in(cmd_hca_cap)], at=[LOAD_POINT, POWER_ON_POINT],
+)  # fmt: skip
+def capabilities(effects: Effects, rule: Rule) -> Ending:
+    """Lower capabilities."""
+    caps = effects.faults.hca.caps
+    before = caps.lower(rule["set"])
+    if not before:
+        raise NoEffectError(f"no capability of {', '.join(rule['set'])} is above its value")
+    return lambda: caps.restore(before)
+
+
+@effect(
+    "an error is recorded in the advanced error reporting capability; QEMU passes no message of it"
+    " on to the guest",
+    needs=[Parameter("error", StrictStr, _error)],
+)
+def aer(effects: Effects, rule: Rule) -> None:
+    """Record an error of the bus."""
+    name = rule["error"]
+    is_correctable = name in Correctable.__members__
+    bit = Correctable[name] if is_correctable else Uncorrectable[name]
+    config = effects.faults.function.config
+    config.report_error(correctable=is_correctable, status_bit=bit)

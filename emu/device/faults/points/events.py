@@ -1,0 +1,124 @@
+"""The fault points of events (EQEs) and of interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.events.eq import EQE_POINT
+from emu.device.faults.declare import action, mount, point
+from emu.device.faults.event import Faults, Field, Opened, change_fields
+from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
+from emu.device.faults.parameters import DATA, SET
+from emu.device.faults.rule import Rule
+from emu.device.objects import Eq
+from emu.device.ports import Buffer, Interrupts
+from emu.device.state.points import FaultPoint
+from emu.device.trace.decode import event_layout
+from layouts.codec import View
+from layouts.enums import EventType
+
+IRQ_POINT: FaultPoint[[int, Callable[[int], None]], None] = FaultPoint("irq")
+
+DATA_BYTES = 28
+_DATA = "data."
+
+
+@point(
+    EQE_POINT, "an event is about to be written",
+    Field("type", EventType, is_told=True), Field("sub_type", int), Field("eqn", int),
+    opened=Opened("`data.` and those of the event's data", lambda _match: None, _DATA),
+)  # fmt: skip
+class EventQueueEntry(Losable[bool], Delayable[bool], Repeatable[bool], Reorderable[bool]):
+    """An entry for an event queue. The dispatcher takes one that a rule loses for written."""
+
+    __slots__ = ("_data", "_eq", "sub_type", "type")
+    ends_with_objects = True
+    instead = True
+
+    def __init__(
+        self, faults: Faults, eq: Eq, event: EventType, sub_type: int, data: Buffer
+    ) -> None:
+        super().__init__(faults)
+        self._eq = eq
+        self.type = event
+        self.sub_type = sub_type
+        self._data = bytearray(bytes(data).ljust(DATA_BYTES, b"\0"))
+
+    @property
+    def eqn(self) -> int:
+        """The event queue's number."""
+        return self._eq.handle
+
+    def views(self) -> Mapping[str, View]:
+        """A view of its data, if its type has a declared structure."""
+        layout = event_layout(self.type, self.sub_type)
+        return {_DATA: layout.view(self._data)} if layout is not None else {}
+
+    def go_on(self) -> bool:
+        """As :func:`emu.device.engine.events.eq.write`, unless its queue has gone meanwhile."""
+        hca, eq = self.faults.hca, self._eq
+        return hca.eqs.get(eq.handle) is eq and eq_engine.write(
+            hca, eq, self.type, self.sub_type, self._data
+        )
+
+    @action("fields of the event's data get the values in set", needs=[SET])
+    def corrupt(self, rule: Rule) -> bool:
+        """Change its data and write it."""
+        names = {name.removeprefix(_DATA): value for name, value in rule["set"].items()}
+        change_fields(self.views().values(), names)
+        return self.go_on()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> bool:
+        """Write other bytes."""
+        new = bytes.fromhex(rule["data"])[:DATA_BYTES]
+        self._data[: len(new)] = new
+        return self.go_on()
+
+
+@point(IRQ_POINT, "an interrupt is about to be raised", Field("vector", int, is_told=True))
+class Interrupt(Losable[None], Delayable[None], Repeatable[None]):
+    """An MSI-X message."""
+
+    __slots__ = ("_trigger", "vector")
+
+    def __init__(self, faults: Faults, vector: int, trigger: Callable[[int], None]) -> None:
+        super().__init__(faults)
+        self.vector = vector
+        self._trigger = trigger
+
+    def go_on(self) -> None:
+        """Raise it."""
+        self._trigger(self.vector)
+
+
+class ShownInterrupts:
+    """Implements :class:`emu.device.ports.Interrupts` over others, and shows each to the rules."""
+
+    def __init__(self, faults: Faults, inner: Interrupts) -> None:
+        self._faults = faults
+        self._inner = inner
+
+    def trigger(self, vector: int) -> None:
+        """Show a vector to the rules, which may lose, delay or repeat it."""
+        self._faults.show(IRQ_POINT, vector, self._inner.trigger)
+
+    def permit(self, allowed: bool) -> None:
+        """As the others."""
+        self._inner.permit(allowed)
+
+    def clear_pending(self) -> None:
+        """As the others."""
+        self._inner.clear_pending()
+
+    def pending(self, vector: int) -> bool:
+        """As the others say."""
+        return self._inner.pending(vector)
+
+
+@mount(IRQ_POINT)
+def show_interrupts(faults: Faults, *, wanted: bool) -> None:
+    """Wrap the HCA's interrupts, or unwrap them."""
+    own = faults.function.interrupts
+    faults.hca.interrupts = ShownInterrupts(faults, own) if wanted else own

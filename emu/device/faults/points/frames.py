@@ -1,0 +1,149 @@
+"""The points of Ethernet frames and of the receive requests that they fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import Field as Bounds
+
+from emu.device.engine.eth import queues, receive, transmit
+from emu.device.engine.eth.deliver import RECEIVE_POINT
+from emu.device.engine.eth.receive import FRAME_RX_POINT
+from emu.device.engine.eth.transmit import FRAME_TX_POINT
+from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
+from emu.device.faults.parameters import DATA
+from emu.device.faults.rule import Rule
+from emu.device.objects import Rq
+from emu.device.objects.receive_queue import RecvWqe
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import FrameError, parse
+from emu.device.port.eth.plain import plain
+
+_FIELDS = (
+    Field("length", int, is_told=True), Field("gso_size", int, is_told=True),
+    Field("ethertype", int, is_told=True), Field("protocol", int, is_told=True),
+    Field("source_port", int), Field("destination_port", int), Field("multicast", int),
+)  # fmt: skip
+_AT = Parameter("at", Annotated[int, Bounds(strict=True, ge=0, le=0xFFFF)])
+_GROUP_BIT = 1
+
+
+class _OfFrame(Losable[None], Delayable[None], Repeatable[None], Reorderable[None]):
+    """A frame, or a super-frame, for which ``gso_size`` is not 0."""
+
+    __slots__ = (
+        "destination_port", "ethertype", "frame", "gso_size", "length", "multicast", "protocol",
+        "source_port",
+    )  # fmt: skip
+
+    def __init__(self, faults: Faults, frame: Frame) -> None:
+        super().__init__(faults)
+        self.frame = frame
+        data = frame.data
+        self.length, self.gso_size = len(data), frame.gso_size
+        self.multicast = data[0] & _GROUP_BIT if data else 0
+        try:
+            headers = parse(data, whole=False)
+        except FrameError:
+            self.ethertype = self.protocol = 0
+            ports = b""
+        else:
+            self.ethertype, self.protocol = headers.ethertype, headers.protocol
+            ports = headers.ports
+        self.source_port = int.from_bytes(ports[:2], "big")
+        self.destination_port = int.from_bytes(ports[2:], "big")
+
+    def _changed(self, change: Callable[[bytearray], None]) -> None:
+        """Go on with other bytes, of which nobody vouches for the checksums any more.
+
+        Of a super-frame, the first packet changes.
+        """
+        try:
+            first, *others = plain(self.frame)
+        except FrameError:
+            first, others = self.frame.data, []
+        data = bytearray(first)
+        change(data)
+        for changed in (bytes(data), *others):
+            self.frame = Frame(changed)
+            self.go_on()
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> None:
+        """Other bytes; the length stays."""
+        new = bytes.fromhex(rule["data"])
+
+        def change(data: bytearray) -> None:
+            part = new[: len(data)]
+            data[: len(part)] = part
+
+        self._changed(change)
+
+    @action("the byte at the offset ``at``, or the last one, is inverted", takes=[_AT])
+    def corrupt(self, rule: Rule) -> None:
+        """One byte other than it was."""
+
+        def change(data: bytearray) -> None:
+            if data:
+                at = len(data) - 1 if rule["at"] is None else min(rule["at"], len(data) - 1)
+                data[at] ^= 0xFF
+
+        self._changed(change)
+
+
+@point(FRAME_TX_POINT, "an Ethernet frame leaves", *_FIELDS)
+class FrameLeaves(_OfFrame):
+    """A frame that has been counted as sent."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """Hand it to the wire."""
+        transmit.put_on_wire(self.faults.hca, self.frame)
+
+
+@point(FRAME_RX_POINT, "an Ethernet frame arrives", *_FIELDS)
+class FrameArrives(_OfFrame):
+    """A frame that nobody has looked at yet."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """Check it, steer it, deliver it."""
+        receive.take_in_turn(self.faults.hca, self.frame)
+
+
+@point(
+    RECEIVE_POINT, "a packet is about to fill a receive request of an Ethernet queue",
+    Field("rqn", int), Field("index", int), Field("length", int, is_told=True),
+)  # fmt: skip
+class ReceiveRequest(Event[bool]):
+    """The request that the queue has given for a packet; whether the packet may fill it."""
+
+    __slots__ = ("_rq", "_wqe", "index", "length", "rqn")
+
+    def __init__(self, faults: Faults, rq: Rq, wqe: RecvWqe, length: int) -> None:
+        super().__init__(faults)
+        self._rq = rq
+        self._wqe = wqe
+        self.rqn, self.index, self.length = rq.handle, wqe.index, length
+
+    def go_on(self) -> bool:
+        """It may."""
+        return True
+
+    @action("the packet is lost, as if no request were posted")
+    def drop(self, _rule: Rule) -> bool:
+        """Count it, and leave the request for the next packet."""
+        self._rq.queue.give_back(self._wqe)
+        self._rq.count("out_of_buffer")
+        return False
+
+    @action("the request completes in error and its queue stops")
+    def fail(self, rule: Rule) -> bool:
+        """As when its key allowed nothing."""
+        queues.fail_receive(self.faults.hca, self._rq, self._wqe.index, f"fault {rule.name}")
+        return False

@@ -1,0 +1,276 @@
+"""The fault points of packets: a wrapper of the wire that can lose, repeat and reorder them.
+
+While a rule is about packets, messages to a function of the same process are sent as packets, so
+that the rule can act on them. Datagrams pass ``pkt.tx`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+
+from pydantic import Field as Bounds
+
+from emu.device.engine.rc.packets import intake
+from emu.device.engine.rc.packets.connection import connection_of
+from emu.device.engine.rc.packets.intake import PKT_RX_POINT
+from emu.device.faults.declare import Parameter, action, mount, point
+from emu.device.faults.event import Faults, Field, Result
+from emu.device.faults.moves import Delayable, Losable, Reorderable, Repeatable
+from emu.device.faults.parameters import set_of
+from emu.device.faults.rule import Rule
+from emu.device.port.ib.wire import IbWire
+from emu.device.port.packet import SERVICES, BadPacketError, Packet
+from emu.device.state.points import FaultPoint
+from layouts import bth
+from layouts.bth import RESPONSES, Kind, Service
+
+if TYPE_CHECKING:
+    from emu.device.port.datagram import Datagram, Origin
+    from emu.device.state.hca import Hca
+
+_DEFAULT_RNR_TIMER = 12
+_PSN_AT = 9
+"""Offset of the 24-bit PSN in a base transport header."""
+
+_FIELDS = (
+    Field("kind", Kind, is_told=True), Field("service", Service, is_told=True), Field("qpn", int),
+    Field("psn", int), Field("dlid", int), Field("slid", int), Field("length", int),
+)  # fmt: skip
+_PAYLOAD_AND_PSN = set_of(["payload", "psn"])
+_TIMER = Parameter("timer", Annotated[int, Bounds(strict=True, ge=0, le=31)])
+
+
+class Headers(NamedTuple):
+    """The fields of a packet that rules match."""
+
+    kind: Kind
+    service: Service
+    qpn: int
+    psn: int
+    dlid: int
+    slid: int
+    length: int
+
+
+class Outgoing(Protocol):
+    """A packet or a datagram on its way to the wire."""
+
+    @property
+    def headers(self) -> Headers:
+        """What rules match."""
+
+    def send(self) -> object:
+        """Hand it to the wire."""
+
+    def keep(self) -> None:
+        """Copy its bytes: the guest's memory may change before it is sent."""
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Overwrite ``payload`` and ``psn``, if they are given."""
+
+
+PKT_TX_POINT: FaultPoint[[Outgoing], object] = FaultPoint("pkt.tx")
+
+
+class _OfPacket(Losable[Result], Delayable[Result], Repeatable[Result], Reorderable[Result]):
+    __slots__ = ("dlid", "kind", "length", "psn", "qpn", "service", "slid")
+
+    def __init__(self, faults: Faults, headers: Headers) -> None:
+        super().__init__(faults)
+        (
+            self.kind, self.service, self.qpn, self.psn, self.dlid, self.slid, self.length,
+        ) = headers  # fmt: skip
+
+
+@point(
+    PKT_TX_POINT, "a packet is sent; messages inside a process become packets for it", *_FIELDS,
+    is_of_packets=True,
+)  # fmt: skip
+class PacketLeaves(_OfPacket[object]):
+    """A packet or a datagram; the sender gets whether the wire has room for more."""
+
+    __slots__ = ("_outgoing",)
+    instead = True
+
+    def __init__(self, faults: Faults, outgoing: Outgoing) -> None:
+        super().__init__(faults, outgoing.headers)
+        self._outgoing = outgoing
+
+    def go_on(self) -> object:
+        """Hand it to the wire."""
+        return self._outgoing.send()
+
+    def keep(self) -> None:
+        """Copy what refers to guest memory."""
+        self._outgoing.keep()
+
+    @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
+    def corrupt(self, rule: Rule) -> object:
+        """Change its bytes and send it."""
+        self._outgoing.keep()
+        self._outgoing.change(rule["set"])
+        return self.go_on()
+
+
+@point(PKT_RX_POINT, "a packet of a connected service arrives", *_FIELDS, is_of_packets=True)
+class PacketArrives(_OfPacket[None]):
+    """A packet of a connected service."""
+
+    __slots__ = ("_octets", "_packet")
+
+    def __init__(self, faults: Faults, packet: Packet, length: int) -> None:
+        super().__init__(faults, _headers(packet, length))
+        self._packet = packet
+        self._octets = length
+
+    def go_on(self) -> None:
+        """As :func:`emu.device.engine.rc.packets.intake.take`."""
+        intake.take(self.faults.hca, self._packet, self._octets)
+
+    def keep(self) -> None:
+        """Copy what refers to the frame that it came in."""
+        self._packet.payload = memoryview(bytearray(self._packet.payload))
+
+    @action("payload and psn of the packet get the values in set", needs=[_PAYLOAD_AND_PSN])
+    def corrupt(self, rule: Rule) -> None:
+        """Change its bytes and take it."""
+        self.keep()
+        _overwrite(self._packet.payload, rule["set"])
+        self._packet.psn = int(rule["set"].get("psn", self._packet.psn)) & bth.PSN_MASK
+        self.go_on()
+
+    @action("a request gets an RNR NAK", takes=[_TIMER])
+    def rnr(self, rule: Rule) -> None:
+        """Send an RNR NAK for an RC request; lose anything else."""
+        hca, packet = self.faults.hca, self._packet
+        qp = hca.qps.get(packet.qpn)
+        if qp is None or packet.op.kind in RESPONSES or SERVICES.get(qp.st) is not Service.RC:
+            return
+        timer = _DEFAULT_RNR_TIMER if rule["timer"] is None else rule["timer"]
+        connection_of(hca, qp).responder.not_ready(packet, timer)
+
+
+class _Frame:
+    """A packet as bytes, with its parsed headers."""
+
+    def __init__(self, inner: IbWire[Hca], source: Hca, frame: bytes, sqn: int) -> None:
+        """Raises BadPacketError."""
+        self._inner = inner
+        self._sqn = sqn
+        self._source = source
+        self._frame = bytearray(frame)
+        self._packet, self._bth_at = source.link.parse(self._frame)
+
+    @property
+    def headers(self) -> Headers:
+        """What rules match."""
+        return _headers(self._packet, len(self._frame))
+
+    def send(self) -> bool:
+        """Hand it to the wire."""
+        return self._inner.transmit(self._source, bytes(self._frame), self._sqn)
+
+    def keep(self) -> None:
+        """Nothing to do: it has bytes of its own."""
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Overwrite payload and PSN, in a packet that is whole all the same."""
+        _overwrite(self._packet.payload, values)
+        psn = values.get("psn")
+        if psn is not None:
+            at = self._bth_at + _PSN_AT
+            self._frame[at : at + 3] = (int(psn) & bth.PSN_MASK).to_bytes(3, "big")
+        self._source.link.seal(self._frame)
+
+
+class _OutgoingDatagram:
+    """An unreliable datagram; its PSN does not matter."""
+
+    def __init__(self, inner: IbWire[Hca], source: Hca, packet: Datagram, origin: Origin) -> None:
+        self._inner = inner
+        self._source = source
+        self._packet = packet
+        self._origin = origin
+
+    @property
+    def headers(self) -> Headers:
+        """What rules match."""
+        packet = self._packet
+        return Headers(
+            Kind.SEND, Service.UD, packet.to.qpn, 0, packet.to.lid, self._origin.lid,
+            packet.octets,
+        )  # fmt: skip
+
+    def send(self) -> bool:
+        """Send it; the wire always has room for a datagram."""
+        self._inner.datagram(self._source, self._packet, self._origin)
+        return True
+
+    def keep(self) -> None:
+        """Copy its data."""
+        data = memoryview(bytearray(b"".join(self._packet.data)))
+        self._packet = replace(self._packet, data=(data,))
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Overwrite its payload."""
+        _overwrite(self._packet.data[0], values)
+
+
+class ShownWire:
+    """Implements :class:`ports.Wire` over another one, and shows what is sent to the rules."""
+
+    def __init__(self, faults: Faults, inner: IbWire[Hca]) -> None:
+        self._faults = faults
+        self._inner = inner
+
+    def attach(self, hca: Hca) -> None:
+        """As the other."""
+        self._inner.attach(hca)
+
+    def port_changed(self, hca: Hca) -> None:
+        """As the other."""
+        self._inner.port_changed(hca)
+
+    def node(self, lid: int) -> Hca | None:
+        """As the other."""
+        return self._inner.node(lid)
+
+    def reaches(self, lid: int) -> bool:
+        """Every peer is reached by packets."""
+        return self._inner.reaches(lid) or self._inner.node(lid) is not None
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """As the other."""
+        self._inner.when_room(lid, callback)
+
+    def transmit(self, source: Hca, frame: bytes, sqn: int = 0) -> bool:
+        """Show a packet to the rules; carry it unless one decides otherwise."""
+        try:
+            outgoing = _Frame(self._inner, source, frame, sqn)
+        except BadPacketError:
+            return self._inner.transmit(source, frame, sqn)
+        return bool(self._faults.show(PKT_TX_POINT, outgoing))
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Show a datagram to the rules; carry it unless one decides otherwise."""
+        self._faults.show(PKT_TX_POINT, _OutgoingDatagram(self._inner, source, packet, origin))
+
+
+@mount(PKT_TX_POINT, PKT_RX_POINT)
+def show_packets(faults: Faults, *, wanted: bool) -> None:
+    """Wrap the HCA's wire, or unwrap it."""
+    own = faults.function.wire
+    faults.hca.wire = ShownWire(faults, own) if wanted else own
+
+
+def _headers(packet: Packet, length: int) -> Headers:
+    return Headers(
+        packet.op.kind, packet.op.service, packet.qpn, packet.psn, packet.dlid, packet.slid, length
+    )
+
+
+def _overwrite(payload: memoryview, values: Mapping[str, Any]) -> None:
+    new = bytes.fromhex(str(values.get("payload", "")))[: len(payload)]
+    payload[: len(new)] = new

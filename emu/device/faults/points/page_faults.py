@@ -1,0 +1,135 @@
+"""The fault points of page faults: before the driver gets the event, and when it resumes one.
+
+Both schemes pass them. A rule can match the queue pair, the side that waits and the key; the bytes
+of the event pass the point ``eqe``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.engine.mr import page_faults
+from emu.device.engine.mr.page_faults import PAGE_FAULT_POINT, RESUME_POINT
+from emu.device.faults.declare import action, point
+from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.injected import STATUS, SYNDROME, InjectedError
+from emu.device.faults.moves import Delayable, Losable
+from emu.device.faults.parameters import COUNT, set_of
+from emu.device.faults.rule import Rule
+from emu.device.objects.page_fault import PageFault, PageFaultType, Side
+from layouts.enums import EventType
+
+_FIELDS = (
+    Field("kind", PageFaultType, is_told=True), Field("side", Side, is_told=True),
+    Field("qpn", int), Field("key", int), Field("length", int),
+)  # fmt: skip
+
+
+class _OfPageFault(Event[None]):
+    __slots__ = ("_page_fault",)
+    ends_with_objects = True
+
+    def __init__(self, faults: Faults, page_fault: PageFault) -> None:
+        super().__init__(faults)
+        self._page_fault = page_fault
+
+    @property
+    def kind(self) -> PageFaultType:
+        """Its page_fault_type."""
+        return self._page_fault.access.kind
+
+    @property
+    def side(self) -> Side:
+        """Which half of the queue pair waits."""
+        return self._page_fault.side
+
+    @property
+    def qpn(self) -> int:
+        """The queue pair that waits."""
+        return self._page_fault.qp.handle
+
+    @property
+    def key(self) -> int:
+        """The memory key whose page is absent."""
+        return self._page_fault.page.key
+
+    @property
+    def length(self) -> int:
+        """How much is absent, in bytes."""
+        return self._page_fault.page.length
+
+    def _end(self, *, refused: bool) -> None:
+        """End the wait, unless it has ended meanwhile."""
+        if self._page_fault.is_open:
+            page_faults.end(self.faults.hca, self._page_fault, refused=refused)
+
+
+@point(PAGE_FAULT_POINT, "the event of a page fault is about to be posted", *_FIELDS)
+class PageFaultRaised(_OfPageFault, Losable[None], Delayable[None]):
+    """A page fault whose event has not been posted."""
+
+    __slots__ = ()
+
+    def go_on(self) -> None:
+        """As :func:`emu.device.engine.mr.page_faults.announce`, if it still waits."""
+        if self._page_fault.is_open:
+            page_faults.announce(self.faults.hca, self._page_fault)
+
+    @action("the page fault fails, and the driver is not told")
+    def fail(self, rule: Rule) -> None:
+        """End the wait in error, once the faulting operation has been suspended."""
+        self.faults.later(rule, partial(self._end, refused=True), self, ms=0)
+
+    @action("it comes again, count times (1)", takes=[COUNT])
+    def duplicate(self, rule: Rule) -> None:
+        """Post the event, and again with the same token."""
+        self.go_on()
+        for _ in range(rule["count"] or 1):
+            self._post(self._page_fault.token)
+
+    @action("its event has the token in set", needs=[set_of(["token"])])
+    def corrupt(self, rule: Rule) -> None:
+        """Post an event with another token."""
+        self._post(int(rule["set"].get("token", self._page_fault.token)))
+
+    def _post(self, token: int) -> None:
+        """Post an event directly; it is lost when the queue has no room."""
+        hca = self.faults.hca
+        eq = hca.event_eq(EventType.PAGE_FAULT)
+        if eq is not None:
+            eq_engine.post(hca, eq, EventType.PAGE_FAULT, *self._page_fault.event(token))
+
+
+@point(
+    RESUME_POINT, "the driver resumes a page fault; `error` is 1 when it could not resolve it",
+    *_FIELDS, Field("error", int, is_told=True),
+)  # fmt: skip
+class PageFaultResumed(_OfPageFault, Losable[None], Delayable[None]):
+    """A page fault that the driver resumes."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, faults: Faults, page_fault: PageFault, error: bool) -> None:
+        super().__init__(faults, page_fault)
+        self.error = int(error)
+
+    def go_on(self) -> None:
+        """As :func:`engine.mr.page_faults.end`, unless something has ended it meanwhile."""
+        self._end(refused=bool(self.error))
+
+    @action("the command gets status and syndrome, and the page fault stays open",
+            takes=[STATUS, SYNDROME])  # fmt: skip
+    def fail(self, rule: Rule) -> None:
+        """Raises CmdError."""
+        raise InjectedError(rule)
+
+    @action("the command succeeds, but the queue pair goes on waiting")
+    def drop(self, _rule: Rule) -> None:
+        """Leave the queue pair waiting."""
+
+    @action("it counts as an error, or as a success, as error in set says",
+            needs=[set_of(["error"])])  # fmt: skip
+    def corrupt(self, rule: Rule) -> None:
+        """End the wait with the other result."""
+        self._end(refused=bool(rule["set"].get("error", self.error)))

@@ -1,0 +1,86 @@
+"""The fault points of BAR 0: registers that the driver reads and writes."""
+
+from __future__ import annotations
+
+from emu.device.faults.declare import action, point
+from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.parameters import DATA, set_of
+from emu.device.faults.rule import Rule
+from emu.device.function.function import MMIO_READ_POINT, MMIO_WRITE_POINT
+from emu.device.ports import Buffer
+
+_FIELDS = (Field("offset", int), Field("length", int), Field("register", str, is_told=True))
+
+
+class _Access:
+    """The fields of an access to BAR 0."""
+
+    __slots__ = ()
+    data: Buffer
+    offset: int
+
+    @property
+    def length(self) -> int:
+        """Its size in bytes."""
+        return len(self.data)
+
+    @property
+    def register(self) -> str:
+        """The register's name as in the trace, empty if it has none."""
+        from emu.device.trace.mmio import (
+            describe,  # imported late: it builds a table of all registers
+        )
+
+        return str(describe(self.offset, self.data).get("register", ""))
+
+
+@point(
+    MMIO_READ_POINT, "the driver reads BAR 0; `register` is its name as in the trace",
+    *_FIELDS,
+)  # fmt: skip
+class RegisterRead(_Access, Event[bytes]):
+    """A read; its result can be changed."""
+
+    __slots__ = ("data", "offset")
+
+    def __init__(self, faults: Faults, offset: int, data: bytes) -> None:
+        super().__init__(faults)
+        self.offset = offset
+        self.data = data
+
+    def go_on(self) -> bytes:
+        """Return what is there."""
+        return bytes(self.data)
+
+    @action("it reads the value in set", needs=[set_of(["value"])])
+    def corrupt(self, rule: Rule) -> bytes:
+        """Return a number."""
+        size = len(self.data)
+        value = int(rule["set"].get("value", 0))
+        return (value & (1 << 8 * size) - 1).to_bytes(size, "big")
+
+    @action("its bytes are replaced by data, from the front", needs=[DATA])
+    def replace(self, rule: Rule) -> bytes:
+        """Return other bytes."""
+        return (bytes.fromhex(rule["data"]) + bytes(self.data))[: len(self.data)]
+
+
+@point(MMIO_WRITE_POINT, "the driver writes BAR 0", *_FIELDS)
+class RegisterWritten(_Access, Event[bool]):
+    """A write; the dispatcher gets whether it takes effect."""
+
+    __slots__ = ("data", "offset")
+
+    def __init__(self, faults: Faults, offset: int, data: Buffer) -> None:
+        super().__init__(faults)
+        self.offset = offset
+        self.data = data
+
+    def go_on(self) -> bool:
+        """It takes effect."""
+        return True
+
+    @action("it is lost")
+    def drop(self, _rule: Rule) -> bool:
+        """It has no effect."""
+        return False

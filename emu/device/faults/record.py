@@ -1,0 +1,294 @@
+"""The record of a run: what was planned, and every fault that fired, in JSON lines.
+
+The first line is the header: ``record`` (the format's version, 1), ``versions``, ``seed``,
+``devices``, ``run`` (the guest, if there is one) and ``plan``. Each further line is a fault:
+``function`` (its index), ``rule`` (its name), ``n`` (the number of the event among those that the
+rule matched), ``point``, ``action`` and ``event`` (its identity). One with ``without_effect`` (why)
+has changed nothing; it has not fired, whatever a line before it says of the same event. Lines with
+``added`` (a rule) or ``removed`` (its name) are about rules that came or went during the run, those
+with ``link`` about links that were set, and one with ``seed`` about a plan that was loaded;
+``commands`` is how many commands each function had run by then, the only clock that two runs have
+in common. What becomes of a link's packets is not told: seed and link decide it.
+
+A record holds no times and no addresses: the same plan and the same actions of the driver give the
+same record, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from emu.device.faults.link import Link
+from emu.device.faults.plan import MOST_LINKS, MOST_RULES, Plan
+from emu.device.faults.rule import Rule
+from emu.device.faults.text import PlanError, from_table, link_from_table, rule_from_table
+
+VERSION = 1
+MOST_LINES = 1_000_000
+MOST_BYTES = 256 << 20
+"""Far longer than any record's line."""
+
+_MOST_FUNCTIONS = 16
+_U64 = (1 << 64) - 1
+_WORDS = ("suite", "kernel", "modules")
+"""The keys of ``run`` that are a string or null; ``packages`` is a list of strings."""
+
+
+class RecordError(ValueError):
+    """The text is not a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """One fault that fired."""
+
+    function: int
+    rule: str
+    n: int
+    point: str
+    action: str
+    event: Mapping[str, Any] = field(default_factory=dict)
+    without_effect: str = ""
+    """Why it has changed nothing; it has not fired then."""
+
+    def to_line(self) -> str:
+        """Its line in the record, including the line end."""
+        why = {"without_effect": self.without_effect} if self.without_effect else {}
+        return line(
+            {
+                "function": self.function, "rule": self.rule, "n": self.n, "point": self.point,
+                "action": self.action, "event": dict(self.event), **why,
+            }
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Span:
+    """When a rule came and went, as the number of commands that each function had run."""
+
+    came: Sequence[int] = ()
+    went: Sequence[int] | None = None
+
+    def at(self, function: int) -> dict[str, int]:
+        """As ``after`` and ``until`` of a rule for one function."""
+        times = {"after": self.came[function]} if function < len(self.came) else {}
+        if self.went is not None and function < len(self.went):
+            times["until"] = self.went[function]
+        return times
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The contents of a record."""
+
+    plan: Plan
+    """The run's plan; its rules and links are followed by those that came during the run."""
+    fired: tuple[Fired, ...]
+    head: Mapping[str, Any]
+    without_effect: tuple[Fired, ...] = ()
+    """What would have fired, but changed nothing."""
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    """By name, when the rules came and went that were not there for the whole run."""
+
+    def replayed(self, only: Iterable[tuple[int, str, int]] | None = None) -> Plan:
+        """A plan that fires exactly what has fired, or ``only`` those (function, rule, n)."""
+        chosen = [(fired.function, fired.rule, fired.n) for fired in self.fired]
+        if only is not None:
+            wanted = set(only)
+            chosen = [one for one in chosen if one in wanted]
+        numbers: dict[str, dict[int, list[int]]] = {}
+        for function, name, number in chosen:
+            numbers.setdefault(name, {}).setdefault(function, []).append(number)
+        many = len({function for of_rule in numbers.values() for function in of_rule}) > 1
+        rules = []
+        for rule in self.plan.rule:
+            name = rule.name
+            for function, index in numbers.get(name, {}).items():
+                exact: dict[str, Any] = {
+                    "index": sorted(index), "probability": 100.0, "interval": 1, "times": -1,
+                    "space": 0,
+                }  # fmt: skip
+                if name in self.spans:
+                    exact |= self.spans[name].at(function)
+                if many:
+                    exact |= {"function": function, "name": f"{name}@{function}"}
+                rules.append(rule.model_copy(update=exact))
+        exactly: Plan = self.plan.model_copy(update={"rule": rules, "expect": None})
+        return exactly
+
+
+def line(values: Mapping[str, Any]) -> str:
+    """One line of a record."""
+    return json.dumps(values, separators=(",", ":")) + "\n"
+
+
+def head(
+    plan: Plan, versions: Mapping[str, str], devices: Sequence[str], run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The first line's values."""
+    return {
+        "record": VERSION, "versions": dict(versions), "seed": plan.seed,
+        "devices": list(devices), "run": dict(run), "plan": plan.to_table(),
+    }  # fmt: skip
+
+
+def read(text: str, source: str = "record") -> Record:
+    """The record in a text. Raises :class:`RecordError`.
+
+    A last line that is cut short, as on a full disk, is ignored.
+    """
+    lines = text.splitlines(keepends=True)
+    if not lines or len(lines) > MOST_LINES:
+        raise RecordError(f"{source}: {len(lines)} lines are no record")
+    first = _object(lines[0], source, 1)
+    if first.get("record") != VERSION:
+        raise RecordError(f"{source}: no record of version {VERSION}")
+    if why := _wrong_head(first):
+        raise RecordError(f"{source}:1: {why} in a record")
+    try:
+        plan = from_table(first.get("plan"), source)
+    except PlanError as error:
+        raise RecordError(str(error)) from None
+    told = _Reader(plan)
+    for number, text_line in enumerate(lines[1:], 2):
+        if not text_line.endswith("\n"):
+            break
+        told.take(_object(text_line, source, number), f"{source}:{number}")
+    whole: Plan = plan.model_copy(
+        update={"rule": told.rules, "link": told.links, "seed": told.seed}
+    )
+    return Record(whole, told.with_effect(), first, tuple(told.without), told.spans)
+
+
+class _Reader:
+    """Follows the rules that come and go; a name that is used again is made unique."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.rules: list[Rule] = list(plan.rule)
+        self.links: list[Link] = list(plan.link)
+        self.seed = plan.seed
+        self.fired: list[Fired] = []
+        self.without: list[Fired] = []
+        self.spans: dict[str, Span] = {}
+        self._used = {rule.name for rule in plan.rule}
+        self._names = {rule.name: rule.name for rule in plan.rule}
+
+    def take(self, values: dict[str, Any], place: str) -> None:
+        """One line's values. Raises RecordError."""
+        if "rule" in values:
+            fired = _fired(values, place)
+            fired = replace(fired, rule=self._names.get(fired.rule, fired.rule))
+            (self.without if fired.without_effect else self.fired).append(fired)
+        elif "added" in values:
+            self._added(values, place)
+        elif "seed" in values:
+            self._seeded(values, place)
+        elif "link" in values:
+            self._linked(values, place)
+        elif "removed" in values:
+            name = self._names.pop(str(values["removed"]), None)
+            if name is not None:
+                self.spans.setdefault(name, Span()).went = _commands(values, place)
+
+    def with_effect(self) -> tuple[Fired, ...]:
+        """What has fired; not what was taken back later."""
+        taken_back = {(one.function, one.rule, one.n) for one in self.without}
+        return tuple(one for one in self.fired if (one.function, one.rule, one.n) not in taken_back)
+
+    def _added(self, values: dict[str, Any], place: str) -> None:
+        try:
+            rule = rule_from_table(values["added"], place)
+        except PlanError as error:
+            raise RecordError(str(error)) from None
+        if not rule.name or rule.name in self._names or len(self.rules) >= MOST_RULES:
+            raise RecordError(f"{place}: no rule that could be added")
+        name, number = rule.name, 1
+        while name in self._used:
+            number += 1
+            name = f"{rule.name}~{number}"
+        self._used.add(name)
+        self._names[rule.name] = name
+        self.rules.append(rule.model_copy(update={"name": name}))
+        self.spans[name] = Span(_commands(values, place))
+
+    def _seeded(self, values: dict[str, Any], place: str) -> None:
+        """Another plan was loaded: its seed decides what becomes of links' packets."""
+        if not _is_number(values["seed"], 0, _U64):
+            raise RecordError(f"{place}: no seed of a record")
+        self.seed = values["seed"]
+
+    def _linked(self, values: dict[str, Any], place: str) -> None:
+        """A link was set at one function or all: an entry for each, with its commands."""
+        try:
+            link = link_from_table(values["link"], place)
+        except PlanError as error:
+            raise RecordError(str(error)) from None
+        for function, after in enumerate(_commands(values, place)):
+            if link.function in (None, function):
+                update = {"function": function, "after": max(after, link.after)}
+                self.links.append(link.model_copy(update=update))
+        if len(self.links) > MOST_LINKS:
+            raise RecordError(f"{place}: more than {MOST_LINKS} links")
+
+
+def _wrong_head(head: Mapping[str, Any]) -> str:
+    """What in the header, besides its plan, has a wrong type."""
+    if not _are_words(head.get("devices", [])):
+        return "devices that are no list of words"
+    run = head.get("run", {})
+    if not isinstance(run, dict):
+        return "a run that is no object"
+    for key in _WORDS:
+        if not isinstance(run.get(key), str | None):
+            return f"run.{key} that is no word"
+    return "" if _are_words(run.get("packages") or []) else "run.packages that are no list of words"
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _commands(values: dict[str, Any], place: str) -> list[int]:
+    counts = values.get("commands")
+    if (
+        not isinstance(counts, list)
+        or len(counts) > _MOST_FUNCTIONS
+        or not all(_is_number(one, 0, _U64) for one in counts)
+    ):
+        raise RecordError(f"{place}: no counts of commands in a record")
+    return counts
+
+
+def _is_number(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _object(text: str, source: str, number: int) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise RecordError(f"{source}:{number}: no JSON object")
+    return values
+
+
+def _fired(values: dict[str, Any], place: str) -> Fired:
+    fired = Fired(
+        values.get("function", -1), values["rule"], values.get("n", 0), values.get("point", ""),
+        values.get("action", ""), values.get("event") or {}, values.get("without_effect", ""),
+    )  # fmt: skip
+    if not (
+        _is_number(fired.function, 0, _MOST_FUNCTIONS - 1)
+        and _is_number(fired.n, 1, _U64)
+        and all(
+            isinstance(word, str)
+            for word in (fired.rule, fired.point, fired.action, fired.without_effect)
+        )
+        and isinstance(fired.event, dict)
+    ):
+        raise RecordError(f"{place}: no fault of a record")
+    return fired

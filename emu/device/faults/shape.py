@@ -1,0 +1,118 @@
+"""The shape of a plan's text, looked at before anybody parses it.
+
+A parser of TOML takes time with the square of a key's parts and with the depth of its brackets, and
+everything that walks through the values goes as deep. No plan needs either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from emu.device.turns import Turns
+
+MOST_DEPTH = 16
+"""Brackets inside brackets."""
+
+MOST_BITS = 4096
+"""Bits of a number. Python refuses to print what has many more."""
+
+MOST_PARTS = 16
+"""Parts of a key: ``match.cq_context.log_cq_size`` has three."""
+
+MOST_TOKENS = 3000
+MOST_PIECE = 32 << 10
+"""Words and characters of a rule with its tables, and of what stands before the first rule."""
+
+_TOKENS_PER_TURN = 4000
+_HEADER = re.compile(r"\[\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]\]")
+
+# Every alternative consumes what it looks at, an unclosed string up to the end: linear time.
+_TOKEN = re.compile(
+    r"""
+    (?P<string> "{3} (?: [^\\"]+ | \\(?:[\s\S]|\Z) | "(?!"") )* (?: "{3,5} | \Z )
+      | '{3} (?: [^']+ | '(?!'') )* (?: '{3,5} | \Z )
+      | " (?: [^"\\\n]+ | \\. )* "?
+      | ' [^'\n]* '? )
+    | (?P<comment> \#[^\n]* )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | (?P<dot> \. )
+    | (?P<word> [^\s\[\]{}.,="'#]+ )
+    | (?P<end> [\n,=] )
+    """,
+    re.VERBOSE,
+)
+
+
+class TooComplexError(ValueError):
+    """A text that no plan has; ``line`` is where."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+def cuts(text: str) -> Turns[list[int]]:
+    """Where a TOML text can be cut into pieces that are parsed one by one: at every ``[[name]]``.
+
+    Returns the offsets of the pieces, 0 first. Raises TooComplexError for a text that goes too deep
+    or has a piece that is too large.
+    """
+    found = [0]
+    depth = dots = parts = 0
+    is_fresh = True
+    for count, token in enumerate(_TOKEN.finditer(text), 1):
+        if not count % _TOKENS_PER_TURN:
+            yield
+        kind, start = token.lastgroup, token.start()
+        parts += 1
+        if kind == "dot":
+            dots += 1
+        elif kind == "open":
+            if is_fresh and not depth and _HEADER.match(text, start):
+                found.append(start)
+                parts = 0
+            depth += 1
+            dots = 0
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+            dots = 0
+        elif kind == "end":
+            dots = 0
+        is_fresh = token[0] == "\n" or (is_fresh and kind == "comment")
+        why = ""
+        if depth > MOST_DEPTH:
+            why = "nested too deep"
+        elif dots >= MOST_PARTS:
+            why = "a key of too many parts"
+        elif parts > MOST_TOKENS or token.end() - found[-1] > MOST_PIECE:
+            why = "a rule that is too long"
+        if why:
+            raise TooComplexError(text.count("\n", 0, start) + 1, why)
+    return found
+
+
+def header_name(text: str, start: int) -> str:
+    """The name in the ``[[name]]`` at this offset."""
+    header = _HEADER.match(text, start)
+    return header[1] if header is not None else ""
+
+
+def unfit(value: Any) -> str:
+    """Why no plan can have such values, which JSON or TOML has given; empty when it may be one."""
+    level: list[Any] = [value]
+    for _ in range(MOST_DEPTH + 1):
+        if any(isinstance(one, int) and one.bit_length() > MOST_BITS for one in level):
+            return "a number is too large"
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return ""
+    return "nested too deep"
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,193 @@
+"""Plans as TOML: read with the place of every mistake, and written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from emu.device.faults.checks import problems
+from emu.device.faults.link import Link
+from emu.device.faults.plan import Plan
+from emu.device.faults.rule import Rule
+from emu.device.faults.shape import TooComplexError, cuts, header_name, unfit
+from emu.device.turns import Turns, finish
+from emu.toml_lines import Place, TomlLines
+
+MOST_BYTES = 1 << 20
+_MOST_SHOWN = 20
+_LONGEST_VALUE = 60
+_CHARACTERS_PER_TURN = 8 << 10
+_RULES_PER_TURN = 64
+
+
+class PlanError(ValueError):
+    """A plan that cannot be used; each line of the text names a place, a key and what is wrong."""
+
+
+def load(text: str, source: str = "plan") -> Plan:
+    """The plan in a TOML text. Raises :class:`PlanError`; ``source`` is the file's name in it."""
+    return finish(loading(text, source))
+
+
+def loading(text: str, source: str = "plan") -> Turns[Plan]:
+    """As :func:`load`, in turns of some milliseconds."""
+    if len(text) > MOST_BYTES:
+        raise PlanError(f"{source}: more than {MOST_BYTES >> 20} MiB")
+    try:
+        found = yield from cuts(text)
+        table = yield from _parsed(text, found)
+    except TooComplexError as error:
+        raise PlanError(f"{source}:{error.line}: {error}") from None
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise PlanError(f"{source}: no TOML: {error or 'too deep'}") from None
+    return (yield from _made(table, source, text))
+
+
+def _parsed(text: str, found: Sequence[int]) -> Turns[dict[str, Any]]:
+    """What a text says whose pieces begin at these offsets. Raises ValueError for no TOML."""
+    table: dict[str, Any] = {}
+    named = {header_name(text, start) for start in found[1:]}
+    start = lines = 0
+    # What stands before the first [[name]] cannot be continued by one, and is parsed with it.
+    for end in (*found[2:], len(text)):
+        if end - start < _CHARACTERS_PER_TURN and end < len(text):
+            continue
+        # The empty lines make the parser's line numbers those of the whole text.
+        for key, value in tomllib.loads("\n" * lines + text[start:end]).items():
+            if key not in table:
+                table[key] = value
+            elif key in named and isinstance(value, list):
+                table[key] += value
+            else:
+                raise ValueError(f"{key} is declared twice, the second time after line {lines}")
+        lines += text.count("\n", start, end)
+        start = end
+        yield
+    return table
+
+
+def from_table(table: Any, source: str = "plan") -> Plan:
+    """The plan in what TOML or JSON has given. Raises :class:`PlanError`."""
+    return finish(_made(table, source))
+
+
+def _made(table: Any, source: str, text: str = "") -> Turns[Plan]:
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
+    plan = yield from _checked(table, source, text)
+    return _named(plan)
+
+
+def _checked(table: Any, source: str, text: str = "") -> Turns[Plan]:
+    """A plan without mistakes. ``text``, if there is one, tells their lines."""
+    plan, found = _validated(table)
+    yield
+    if plan is not None:
+        found = yield from _misfits(plan)
+        if not found:
+            return plan
+    lines = TomlLines(text) if text else None
+    shown = [f"{_place(source, lines, where)}: {why}" for where, why in found[:_MOST_SHOWN]]
+    if len(found) > _MOST_SHOWN:
+        shown.append(f"{source}: {len(found) - _MOST_SHOWN} more")
+    raise PlanError("\n".join(shown))
+
+
+def rule_from_table(table: Any, source: str = "rule") -> Rule:
+    """One rule, which may have no name. Raises :class:`PlanError`."""
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
+    try:
+        rule: Rule = finish(_checked({"rule": [table]}, source)).rule[0]
+    except PlanError as error:
+        raise PlanError(str(error).replace("rule[1].", "").replace("rule[1]", "")) from None
+    return rule
+
+
+def link_from_table(table: Any, source: str = "link") -> Link:
+    """One link. Raises :class:`PlanError`."""
+    if why := unfit(table):
+        raise PlanError(f"{source}: {why}")
+    try:
+        link: Link = finish(_checked({"link": [table]}, source)).link[0]
+    except PlanError as error:
+        raise PlanError(str(error).replace("link[1].", "").replace("link[1]", "")) from None
+    return link
+
+
+def dump(plan: Plan) -> str:
+    """The plan as TOML."""
+    text: str = tomli_w.dumps(plan.to_table())
+    return text
+
+
+def _named(plan: Plan) -> Plan:
+    """Every rule has a name: its own, or its number."""
+    rules = [
+        rule if rule.name else rule.model_copy(update={"name": f"rule-{number}"})
+        for number, rule in enumerate(plan.rule, 1)
+    ]
+    named: Plan = plan.model_copy(update={"rule": rules})
+    return named
+
+
+def _validated(table: Any) -> tuple[Plan | None, list[tuple[Place, str]]]:
+    """The plan if every part is of its type, or else the mistakes."""
+    if not isinstance(table, Mapping):
+        return None, [((), "a plan is a table")]
+    try:
+        return Plan.model_validate(table), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return None, [(_key(detail["loc"]), _explained(detail)) for detail in details]
+
+
+def _misfits(plan: Plan) -> Turns[list[tuple[Place, str]]]:
+    """Place the parts of rules do not fit together."""
+    found: list[tuple[Place, str]] = []
+    taken: set[str] = set()
+    for number, rule in enumerate(plan.rule):
+        found += ((("rule", number, key), why) for key, why in problems(rule))
+        if rule.name in taken:
+            found.append((("rule", number, "name"), f"{rule.name!r} is the name of another rule"))
+        taken |= {rule.name} - {""}
+        if not (number + 1) % _RULES_PER_TURN:
+            yield
+    return found
+
+
+def _key(loc: tuple[str | int, ...]) -> Place:
+    """The part of a pydantic location that stands in the text: no names of types."""
+    return tuple(part for part in loc if isinstance(part, int) or part.islower() or "." in part)[:4]
+
+
+def _explained(detail: Any) -> str:
+    kind, said = detail["type"], detail["msg"]
+    if kind == "extra_forbidden":
+        return "no such key"
+    if kind == "missing":
+        return "missing"
+    if kind == "value_error" and isinstance(detail.get("input"), Mapping):
+        return str(detail["ctx"]["error"])
+    if kind == "value_error":
+        said = str(detail["ctx"]["error"])
+    given = repr(detail.get("input"))
+    if len(given) > _LONGEST_VALUE:
+        given = given[:_LONGEST_VALUE] + "..."
+    return f"{said[0].lower()}{said[1:]}, not {given}"
+
+
+def _place(source: str, lines: TomlLines | None, where: Place) -> str:
+    names: list[str] = []
+    for part in where:
+        if isinstance(part, int) and names:
+            names[-1] += f"[{part + 1}]"
+        else:
+            names.append(str(part))
+    line = lines.of(where) if lines is not None else 0
+    place = f"{source}:{line}" if line else source
+    return ": ".join([place, ".".join(names)] if names else [place])

@@ -1,0 +1,54 @@
+"""The words of a plan, as the fault points declare them: points, actions, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+
+from emu.device.faults import declare
+from emu.device.faults.declare import Parameter, Point
+
+import_module("emu.device.faults.points")  # its modules declare the points
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action, over all points where it is possible."""
+
+    name: str
+    uses: Mapping[str, declare.Action]
+    """What it does at each point, by the point's name."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Parameters that it cannot do without."""
+        return frozenset(one.name for use in self.uses.values() for one in use.needs)
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """Parameters with a default. One that means nothing at a rule's point is accepted there."""
+        return frozenset(one.name for use in self.uses.values() for one in use.takes) - self.needs
+
+    @property
+    def is_effect(self) -> bool:
+        """Whether it is about the device as a whole."""
+        return self.name in declare.EFFECTS
+
+
+def _actions() -> dict[str, Action]:
+    """Actions in the order of their first declaration; those on the device as a whole come last."""
+    uses: dict[str, dict[str, declare.Action]] = {}
+    for point in declare.POINTS.values():
+        for name, use in point.actions.items():
+            uses.setdefault(name, {})[point.name] = use
+    for name, effect in declare.EFFECTS.items():
+        where = declare.POINTS if effect.points is None else sorted(effect.points)
+        uses[name] = dict.fromkeys(where, effect.action)
+    return {name: Action(name, MappingProxyType(at)) for name, at in uses.items()}
+
+
+POINTS: Mapping[str, Point] = MappingProxyType(declare.POINTS)
+ACTIONS: Mapping[str, Action] = MappingProxyType(_actions())
+PARAMETERS: Mapping[str, Parameter] = MappingProxyType(declare.PARAMETERS)

@@ -1,0 +1,153 @@
+"""BAR 0: the initialization segment, the MSI-X structures, the UAR pages and device memory.
+
+Source: PRM "Initialization segment" and "UAR page format"; device.h (``mlx5_init_seg``), core/uar.c
+and include/linux/mlx5/doorbell.h of Linux 6.12. Unused offsets inside the BAR read as zero; a write
+there is noted in the trace and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.interface import LOG_SLOTS, LOG_STRIDE, CommandInterface
+from emu.device.engine import lifecycle
+from emu.device.function.doorbells import PAGE, Doorbells, is_doorbell
+from emu.device.objects.memic import AREA_BYTES
+from emu.device.ports import Buffer
+from emu.device.state.points import FaultPoint
+from layouts.enums import HealthSyndrome, NicInterface
+from layouts.iseg import init_seg
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+DOORBELL_POINT: FaultPoint[[int, bytes, Callable[[], object]], None] = FaultPoint("doorbell")
+"""Offset in BAR 0, the data written there, and the call that rings the doorbell."""
+
+CMD_INTERFACE_REV = 5
+HEALTH_TICK_NS = 10_000_000
+"""The health counter advances every 10 ms; the driver looks every 2 s (core/health.c)."""
+
+CMDQ_ADDR_H = 0x010
+CMDQ_ADDR_L = 0x014
+CMD_DBELL = 0x018
+INTERNAL_TIMER_H = 0x1000
+HEALTH_COUNTER = 0x1010
+HEALTH_SYNDROME = 0x23D
+_CRITICAL = 2
+"""Severities are those of syslog (core/health.c: mlx5_health_get_severity)."""
+
+
+class Bar0:
+    """The registers and doorbells in BAR 0."""
+
+    def __init__(self, hca: Hca, cmdif: CommandInterface) -> None:
+        self._hca = hca
+        self._cmdif = cmdif
+        self._doorbells = Doorbells(hca, self._is_disabled)
+        self._memic_first = hca.model.bar0_size - AREA_BYTES
+        self._seg = init_seg.new(
+            cmdif_rev_fw_sub={
+                "cmd_interface_rev": CMD_INTERFACE_REV,
+                "fw_rev_subminor": hca.model.fw_subminor,
+            },
+            fw_rev={"fw_rev_minor": hca.model.fw_minor, "fw_rev_major": hca.model.fw_major},
+            # Disabled until a driver sets the address of its command queue. A driver that was
+            # running when the function was reset sees this at its next health poll, and recovers.
+            cmdq_addr_l_sz={
+                "nic_interface": NicInterface.DISABLED,
+                "log_cmdq_size": LOG_SLOTS,
+                "log_cmdq_stride": LOG_STRIDE,
+            },
+        )
+        self._seg.health.fw_ver = int.from_bytes(self._seg.buf[0:4], "big")
+        self._seg.health.hw_id = hca.model.hw_id
+        self.is_stalled = False
+        """Whether the health counter stands still."""
+
+    @property
+    def segment(self) -> Any:
+        """The initialization segment, as a writable view."""
+        return self._seg
+
+    def _is_disabled(self) -> bool:
+        return bool(self._seg.cmdq_addr_l_sz.nic_interface == NicInterface.DISABLED)
+
+    def report_fatal(self) -> None:
+        """Report that the firmware has asserted and wants the function to be reset."""
+        self._seg.health.synd = HealthSyndrome.FW_INTERNAL_ERR
+        self._seg.health.rfr_severity = {"rfr": 1, "valid": 1, "severity": _CRITICAL}
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read from the initialization segment or device memory; UAR pages have nothing to read."""
+        if offset >= self._memic_first and self._hca.memic is not None:
+            return self._hca.memic.read(offset, length)
+        if offset < HEALTH_COUNTER + 4 and offset + length > INTERNAL_TIMER_H:
+            self._tick()
+        data = bytes(self._seg.buf[offset : offset + length])
+        return data.ljust(length, b"\0")
+
+    def _tick(self) -> None:
+        """Update the timer and the health counter, all for the same point in time."""
+        now = self._hca.clock.now_ns()
+        self._seg.internal_timer_h = now >> 32 & 0xFFFFFFFF
+        self._seg.internal_timer_l = now & 0xFFFFFFFF
+        # Never zero and never all-ones: the driver treats either as a dead device.
+        if not self.is_stalled:
+            self._seg.health_counter = now // HEALTH_TICK_NS % 0xFFFFFFFE + 1
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Take a register or doorbell write, or one to device memory."""
+        if offset >= self._memic_first and self._hca.memic is not None:
+            self._hca.memic.write(offset, data)
+        elif offset >= PAGE * 2:
+            self._uar_write(offset, data)
+        elif len(data) == 4 and offset in (CMDQ_ADDR_H, CMDQ_ADDR_L, CMD_DBELL):
+            self._seg_write(offset, int.from_bytes(data, "big"))
+        else:
+            log.debug("write of %d bytes at %#x ignored: read-only", len(data), offset)
+
+    def _uar_write(self, offset: int, data: Buffer) -> None:
+        index, within = divmod(offset, PAGE)
+        if self._hca.faults is None or not is_doorbell(within, data):
+            self._doorbells.write(index, within, data)
+            return
+        kept = bytes(data)
+        ring = partial(self._doorbells.write, index, within, kept)
+        self._hca.faults.show(DOORBELL_POINT, offset, kept, ring)
+
+    def _seg_write(self, offset: int, value: int) -> None:
+        if offset == CMD_DBELL:
+            if self._hca.faults is None:
+                self._cmdif.doorbell(value)
+            else:
+                ring = partial(self._cmdif.doorbell, value)
+                self._hca.faults.show(DOORBELL_POINT, offset, value.to_bytes(4, "big"), ring)
+            return
+        low = self._seg.cmdq_addr_l_sz
+        if offset == CMDQ_ADDR_H:
+            self._seg.cmdq_addr_h = value
+        else:
+            low.cmdq_phy_addr_l = value >> 12
+            low.nic_interface = self._nic_interface(value >> 8 & 7)
+            if low.nic_interface == NicInterface.DISABLED:
+                lifecycle.shut_down(self._hca)
+                self._cmdif.forget()
+                return
+        self._cmdif.set_address(self._seg.cmdq_addr_h << 32 | low.cmdq_phy_addr_l << 12)
+
+    @staticmethod
+    def _nic_interface(value: int) -> int:
+        """The interface state that the driver requests; states that it may not request are ignored.
+
+        DISABLED is the second half of a fast teardown (core/fw.c: mlx5_cmd_fast_teardown_hca).
+        """
+        if value in (NicInterface.FULL_DRIVER, NicInterface.DISABLED):
+            return value
+        log.warning("nic_interface %d is not supported: full driver assumed", value)
+        return NicInterface.FULL_DRIVER

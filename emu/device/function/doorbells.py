@@ -1,0 +1,142 @@
+"""The UAR pages of BAR 0: doorbells of CQs, EQs and send queues.
+
+A doorbell of eight bytes comes as one store or as two of four bytes (doorbell.h, ``mlx5_write64``,
+on 32-bit processors; programs whose compiler copies the words). Behind a send doorbell a program
+may copy its whole work request (BlueFlame), by stores of any size. The queue's ring in memory has
+the same bytes, so the copy changes nothing.
+
+How far a program has posted is in the doorbell record, which may be ahead of the doorbells: these,
+like all stores to a BAR, wait in QEMU and in a socket. On PCI the adapter cannot see that: what it
+reads from memory never overtakes stores that were made before (PCI Express Base 5.0, 2.4.1). It
+matters to stores to device memory that come with a request, so while there are any, a queue works
+only on what its doorbells have announced.
+
+Source: PRM "UAR page format" and "BlueFlame"; core/uar.c and include/linux/mlx5/doorbell.h of
+Linux 6.12.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.device.engine.events import cq as cq_engine
+from emu.device.engine.events import eq as eq_engine
+from emu.device.objects import Queue
+from emu.device.ports import Buffer
+from layouts.wqe import DS, WQEBB
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+PAGE = 4096
+
+UAR_CQ_ARM = 0x20
+UAR_CQ_ARM_CQN = UAR_CQ_ARM + 4
+"""Where the second half of a CQ's doorbell is."""
+UAR_EQ_ARM = 0x40
+UAR_EQ_CI = 0x48
+UAR_SEND = 0x800
+SEND_SPACING = 0x100
+"""Each doorbell register for sending has two buffers of this size (log_bf_reg_size is 9)."""
+
+_QPN = 4
+"""Where a send doorbell has the queue's number, three bytes long."""
+_CTRL = Struct(">II")
+"""opmod_idx_opcode and qpn_ds of the last request that a program has posted."""
+
+
+def send_number(offset: int, data: Buffer) -> int | None:
+    """The queue that a store in the send doorbells of a page rings; None where it rings none.
+
+    The store has to bring all three bytes of the number. ``offset`` counts from the page's start.
+    """
+    start = _QPN - (offset & SEND_SPACING - 1)
+    if start < 0 or start + 3 > len(data):
+        return None
+    return int.from_bytes(data[start : start + 3], "big")
+
+
+def announced(offset: int, data: Buffer) -> int | None:
+    """The block behind the request that a send doorbell is about, modulo 65536.
+
+    None where the store does not say: it has but half of the doorbell, or no length.
+    """
+    if offset % SEND_SPACING or len(data) < _CTRL.size:
+        return None
+    ctrl, qpn_ds = _CTRL.unpack_from(data)
+    ds = qpn_ds & 0x3F
+    return (ctrl >> 8) + -(-ds * DS // WQEBB) & 0xFFFF if ds else None
+
+
+def is_doorbell(offset: int, data: Buffer) -> bool:
+    """Whether a store to this offset of a UAR page rings a doorbell."""
+    if offset >= UAR_SEND:
+        return send_number(offset, data) is not None
+    if offset == UAR_CQ_ARM:
+        return len(data) == 8
+    return len(data) == 4 and offset in (UAR_CQ_ARM_CQN, UAR_EQ_ARM, UAR_EQ_CI)
+
+
+class Doorbells:
+    """Takes the stores to UAR pages."""
+
+    def __init__(self, hca: Hca, is_disabled: Callable[[], bool]) -> None:
+        """``is_disabled`` tells whether the driver has disabled the interface."""
+        self._hca = hca
+        self._is_disabled = is_disabled
+
+    def write(self, index: int, offset: int, data: Buffer) -> None:
+        """Take a store; doorbells only work in a page (``index``) that the driver has allocated."""
+        uar = self._hca.uars.get(index)
+        if uar is None:
+            # A driver that has disabled the interface may ring again while its queues still exist.
+            level = logging.DEBUG if self._is_disabled() else logging.WARNING
+            log.log(
+                level, "doorbell ignored at %#x of UAR %#x, which is not allocated", offset, index
+            )
+        elif offset >= UAR_SEND:
+            self._send(offset, data)
+        elif offset == UAR_CQ_ARM and len(data) == 8:
+            self._arm_cq(index, int.from_bytes(data[:4], "big"), data[4:])
+        elif offset == UAR_CQ_ARM and len(data) == 4:
+            uar.cq_arm = int.from_bytes(data, "big")
+        elif offset == UAR_CQ_ARM_CQN and len(data) == 4:
+            self._arm_cq(index, uar.cq_arm, data)
+        elif offset in (UAR_EQ_ARM, UAR_EQ_CI) and len(data) == 4:
+            value = int.from_bytes(data, "big")
+            eq_engine.doorbell(
+                self._hca,
+                index,
+                value >> 24,
+                value & eq_engine.INDEX_MASK,
+                arm=offset == UAR_EQ_ARM,
+            )
+        else:
+            log.debug("UAR %#x: write of %d bytes at %#x ignored", index, len(data), offset)
+
+    def _arm_cq(self, index: int, command: int, cqn: Buffer) -> None:
+        cq_engine.arm(self._hca, index, int.from_bytes(cqn, "big") & 0xFFFFFF, command)
+
+    def _send(self, offset: int, data: Buffer) -> None:
+        """Take the first eight bytes of a control segment; the queue's number is what counts.
+
+        It may come by any page, not only by the one that the queue's context names: all that it
+        does is to let the queue look at its own doorbell record, which it may do at any time.
+        """
+        number = send_number(offset, data)
+        if number is None:
+            return
+        queue = self._hca.queues.holders.get(number)
+        if isinstance(queue, Queue):
+            memic = self._hca.memic
+            if queue.send_ring is not None:
+                is_used = memic is not None and memic.is_used
+                queue.send_ring.rung = announced(offset, data) if is_used else None
+            self._hca.schedule(queue)
+        else:
+            log.warning("send doorbell ignored, no queue has this number: %s", bytes(data).hex())

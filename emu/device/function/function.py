@@ -1,0 +1,293 @@
+"""One PCI function: configuration space, BAR 0 and the HCA behind them, as the bus sees them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from emu.device.cmdif.icmd import ToolCommands
+from emu.device.cmdif.interface import CommandInterface, CommandTracer
+from emu.device.cmdif.registry import Command
+from emu.device.engine import lifecycle
+from emu.device.engine.eth.roce_wire import RoceWire
+from emu.device.function.bar0 import HEALTH_SYNDROME, Bar0
+from emu.device.function.crspace import CrSpace
+from emu.device.function.msix import MSIX_PBA, MSIX_TABLE, MsixStructures
+from emu.device.objects.table import Remains
+from emu.device.pci import ConfigSpace
+from emu.device.port.eth.wire import EthWire, NoWire
+from emu.device.port.ib.wire import IbWire
+from emu.device.ports import Buffer, Clock, GuestMemory, Interrupts
+from emu.device.state.containment import Recovery
+from emu.device.state.hca import MSIX_VECTORS, Hca, HcaOptions
+from emu.device.state.points import FaultInjector, FaultPoint
+from emu.device.state.tracer import DeviceTracer
+from emu.device.state.unhandled import Unhandled
+from layouts.enums import PortType
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+
+log = logging.getLogger(__name__)
+
+MMIO_READ_POINT: FaultPoint[[int, bytes], bytes] = FaultPoint("mmio.read")
+MMIO_WRITE_POINT: FaultPoint[[int, Buffer], bool] = FaultPoint("mmio.write")
+
+
+class Tracer(DeviceTracer, CommandTracer, Protocol):
+    """Receives all trace points of a function; ``emu.device.trace.recorder`` implements it."""
+
+
+class Function:
+    """Implements :class:`emu.device.ports.PciFunction` for one model on the given ports."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        commands: Mapping[int, Command],
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        wire: IbWire[Hca],
+        tracer: Tracer | None = None,
+        eth_wire: EthWire[Hca] | None = None,
+    ) -> None:
+        self.model = model
+        self.tracer = tracer
+        self.memory = memory
+        self.interrupts = interrupts
+        self.clock = clock
+        if model.port_type is PortType.ETH:
+            eth_wire = eth_wire or NoWire()
+            wire = RoceWire(eth_wire)
+        self.wire = wire
+        """What carries transport packets; an Ethernet function's are frames on ``eth_wire``."""
+        self._injector: FaultInjector | None = None
+        self.unhandled = Unhandled()
+        self.remains = Remains()
+        """Objects from before earlier resets of the function that still have to be freed."""
+        self.restarts = 0
+        self._commands = commands
+        self._make_hca = partial(
+            Hca, model, options, memory, interrupts, clock, wire, tracer, self.unhandled,
+            self._on_failure, self.remains, eth_wire,
+        )  # fmt: skip
+        self._recovery = Recovery(clock, self._start_anew)
+        self.config = ConfigSpace(
+            model.identity.with_guid(options.guid),
+            bar0_size=model.bar0_size,
+            msix_vectors=MSIX_VECTORS,
+            msix_table_offset=MSIX_TABLE,
+            msix_pba_offset=MSIX_PBA,
+            on_flr=self._on_flr,
+            crspace=CrSpace(lambda offset, length: self.bar0.read(offset, length), model.hw_id),
+            icmd=ToolCommands(commands, lambda: self.hca),
+        )
+        self._decoded = 0
+        """How many bytes of BAR 0 are decoded; 0 while Memory Space Enable is off."""
+        self._mastering: bool | None = None
+        self._commands_before = 0
+        self._last_round = -1
+        """The round in which it has run last."""
+        self._power_on("start")
+
+    def use_faults(self, injector: FaultInjector) -> None:
+        """Allow faults to be injected from now on."""
+        self._injector = injector
+        injector.attach()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether a rule has taken it off the bus."""
+        faults = self.hca.faults
+        return faults is not None and faults.is_gone
+
+    @property
+    def commands(self) -> int:
+        """Number of commands run since the function was created, across all resets."""
+        return self._commands_before + self.cmdif.executed
+
+    def _power_on(self, cause: str) -> None:
+        if self.tracer:
+            self.tracer.power_on(self.model.name)
+        self.hca = self._make_hca()
+        self.cmdif = CommandInterface(self.hca, self._commands, self.tracer)
+        self.bar0 = Bar0(self.hca, self.cmdif)
+        self._msix = MsixStructures(self.interrupts)
+        self.interrupts.clear_pending()
+        self._follow_command_register()
+        if self._injector is not None:
+            self._injector.power_on(cause)
+
+    def _follow_command_register(self) -> None:
+        """Decode BAR 0 and master the bus if the driver allows it (PCIe 5.0, 7.5.1.1.3).
+
+        The decoder's limit and the ports enforce this, so individual accesses need no check.
+        """
+        self._decoded = self.model.bar0_size if self.config.memory_enabled else 0
+        mastering = self.config.bus_master_enabled
+        if mastering != self._mastering:
+            self._mastering = mastering
+            self.memory.permit(mastering)
+            self.interrupts.permit(mastering)
+
+    @property
+    def bar_sizes(self) -> tuple[int, int, int, int, int, int]:
+        """Only BAR 0 (64-bit) exists."""
+        return (self.model.bar0_size, 0, 0, 0, 0, 0)
+
+    @property
+    def msix_vectors(self) -> int:
+        """Size of the MSI-X table."""
+        return MSIX_VECTORS
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        """Read configuration space."""
+        try:
+            return b"\xff" * length if self._is_gone else self.config.read(offset, length)
+        except Exception:
+            self.hca.fail()
+            return b"\xff" * length
+
+    def config_write(self, offset: int, data: Buffer) -> None:
+        """Write configuration space; Initiate FLR resets the function."""
+        try:
+            if not self._is_gone:
+                self.config.write(offset, bytes(data))
+                self._follow_command_register()
+        except Exception:
+            self.hca.fail()
+
+    def bar_read(self, bar: int, offset: int, length: int) -> bytes:
+        """Read BAR 0; all-ones outside it and while Memory Space Enable is off.
+
+        All-ones as well for a read that fails because of a bug in the emulator, which stops the
+        function.
+        """
+        if bar or offset < 0 or offset + length > self._decoded:
+            return b"\xff" * length
+        try:
+            return self._bar0_read(offset, length)
+        except Exception:
+            self.hca.fail()
+            return b"\xff" * length
+
+    def bar_write(self, bar: int, offset: int, data: Buffer) -> None:
+        """Write BAR 0; nothing happens outside it and while Memory Space Enable is off."""
+        if bar or offset < 0 or offset + len(data) > self._decoded:
+            return
+        try:
+            if self.tracer:
+                self.tracer.mmio("write", offset, data)
+            faults = self.hca.faults
+            if faults is not None and (
+                self._is_gone or not faults.show(MMIO_WRITE_POINT, offset, data)
+            ):
+                return
+            if MSIX_TABLE <= offset < MSIX_PBA and self._msix.write(offset, data):
+                return
+            if not self.hca.has_failed:
+                self.bar0.write(offset, data)
+        except Exception:
+            self.hca.fail()
+
+    def _bar0_read(self, offset: int, length: int) -> bytes:
+        data = self._msix.read(offset, length) if offset >= MSIX_TABLE else None
+        if data is None:
+            data = self.bar0.read(offset, length)
+        if self.hca.faults is not None:
+            data = (
+                b"\xff" * length
+                if self._is_gone
+                else self.hca.faults.show(MMIO_READ_POINT, offset, data)
+            )
+        if self.tracer:
+            self.tracer.mmio("read", offset, data)
+        if self.hca.has_failed and offset <= HEALTH_SYNDROME < offset + length:
+            self._recovery.seen()
+        return data
+
+    def forget_views(self) -> None:
+        """Drop all views of guest memory, because the client is about to unmap some of it."""
+        self.hca.forget_views()
+
+    def reset(self) -> None:
+        """Power-on state: a new HCA, configuration space at its defaults."""
+        log.info("%s: reset", self.model.name)
+        try:
+            self.config.reset()
+            self.restart("reset")
+        except Exception:
+            self.hca.fail()
+
+    def _on_flr(self) -> None:
+        """Restart after configuration space has reset itself, except for its sticky bits."""
+        log.info("%s: function-level reset", self.model.name)
+        self.restart("flr")
+
+    def restart(self, cause: str) -> None:
+        """Start with a new HCA; configuration space stays as it is."""
+        if not self.hca.has_failed:
+            lifecycle.quiesce(self.hca)
+            self.cmdif.forget()
+        self.hca.drop_objects()
+        self.restarts += 1
+        self._recovery.end()
+        self._commands_before = self.commands
+        self._power_on(cause)
+
+    def run(self) -> bool:
+        """Do some of the HCA's pending work, as the round allows; True when there is more.
+
+        Each function does so once in a round: a second call begins the next one. A function that is
+        off the bus, or has failed, does nothing.
+        """
+        hca = self.hca
+        round_ = hca.round
+        if self._last_round == round_.number:
+            round_.begin()
+        self._last_round = round_.number
+        if hca.has_failed or (hca.faults is not None and hca.faults.is_gone):
+            return round_.is_waiting
+        try:
+            if self.cmdif.busy and not round_.is_over:
+                self.cmdif.run()
+            if self.remains.tables and not round_.is_over:
+                round_.steps += self.remains.free_some()
+            return (
+                lifecycle.run(hca)
+                or self.cmdif.busy
+                or bool(self.remains.tables)
+                or round_.is_waiting
+            )
+        except Exception:
+            hca.fail()
+            return False
+
+    # -- bugs in the emulator itself
+
+    def _on_failure(self) -> None:
+        """Report a firmware assert in the health buffer; the driver finds it there and recovers.
+
+        The link goes down, too: peers that wait for this function get no answer.
+        """
+        hca = self.hca
+        try:
+            lifecycle.quiesce(hca)
+            self.cmdif.forget()
+            hca.port.set_link(up=False)
+            lifecycle.announce(hca)
+        except Exception:
+            log.exception("%s: internal error while stopping", self.model.name)
+        self.bar0.report_fatal()
+        self._recovery.begin()
+
+    def _start_anew(self) -> None:
+        log.info("%s: the firmware restarts", self.model.name)
+        try:
+            self.restart("firmware")
+        except Exception:
+            log.exception("%s: internal error while restarting", self.model.name)

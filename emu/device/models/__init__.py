@@ -1,0 +1,30 @@
+"""The adapters that can be emulated: identity, firmware, link and capabilities of each.
+
+A model says what the device is and what it can do; a capability bit is set only if the emulator has
+what the bit promises. Device ids are those of core/main.c: mlx5_core_pci_table, capability names
+those of mlx5_ifc.h. PCI ids and generations are real, serial numbers, board ids and firmware builds
+are not.
+"""
+
+from emu.device.models.adapters import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.capabilities import (
+    ALL_MEMORY_ODP,
+    ALL_TRANSPORT_ODP,
+    BASE_GENERAL,
+    MEMORY_ODP,
+    TRANSPORT_ODP,
+)
+from emu.device.models.model import Capabilities, Model
+
+__all__ = [
+    "ALL_MEMORY_ODP",
+    "ALL_TRANSPORT_ODP",
+    "BASE_GENERAL",
+    "DEFAULT_MODEL",
+    "LINKS",
+    "MEMORY_ODP",
+    "MODELS",
+    "TRANSPORT_ODP",
+    "Capabilities",
+    "Model",
+]

@@ -1,0 +1,226 @@
+"""Capabilities that all adapters share, by their names in mlx5_ifc.h, and those of a VF."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from emu.device.models.model import BAR0_BYTES, Capabilities
+from emu.device.objects.memic import MEMIC_BYTES, MemicOperation
+from layouts.enums import GeneralObject
+
+ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
+"""Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
+
+BASE_GENERAL: Capabilities = MappingProxyType(
+    {
+        # Transport services. mlx5_ib does not load without xrc (hw/main.c: mlx5_ib_dev_res_init).
+        "rc": 1,
+        "uc": 1,
+        "ud": 1,
+        "xrc": 1,
+        "pkv": 1,
+        "qkv": 1,
+        "log_max_ra_req_qp": 4,
+        "log_max_ra_res_qp": 4,
+        "log_max_msg": 30,
+        "local_ca_ack_delay": 16,
+        # The port. Table sizes are codes: 0 is 8 GIDs and 128 P_Keys.
+        "port_type": 0,
+        "num_ports": 1,
+        "ib_virt": 1,
+        "vport_counters": 1,
+        "vport_counter_local_loopback": 1,
+        "vport_group_manager": 0,
+        "gid_table_size": 0,
+        "pkey_table_size": 0,
+        # Queues: their number, length and entry sizes.
+        "log_max_qp": 18,
+        "log_max_qp_sz": 15,
+        "log_max_srq": 16,
+        "log_max_srq_sz": 15,
+        "log_max_rmp": 16,
+        "log_max_cq": 18,
+        "log_max_cq_sz": 22,
+        "log_max_eq": 6,
+        "max_num_eqs": 64,
+        "log_max_eq_sz": 13,
+        "max_wqe_sz_sq": 1024,
+        "max_wqe_sz_rq": 512,
+        # A READ into more pieces than this had better use a memory key. With 0 the kernel's
+        # targets size their queues for the pieces instead (core/rw.c: rdma_rw_mr_factor), those
+        # with T10-PI beyond log_max_qp_sz.
+        "max_sgl_for_optimized_performance": 16,
+        "basic_cyclic_rcv_wqe": 0,
+        "cqe_version": 0,
+        "cq_moderation": 1,
+        "cq_resize": 1,
+        "cq_oi": 1,
+        "cqe_128_always": 1,
+        "block_lb_mc": 1,
+        # Protection and memory keys: UMR, memory windows, lists of all forms.
+        "log_max_pd": 16,
+        "log_max_xrcd": 8,
+        "log_max_transport_domain": 0,
+        "log_max_mkey": 20,
+        "log_max_mrw_sz": 0x3F,
+        "log_max_klm_list_size": 16,
+        "max_indirection": 4,
+        "log_pg_sz": 12,
+        "umr_modify_entity_size_disabled": 0,
+        "umr_modify_atomic_disabled": 0,
+        "umr_indirect_mkey_disabled": 0,
+        "umr_extended_translation_offset": 1,
+        "umr_fence": 1,
+        "imaicl": 1,
+        # Processes that send commands themselves (DEVX), and the memory (umems) that these name.
+        "log_max_uctx": 12,
+        "log_max_umem": 16,
+        # Block signatures: T10-DIF and CRCs; SIG_ERR completions name domain and type.
+        "sho": 1,
+        "sigerr_cqe": 1,
+        "sigerr_domain_and_sig_type": 1,
+        "drain_sigerr": 1,
+        "sig_block_4048": 1,
+        "sig_crc32c": 1,
+        "sig_crc64_xp10": 1,
+        "log_max_bsf_list_size": 6,
+        # Multicast.
+        "log_max_mcg": 8,
+        "max_qp_mcg": 64,
+        # Queue pair numbers for rdma_cm alone, one at a time (log_reserved_qpn_granularity 0).
+        "general_obj_types": 1 << GeneralObject.RESERVED_QPN,
+        # Doorbells. log_bf_reg_size spaces the doorbell registers, with or without BlueFlame.
+        "bf": 0,
+        "log_bf_reg_size": 9,
+        "uar_4k": 1,
+        "num_of_uars_per_page": 1,
+        # Fast teardown, for a machine that goes down (core/main.c: shutdown).
+        "fast_teardown": 1,
+        "force_teardown": 1,
+        # Registers about the firmware, of which devlink shows the version.
+        "mcam_reg": 1,
+        "pcam_reg": 0,
+        # The dump of objects (RESOURCE_DUMP).
+        "debug": 1,
+        # DC: targets and initiators. The extension of a qpc names the stream to be reset.
+        "dct": 1,
+        "log_max_ra_req_dc": 4,
+        "log_max_ra_res_dc": 4,
+        "log_max_dci_stream_channels": 5,
+        "log_max_dci_errored_streams": 5,
+        "qpc_extension": 1,
+        # Memory on the adapter, from ConnectX-5 on.
+        "device_memory": 1,
+        # The rest. A counter set's number has 8 bits; checksum 3 is "signatures can be checked".
+        "max_qp_cnt": 64,
+        "max_flow_counter_15_0": 0x8000,
+        "out_of_seq_cnt": 1,
+        "retransmission_q_counters": 1,
+        "rts2rts_qp_counters_set_id": 1,
+        "enhanced_error_q_counters": 1,
+        # What devlink's vnic reporter shows (core/diag/reporter_vnic.c).
+        "eq_overrun_count": 1,
+        "vnic_env_cq_overrun": 1,
+        "invalid_command_count": 1,
+        "device_frequency_khz": 1_000_000,
+        "cmdif_checksum": 3,
+        "log_max_current_uc_list": 0,
+        "atomic": 1,
+        # On-demand paging; the null key and buffers of a fixed size are what implicit keys need.
+        # The dump-fill key is what ibv_alloc_null_mr gives.
+        "pg": 1,
+        "null_mkey": 1,
+        "dump_fill_mkey": 1,
+        "fixed_buffer_size": 1,
+        # Not supported.
+        "roce": 0,
+        # Libraries read the second group without asking whether it is there (UCX:
+        # uct_ib_mlx5_devx_query_cap_2).
+        "hca_cap_2": 1,
+    }
+)
+"""General capabilities of an InfiniBand function, before a model's own limits."""
+
+BASE_GENERAL_2: Capabilities = MappingProxyType(
+    {
+        "umr_log_entity_size_5": 1,
+        "max_mkey_log_entity_size_fixed_buffer": 0x3F,
+    }
+)
+"""The second group of general capabilities: all six bits of a key's log_page_size.
+
+With five-level page tables, implicit on-demand paging has entries of 2**34 bytes since Linux 7.2
+(hw/mlx5/odp.c: mlx5_ib_internal_fill_odp_caps).
+"""
+
+BASE_ATOMIC: Capabilities = MappingProxyType(
+    {
+        "atomic_req_8B_endianness_mode": 1,
+        "supported_atomic_req_8B_endianness_mode_1": 1,
+        "atomic_operations": ATOMIC_CMP_SWAP | ATOMIC_FETCH_ADD,
+        "atomic_size_qp": 8,
+    }
+)
+"""Compare-and-swap and fetch-and-add of 8 bytes (size masks hold powers of two, in bytes).
+
+The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
+the driver chooses (core/main.c: handle_hca_cap_atomic).
+"""
+
+_ODP_CONNECTED = {"send": 1, "receive": 1, "write": 1, "read": 1, "srq_receive": 1}
+
+
+def _odp_schemes(atomic: int, ud_srq_receive: int) -> tuple[Capabilities, Capabilities]:
+    connected = {**_ODP_CONNECTED, "atomic": atomic}
+    services = {
+        "page_prefetch": 1,
+        "rc_odp_caps": connected,
+        "uc_odp_caps": {"send": 1, "receive": 1, "write": 1, "srq_receive": 1},
+        "ud_odp_caps": {"send": 1, "srq_receive": ud_srq_receive},
+        "xrc_odp_caps": {**connected, "receive": 0},
+        "dc_odp_caps": {**connected, "receive": 0},
+    }
+    transport = {"transport_page_fault_scheme_cap": services}
+    memory = {**transport, "memory_page_fault_scheme_cap": services, "mem_page_fault": 1}
+    return MappingProxyType(transport), MappingProxyType(memory)
+
+
+TRANSPORT_ODP, MEMORY_ODP = _odp_schemes(atomic=0, ud_srq_receive=0)
+"""On-demand paging with the faults of queue pairs, which every driver knows; with the faults of
+memory keys beside them, which Linux 6.12 and later choose.
+
+The operations are those that ``ibv_devinfo -v`` shows of real adapters, in three outputs that were
+published (ConnectX-4 and 5): no atomics for RC, XRC and DC, and SEND alone for UD. What UC can do
+is not known, as the driver does not show it.
+"""
+
+ALL_TRANSPORT_ODP, ALL_MEMORY_ODP = _odp_schemes(atomic=1, ud_srq_receive=1)
+"""The same with all operations that drivers know."""
+
+_ONE_BYTE = 1 << 0
+
+DEVICE_MEMORY: Capabilities = MappingProxyType(
+    {
+        "memic": 1,
+        "memic_bar_start_addr": BAR0_BYTES - MEMIC_BYTES,
+        "memic_bar_size": MEMIC_BYTES,
+        "max_memic_size": MEMIC_BYTES,
+        # In 64 bytes: allocations begin at a page.
+        "log_max_memic_addr_alignment": 6,
+        "memic_operations": sum(1 << operation for operation in MemicOperation),
+        "increment_sizes": _ONE_BYTE,
+        "test_and_set_sizes": _ONE_BYTE,
+    }
+)
+"""Group DEV_MEM: memory at the end of BAR 0 (``emu.device.objects.memic``)."""
+
+DEBUG: Capabilities = MappingProxyType({"resource_dump": 1})
+"""Group DEBUG (``firmware_cmds.resource_dump``)."""
+
+VF_LIMITS: Capabilities = MappingProxyType(
+    {
+        **{"log_max_qp": 16, "log_max_eq": 5, "max_num_eqs": 32},
+        **{"mcam_reg": 0, "pcam_reg": 0, "debug": 0},
+    }
+)
+"""What a virtual function lacks; firmware and link are the physical function's, too."""

@@ -1,0 +1,178 @@
+"""Capabilities of an Ethernet port, by their names in mlx5_ifc.h.
+
+Which of them the driver cannot do without: core/dev.c: mlx5_eth_supported.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from emu.device.models.capabilities import BASE_GENERAL
+from emu.device.models.model import Capabilities
+from layouts.eth_enums import InlineModeCap, UctxCap
+
+ETHERNET_GENERAL: Capabilities = MappingProxyType(
+    {
+        **BASE_GENERAL,
+        "port_type": 1,
+        "ib_virt": 0,
+        "eth_net_offloads": 1,
+        # Completions name queues by what the process calls them: libmlx5 and mlx5_ib want that for
+        # raw packets (ib/qp.c: check_valid_flow).
+        "cqe_version": 1,
+        "nic_flow_table": 1,
+        "roce": 1,
+        # The register ROCE_ACCL and counters of adaptive retransmission.
+        "roce_accl": 1,
+        # The UDP source port of a connected queue pair can be changed.
+        "rts2rts_qp_udp_sport": 1,
+        "cc_query_allowed": 1,
+        "cc_modify_allowed": 1,
+        "uctx_cap": UctxCap.RAW_TX,
+        # Queues. mlx5e makes 8 TISs and, for each channel, a TIR, an RQT, an RQ and a few SQs; it
+        # has twice as many while it changes their parameters (core/en_main.c:
+        # mlx5e_safe_switch_params).
+        "log_max_rq": 14,
+        "log_max_sq": 14,
+        "log_max_tir": 14,
+        "log_max_tis": 12,
+        "log_max_tis_per_sq": 0,
+        "log_max_rqt": 12,
+        "log_max_rqt_size": 11,
+        "log_max_transport_domain": 12,
+        "log_max_wq_sz": 15,
+        # Registers about the port, of which PCAM tells: error correction.
+        "pcam_reg": 1,
+        # The physical function manages the port: pause frames, and by the next four what dcb sets
+        # (core/en_ethtool.c: mlx5e_ethtool_set_pauseparam, core/en_dcbnl.c). There is no embedded
+        # switch behind it (eswitch_manager 0).
+        "vport_group_manager": 1,
+        "qos": 1,
+        "ets": 1,
+        "max_tc": 8,
+        "qcam_reg": 1,
+        # Counters of dropped packets (core/en_stats.c: vnic_env).
+        "nic_receive_steering_discard": 1,
+        # The driver asks for the counters of tc's rules by ranges of at least four
+        # (core/fs_counters.c: mlx5_fc_stats_query_counter_range).
+        "log_max_flow_counter_bulk": 10,
+        # Raw packet queue pairs and work queues of verbs count what they drop (ib/qp.c:
+        # modify_raw_packet_qp_rq, mlx5_ib_modify_wq).
+        "modify_rq_counter_set_id": 1,
+        "eth_wqe_too_small": 1,
+        # ethtool -C needs it on Linux 6.12 (core/en_ethtool.c: mlx5e_ethtool_set_coalesce).
+        "cq_period_mode_modify": 1,
+        # What the vPort context can list.
+        "log_max_current_uc_list": 7,
+        "log_max_current_mc_list": 11,
+        "log_max_vlan_list": 12,
+    }
+)
+"""General capabilities of an Ethernet function, before a model's own limits."""
+
+ETHERNET_VF_LIMITS: Capabilities = MappingProxyType(
+    {"vport_group_manager": 0, "qos": 0, "ets": 0, "max_tc": 0, "qcam_reg": 0}
+)
+"""What a virtual function lacks: the port is the physical function's."""
+
+ETHERNET_OFFLOADS: Capabilities = MappingProxyType(
+    {
+        "csum_cap": 1,
+        "cqe_checksum_full": 1,
+        "vlan_cap": 1,
+        "wqe_vlan_insert": 1,
+        "wqe_inline_mode": InlineModeCap.NOT_REQUIRED,
+        "max_lso_cap": 18,
+        "rss_ind_tbl_cap": 8,
+        "self_lb_en_modifiable": 1,
+    }
+)
+"""Group ETHERNET_OFFLOADS. ``max_lso_cap`` is the log of the longest large send, in bytes."""
+
+_FIELDS: Capabilities = MappingProxyType(
+    dict.fromkeys(
+        (
+            "outer_dmac", "outer_smac", "outer_ether_type", "outer_ip_version", "outer_first_prio",
+            "outer_first_cfi", "outer_first_vid", "outer_ipv4_ttl", "outer_second_prio",
+            "outer_second_cfi", "outer_second_vid", "outer_sip", "outer_dip", "outer_frag",
+            "outer_ip_protocol", "outer_ip_ecn", "outer_ip_dscp", "outer_udp_sport",
+            "outer_udp_dport", "outer_tcp_sport", "outer_tcp_dport", "outer_tcp_flags",
+            "outer_gre_protocol", "outer_gre_key", "outer_vxlan_vni", "outer_esp_spi",
+            "bth_dst_qp",
+        ),
+        1,
+    )
+)  # fmt: skip
+"""What a flow group can match (``emu.device.engine.eth.steering.fields``)."""
+
+_METADATA: Capabilities = MappingProxyType({f"metadata_reg_c_{n}": 1 for n in range(8)})
+
+_TABLES: Capabilities = MappingProxyType(
+    {
+        "ft_support": 1,
+        "flow_modify_en": 1,
+        "modify_root": 1,
+        "identified_miss_table_mode": 1,
+        "flow_table_modify": 1,
+        "log_max_ft_size": 22,
+        # Linux leaves out every priority that needs more levels, and does not load without
+        # the anchor's, which on 7.2 needs 59 (core/fs_core.c: init_root_tree_recursive).
+        "max_ft_level": 64,
+        "log_max_ft_num": 10,
+        "log_max_destination": 6,
+        "log_max_flow": 16,
+        "flow_counter": 1,
+        "log_max_flow_counter": 2,
+        "ft_field_support": _FIELDS,
+        "ft_field_bitmask_support": _FIELDS,
+    }
+)
+"""What all types of tables can do."""
+
+_RECEIVE: Capabilities = MappingProxyType(
+    {
+        **_TABLES,
+        "ignore_flow_level": 1,
+        # What entries change in packets; tc flower needs it for its chains (core/lib/fs_chains.c:
+        # create_chain_restore). The registers C are what entries can write and match.
+        "log_max_modify_header_context": 13,
+        "max_modify_header_actions": 32,
+        "ft_field_support": {**_FIELDS, **_METADATA},
+        "ft_field_bitmask_support": {**_FIELDS, **_METADATA},
+    }
+)
+"""What the tables of received packets can do."""
+
+NIC_FLOW_TABLES: Capabilities = MappingProxyType(
+    {
+        # A packet may reach several TIRs, by way of several tables: flows that do not trap want it
+        # (core/fs_core.c: fwd_next_prio_supported).
+        "nic_rx_multi_path_tirs": 1,
+        "nic_rx_multi_path_tirs_fts": 1,
+        "flow_table_properties_nic_receive": _RECEIVE,
+        # RoCE packets; the driver's optional counters (rdma statistic) count them there.
+        "flow_table_properties_nic_receive_rdma": {**_TABLES, "table_miss_action_domain": 1},
+        "flow_table_properties_nic_transmit_rdma": _TABLES,
+        "ft_field_support_2_nic_receive_rdma": {"bth_opcode": 1},
+        "ft_field_support_2_nic_transmit_rdma": {"bth_opcode": 1},
+    }
+)
+"""Group FLOW_TABLE: tables for received packets, and for RoCE packets in both directions."""
+
+_ROCE_V2 = 1 << 2
+_IPV4, _IPV6 = 1 << 1, 1 << 2
+
+ROCE: Capabilities = MappingProxyType(
+    {
+        # Without both kinds of addresses mlx5_ib has no RoCE at all (hw/main.c:
+        # get_core_cap_flags); with version 1 every GID would be there twice.
+        "l3_type": _IPV4 | _IPV6,
+        "roce_version": _ROCE_V2,
+        "roce_address_table_size": 256,
+        "r_roce_dest_udp_port": 4791,
+        "sw_r_roce_src_udp_port": 1,
+        "r_roce_min_src_udp_port": 0xC000,
+        "r_roce_max_src_udp_port": 0xFFFF,
+    }
+)
+"""Group ROCE."""

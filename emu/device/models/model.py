@@ -1,0 +1,107 @@
+"""The parts of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from emu.device.pci import PciIdentity
+from layouts.enums import CapType, PortType
+
+BAR0_BYTES = 32 << 20
+
+BOARD_ID_BYTES = 16
+"""Room for the board id (vsd_contd_psid of QUERY_ADAPTER)."""
+
+Capabilities = Mapping[str, Any]
+"""Fields of one capability group by PRM name; a nested structure is a mapping."""
+
+
+class IbSpeed(IntEnum):
+    """InfiniBand link speeds, as PTYS ib_proto_oper encodes them."""
+
+    SDR = 1
+    DDR = 2
+    QDR = 4
+    FDR = 16
+    EDR = 32
+    HDR = 64
+    NDR = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One adapter, as a physical or a virtual function.
+
+    The capability groups hold MAX values; a field that is not named is 0. A group with a gate in
+    the general one (``emu.device.state.caps``) is empty while its gate is 0.
+    """
+
+    name: str
+    """Its name on the command line."""
+    title: str
+    identity: PciIdentity
+    general: Capabilities
+    atomic: Capabilities = field(default_factory=dict)
+    odp: Capabilities = field(default_factory=dict)
+    general_2: Capabilities = field(default_factory=dict)
+    ethernet: Capabilities = field(default_factory=dict)
+    flow_table: Capabilities = field(default_factory=dict)
+    roce: Capabilities = field(default_factory=dict)
+    device_memory: Capabilities = field(default_factory=dict)
+    debug: Capabilities = field(default_factory=dict)
+    fw_major: int
+    fw_minor: int
+    fw_subminor: int
+    psid: str
+    """Board id, ASCII, at most 16 characters."""
+    hw_id: int
+    """The chip, as the health buffer and the CR space tell it."""
+    ib_proto_oper: IbSpeed = IbSpeed.EDR
+    """Speed of an InfiniBand port."""
+    ib_link_width_oper: int = 4
+    """Lanes, in PTYS encoding: 1, 2, 4, 8, and 16 for 12X."""
+    eth_speed: int = 100_000
+    """Speed of an Ethernet port, Mb/s."""
+    host_bytes: int = 4 << 30
+    """Most host memory for one function's guest, in bytes; see :mod:`emu.device.objects.ledger`."""
+    bar0_size: int = BAR0_BYTES
+    """Bytes; a UAR page of 4 KiB each, up to the device memory at the end, if there is any."""
+
+    def __post_init__(self) -> None:
+        if not self.psid.isascii() or len(self.psid) > BOARD_ID_BYTES:
+            raise ValueError(f"board id {self.psid!r}: not {BOARD_ID_BYTES} ASCII characters")
+
+    @property
+    def capabilities(self) -> Mapping[CapType, Capabilities]:
+        """Every group's MAX values."""
+        return {
+            CapType.GENERAL: self.general,
+            CapType.ATOMIC: self.atomic,
+            CapType.ODP: self.odp,
+            CapType.GENERAL_2: self.general_2,
+            CapType.ETHERNET_OFFLOADS: self.ethernet,
+            CapType.FLOW_TABLE: self.flow_table,
+            CapType.ROCE: self.roce,
+            CapType.DEV_MEM: self.device_memory,
+            CapType.DEBUG: self.debug,
+        }
+
+    @property
+    def port_type(self) -> PortType:
+        """The link layer of the function's port."""
+        return PortType(self.general["port_type"])
+
+    @property
+    def firmware(self) -> str:
+        """The firmware version as ``ethtool -i`` and ``ibv_devinfo`` print it."""
+        return f"{self.fw_major}.{self.fw_minor:02}.{self.fw_subminor:04}"
+
+    @property
+    def link(self) -> str:
+        """Speed and width of the link."""
+        if self.port_type is PortType.ETH:
+            return f"{self.eth_speed // 1000} GbE"
+        return f"{self.ib_proto_oper.name} {self.ib_link_width_oper}X"

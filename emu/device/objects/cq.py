@@ -1,0 +1,101 @@
+"""Completion queues and the moderation of their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from emu.device.objects.eq import Eq
+from emu.device.objects.pages import PageList
+from emu.device.objects.table import Object
+from emu.device.objects.users import Umem
+from emu.device.ports import Timer
+from layouts.enums import CqNotification, CqStatus
+
+
+class Cq(Object):
+    """A completion queue; ``emu.device.engine.events.cq`` writes it."""
+
+    __slots__ = (
+        "buffer", "ci", "ctx", "dbr_addr", "entries", "eq", "ignores_overrun", "log_size",
+        "moderation", "notification", "notified_pi", "pi", "solicited_pi", "status", "stride",
+        "uar_page", "umems",
+    )  # fmt: skip
+    kind = "cq"
+    BASE_BYTES = 1024
+
+    def __init__(
+        self,
+        ctx: Any,
+        eq: Eq,
+        buffer: PageList,
+        stride: int,
+        dbr_addr: int,
+        umems: tuple[Umem, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.eq = eq
+        self.umems = umems
+        self.stride = stride
+        """Bytes from one entry to the next; the CQE is the last 64 of them."""
+        self.dbr_addr = dbr_addr
+        self.uar_page = int(ctx.uar_page)
+        """The doorbell page that it is armed in."""
+        self.ignores_overrun = bool(ctx.oi)
+        self.moderation: Moderation | None = None
+        self.status = CqStatus.OK
+        self.notification = CqNotification.FIRED
+        self.pi = 0
+        self.ci = 0
+        """The last known consumer index; the record is read again only when room runs out."""
+        self.solicited_pi = 0
+        """Producer index after the newest solicited completion."""
+        self.notified_pi = 0
+        """Producer index at the last event."""
+        self.move(buffer, int(ctx.log_cq_size))
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
+
+    def move(self, buffer: PageList, log_size: int) -> None:
+        """Continue in this buffer with the next entry."""
+        self.buffer = buffer
+        self.log_size = log_size
+        self.entries = 1 << log_size
+
+    def stop_waiting(self) -> None:
+        """Forget an event that moderation is holding back."""
+        if self.moderation is not None:
+            self.moderation.restart()
+
+    def encode(self) -> None:
+        """Write the values that the engine has changed back into the context, for a query."""
+        ctx = self.ctx
+        ctx.status, ctx.st = self.status, self.notification
+        ctx.last_notified_index = self.notified_pi & 0xFFFFFF
+        ctx.last_solicit_index = self.solicited_pi & 0xFFFFFF
+        ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.eq, *self.umems)
+
+
+@dataclass(slots=True)
+class Moderation:
+    """Holds events back until ``max_count`` entries or ``period_ns`` have accumulated."""
+
+    max_count: int
+    period_ns: int
+    entries: int = 0
+    """Entries since the last event."""
+    timer: Timer | None = None
+    """Runs from the first of these entries on."""
+
+    def restart(self) -> None:
+        """Start over: an event has been sent, or none will be."""
+        self.entries = 0
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,66 @@
+"""DC targets (DCT): what any initiator that knows number and access key may send to.
+
+A target has no connection of its own. What receives for one initiator is made when the initiator
+turns to the target (``emu.device.engine.rc.dynamic``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from emu.device.objects.cq import Cq
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.srq import Srq
+from emu.device.objects.table import Object
+
+DRAINED = 2
+"""dctc.state of a target that takes no more messages."""
+
+
+class Responder(Protocol):
+    """What receives for a DC initiator at its target (``emu.device.engine.rc.dynamic``)."""
+
+    def leave(self) -> None:
+        """The initiator or the target stops, or the initiator turns to another target.
+
+        The initiator has no responder then.
+        """
+
+
+class Dct(Object):
+    """A DC target."""
+
+    __slots__ = (
+        "access_key", "counter", "cq", "ctx", "is_drained", "key_violations", "pd", "pkey_index",
+        "responders", "srq", "uidx",
+    )  # fmt: skip
+    kind = "dct"
+    BASE_BYTES = 1024
+
+    def __init__(self, ctx: Any, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:
+        """``ctx`` is a view of dctc."""
+        super().__init__()
+        self.ctx = ctx
+        self.pd = pd
+        self.srq = srq
+        self.cq = cq
+        self.counter = counter
+        self.access_key = int(ctx.dc_access_key)
+        self.pkey_index = int(ctx.pkey_index)
+        self.uidx: int | None = None
+        """What its completions call it (user_index); None: nothing but its number."""
+        self.is_drained = False
+        """The driver is about to destroy it: it takes no more messages."""
+        self.key_violations = 0
+        """Messages with another key than its own."""
+        self.responders: dict[Responder, None] = {}
+        """What receives for it; the oldest first."""
+
+    def encode(self) -> None:
+        """Write the values that have changed since the creation into the context, for a query."""
+        self.ctx.state = DRAINED if self.is_drained else 0
+        self.ctx.dc_access_key_violation_count = self.key_violations & 0xFFFFFFFF
+
+    def holds(self) -> tuple[Object, ...]:
+        held = (self.pd, self.srq, self.cq, self.counter)
+        return tuple(part for part in held if part is not None)

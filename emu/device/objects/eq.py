@@ -1,0 +1,47 @@
+"""Event queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.device.objects.pages import PageList
+from emu.device.objects.table import Object
+
+
+class Eq(Object):
+    """An event queue; ``emu.device.engine.events.eq`` writes it."""
+
+    __slots__ = (
+        "armed", "buffer", "ci", "ctx", "events", "has_write_failed", "is_losing", "log_size",
+        "overruns", "pi", "uar_page", "vector",
+    )  # fmt: skip
+    kind = "eq"
+    BASE_BYTES = 1024
+
+    def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.events = events
+        self.buffer = buffer
+        self.log_size = int(ctx.log_eq_size)
+        self.vector = int(ctx.intr)
+        self.uar_page = int(ctx.uar_page)
+        """The doorbell page that it is rung in."""
+        self.armed = False
+        self.pi = 0
+        self.ci = 0
+        self.overruns = 0
+        """Events that were lost because the ring was full."""
+        self.is_losing = False
+        """The last event was one of them."""
+        self.has_write_failed = False
+        """An event was lost because its page was not the guest's memory."""
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
+        return self.pi - self.ci >= 1 << self.log_size

@@ -1,0 +1,248 @@
+"""Flow tables, their groups and entries: what they hold, and which entry a packet finds.
+
+A table's indices are shared out to groups, which do not overlap; a packet finds the entry with the
+lowest index that it matches. All entries of a group match the same fields, so a group is a
+dictionary: tables are as large as drivers ask for (2**16 and more) and hold a few entries.
+
+Source: PRM "Flow steering"; core/fs_core.c and core/fs_cmd.c of Linux 6.12.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from emu.device.objects.domains import FlowCounter
+from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.table import Object
+from layouts.eth_enums import FlowTableType
+
+Key = tuple[int, ...]
+"""The values of a group's fields, under its masks."""
+
+
+class Matcher(Protocol):
+    """What all entries of a group match (``emu.device.engine.eth.steering.criteria``)."""
+
+    @property
+    def masks(self) -> Mapping[str, int]:
+        """By the fields' names; an entry's key has the values in this order."""
+
+    @property
+    def parts(self) -> frozenset[Any]:
+        """The parts of a packet that decide its fields."""
+
+    def key_of(self, values: Mapping[str, int]) -> Key:
+        """An entry's key."""
+
+    def values_of(self, param: Any) -> Mapping[str, int]:
+        """An entry's values, from its fte_match_param view."""
+
+    def read(self, headers: Any) -> Key | None:
+        """A packet's key; None when it does not have one of the fields."""
+
+
+class Verdict(Enum):
+    """What an entry does with a packet."""
+
+    FORWARD = "forward"
+    DROP = "drop"
+    ALLOW = "allow"
+
+
+class Miss(Enum):
+    """What a table does with a packet that no entry matches, when it has no table to go on to."""
+
+    DEFAULT = "default"
+    SWITCH_DOMAIN = "switch domain"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is done with the packets of an entry."""
+
+    verdict: Verdict
+    destinations: tuple[Object, ...] = ()
+    """For FORWARD: flow tables, and whatever else packets are delivered to. All get the packet."""
+    tag: int = 0
+    """What the completion tells of a packet, if no entry after this one has a tag; 0 is none."""
+    counters: tuple[FlowCounter, ...] = ()
+    modify: ModifyHeader | None = None
+    """What is changed in a packet before it goes to the destinations."""
+
+    @property
+    def held(self) -> tuple[Object, ...]:
+        """All objects that it refers to."""
+        context = () if self.modify is None else (self.modify,)
+        return (*self.destinations, *self.counters, *context)
+
+    @property
+    def tables(self) -> list[FlowTable]:
+        """The flow tables among the destinations."""
+        return [target for target in self.destinations if isinstance(target, FlowTable)]
+
+
+class FlowTable(Object):
+    """A flow table; a miss leads to tables of higher levels only."""
+
+    __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type")
+    kind = "flow table"
+    BASE_BYTES = 1024
+
+    def __init__(
+        self,
+        level: int,
+        size: int,
+        miss: FlowTable | Miss,
+        table_type: FlowTableType = FlowTableType.NIC_RX,
+        ctx: Any = None,
+    ) -> None:
+        """``size`` is the number of indices that its groups may share out."""
+        super().__init__()
+        self.level = level
+        self.size = size
+        self.miss = miss
+        self.table_type = table_type
+        self.ctx = ctx
+        self.groups: list[FlowGroup] = []
+        """By index."""
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.miss,) if isinstance(self.miss, FlowTable) else ()
+
+    def entry_at(self, index: int) -> FlowEntry | None:
+        """The entry with this index."""
+        after = bisect_right(self.groups, index, key=lambda group: group.first)
+        return self.groups[after - 1].entries.get(index) if after else None
+
+    def is_taken(self, first: int, last: int) -> bool:
+        """Whether a group has one of these indices."""
+        after = bisect_left(self.groups, first, key=lambda group: group.first)
+        before = self.groups[after - 1] if after else None
+        if before is not None and before.last >= first:
+            return True
+        return after < len(self.groups) and self.groups[after].first <= last
+
+
+class FlowGroup(Object):
+    """Some of a table's indices, ``first`` to ``last``, and what all entries there match."""
+
+    __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
+    kind = "flow group"
+    BASE_BYTES = 6144
+    """With criteria of 20 fields, and the view that a query returns."""
+
+    def __init__(
+        self, table: FlowTable, first: int, last: int, criteria: Matcher, match: Any = None
+    ) -> None:
+        """``match`` is what a query returns: a view of query_flow_group_out."""
+        super().__init__()
+        self.table = table
+        self.first = first
+        self.last = last
+        self.criteria = criteria
+        self.match = match
+        self.entries: dict[int, FlowEntry] = {}
+        """By index."""
+        self.by_key: dict[Key, list[FlowEntry]] = {}
+        """Entries with one key, the lowest index first: it is the one that is found."""
+
+    def __lt__(self, other: FlowGroup) -> bool:
+        return self.first < other.first
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.table,)
+
+    def add(self, entry: FlowEntry) -> None:
+        """Put an entry at its index, which must be free."""
+        self.entries[entry.index] = entry
+        insort(self.by_key.setdefault(entry.key, []), entry)
+
+    def discard(self, entry: FlowEntry) -> None:
+        """Take an entry out."""
+        del self.entries[entry.index]
+        alike = self.by_key[entry.key]
+        alike.remove(entry)
+        if not alike:
+            del self.by_key[entry.key]
+
+    def forget(self) -> None:
+        """Forget all entries, which refer back to the group."""
+        self.entries.clear()
+        self.by_key.clear()
+
+    def find(self, headers: Any) -> FlowEntry | None:
+        """The packet's entry in this group."""
+        key = self.criteria.read(headers) if self.by_key else None
+        alike = self.by_key.get(key) if key is not None else None
+        return alike[0] if alike else None
+
+
+class FlowEntry(Object):
+    """One flow table entry (FTE). Drivers name it by its table and index; the handle is ours."""
+
+    __slots__ = ("action", "ctx", "group", "index", "key")
+    kind = "flow table entry"
+    BASE_BYTES = 4096
+    DESTINATION_BYTES = 64
+
+    def __init__(
+        self, group: FlowGroup, index: int, key: Key, action: Action, ctx: bytes = b""
+    ) -> None:
+        """``ctx`` is what a query returns: the flow_context with its lists."""
+        super().__init__()
+        self.group = group
+        self.index = index
+        self.key = key
+        self.action = action
+        self.ctx = ctx
+
+    def __lt__(self, other: FlowEntry) -> bool:
+        return self.index < other.index
+
+    @property
+    def host_bytes(self) -> int:
+        lists = len(self.action.destinations) + len(self.action.counters)
+        return self.BASE_BYTES + self.DESTINATION_BYTES * lists
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.group, *self.action.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens to a packet, and to all others with the same matched parts."""
+
+    deliveries: tuple[tuple[Object, int], ...]
+    """Destinations that are no tables, each with the tag of the last entry that had one."""
+    counters: tuple[FlowCounter, ...]
+    allowed: bool
+    """An entry let it pass; it goes on as in a domain without tables."""
+    switched: bool
+    """A table's miss hands it to the next domain."""
+    missed: bool
+    """It came to an end without an entry: by a default miss, too many steps, or without a root."""
+    rewrites: tuple[tuple[ModifyHeader, ...], ...] = ()
+    """For each delivery the contexts that change the packet; empty when none of them does."""
+
+
+class FlowDomain:
+    """The flow tables of one type as packets see them: the root, and the decisions so far."""
+
+    def __init__(self) -> None:
+        self.root: FlowTable | None = None
+        self.users: dict[Any, int] = {}
+        """The parts of packets that groups match or entries copy, and how many of them each."""
+        self.decisions: dict[Hashable, Decision] = {}
+        self.kept = 0
+        """What the decisions take: deliveries, counters and contexts in all of them."""
+        self.steps = 0
+        """What packets have cost so far, in steps of a round."""
+
+    def flush(self) -> None:
+        """Forget all decisions."""
+        self.decisions.clear()
+        self.kept = 0

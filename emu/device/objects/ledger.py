@@ -1,0 +1,71 @@
+"""Host memory that the device uses on behalf of a guest, in bytes, by kind, under one limit.
+
+A guest may create hundreds of thousands of objects, each with a list of pages, and may use a single
+page of its own in all of these lists. What this costs the host is counted here before it is
+allocated, and refused with LIM_ERR when the limit is reached. The numbers are what Python needs,
+rounded up, not what a real adapter would need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from emu.device.errors import CmdError
+from layouts.enums import Status
+
+COMMAND = "command"
+"""The account of commands in progress; it survives a teardown."""
+
+
+class Ledger:
+    """The accounts of one function between two resets."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._accounts: Counter[str] = Counter()
+
+    @property
+    def accounts(self) -> Mapping[str, int]:
+        """Bytes by kind, without the kinds that are at zero."""
+        return {kind: used for kind, used in self._accounts.items() if used}
+
+    def check(self, kind: str, size: int) -> None:
+        """Raise LIM_ERR when fewer than ``size`` bytes are left."""
+        if self.used + size > self.limit:
+            raise CmdError(
+                Status.LIM_ERR,
+                "no host memory left for this function",
+                f"{kind}: {size} bytes wanted, {self.limit - self.used} left",
+            )
+
+    def take(self, kind: str, size: int) -> None:
+        """Charge bytes before they are allocated. Raises LIM_ERR and then charges nothing."""
+        if self.used + size > self.limit:
+            self.check(kind, size)
+        self.used += size
+        self._accounts[kind] += size
+
+    def hold(self, kind: str, size: int) -> None:
+        """Charge bytes that cannot be refused; something else limits them."""
+        self.used += size
+        self._accounts[kind] += size
+
+    def give_back(self, kind: str, size: int) -> None:
+        """Credit ``size`` bytes that have been freed."""
+        self.hold(kind, -size)
+
+    def close(self, kind: str) -> None:
+        """Credit everything of one kind at once."""
+        self.used -= self._accounts.pop(kind, 0)
+
+    @contextmanager
+    def at_work(self, size: int) -> Iterator[None]:
+        """Charge ``size`` bytes while a command runs; only one long command runs at a time."""
+        self.hold(COMMAND, size)
+        try:
+            yield
+        finally:
+            self.give_back(COMMAND, size)

@@ -1,0 +1,85 @@
+"""A whole request from a requester to a responder: what both sides and the direct path exchange.
+
+A message is the sum of its packets (IBTA 9.4). Loopback and functions of the same process pass it
+on as one object; a wire cuts it into packets and the other end reassembles them. The responder
+processes it in the same steps either way.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from emu.device.objects.views import Views
+
+if TYPE_CHECKING:
+    from emu.device.objects.receive_queue import TakenWqe
+    from emu.device.objects.send_queue import Wqe
+
+
+class MsgOp(IntEnum):
+    """The operation requested."""
+
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    COMPARE_SWAP = 3
+    FETCH_ADD = 4
+
+
+WITH_RESPONSE_DATA = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+"""Requests whose responses carry data."""
+
+
+class Message:
+    """One request of a connected transport.
+
+    ``data`` is the payload for the responder (SEND, WRITE). For a READ or an atomic, ``reply``
+    holds the requester's views that the response is written to.
+    """
+
+    # Most messages leave most of these at their defaults, which cost nothing as class attributes.
+    reply: Views = ()
+    data_at = 0
+    """Where the data segments begin in the WQE that the message was read from."""
+    va = 0
+    rkey = 0
+    immediate: int | None = None
+    """Immediate data, in a SEND or a WRITE that carries it."""
+    inv_rkey: int | None = None
+    """The key to invalidate, in a SEND with invalidate."""
+    solicited = False
+    srqn = 0
+    """Number of the shared receive queue, for XRC."""
+    address = 0
+    """The address of the target's port, for DC (``emu.device.port.base.Link``)."""
+    dctn = 0
+    """Number of the target, for DC."""
+    route: tuple[bytes, bytes] | None = None
+    """Source and destination GID of the global route header, for DC; None without one."""
+    access_key = 0
+    """The key that the target has to have, for DC."""
+    most = 0
+    """Bytes to move in one turn, for a message that is too long for one turn (see ``shares``)."""
+    done = 0
+    """Bytes moved so far, for such a message."""
+    wqe: Wqe | None = None
+    """The work request that it was read from."""
+    begun: object | None = None
+    """What the responder that has begun it knows it by; for such a message."""
+    taken: TakenWqe | None = None
+    """The receive WQE that it has taken at the responder, None before."""
+    target: Views = ()
+    """The responder's views of all of a WRITE's range, if they were mapped at once."""
+    swap_add = compare = 0
+    swap_add_mask = compare_mask = (1 << 64) - 1
+
+    def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:
+        self.op = op
+        self.length = length
+        self.data = data
+
+    @property
+    def has_wqe(self) -> bool:
+        """Whether it holds a receive WQE; not any more once that is completed or destroyed."""
+        return self.taken is not None and self.taken.wqe is not None

@@ -1,0 +1,259 @@
+"""Memory keys: the context, the values needed on every access, and the translation entries."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from emu.device.objects.domains import Pd
+from emu.device.objects.memic import Memic
+from emu.device.objects.ranges import Ranges
+from emu.device.objects.table import Object
+from emu.device.objects.translations import (
+    DENSE_BYTES,
+    KSM_BYTES,
+    MTT_BYTES,
+    WITHOUT_RIGHTS,
+    KeyEntries,
+    PageEntries,
+    mtt_entries,
+)
+from emu.device.objects.users import Umem
+from emu.device.objects.views import Span, Views
+from layouts.enums import AccessMode
+from layouts.mkey import mkc
+from layouts.wqe import KLM
+
+ANY_QPN = 0xFFFFFF
+"""The qpn of a key that any queue pair of its protection domain may use."""
+
+OCTWORD = 16
+"""The unit in which the room for translations is counted, in bytes."""
+
+_COPIES: dict[int, int] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
+"""How many copies of a list the host holds: a list of ranges is also kept laid out."""
+
+MOST_RESERVED = 1 << 17
+"""Largest KSM key, in octwords, whose room the ledger is charged for in full at creation.
+
+This is the size that implicit on-demand paging with four-level page tables uses. A larger key is
+charged chunk by chunk as it is written: nearly all of its chunks only contain "absent" entries.
+"""
+
+SIGNATURE_BYTES = 2048
+_MTT, _KSM, _KLMS = AccessMode.MTT, AccessMode.KSM, AccessMode.KLMS
+_MEMIC = AccessMode.MEMIC
+
+
+def room_bytes(mode: int, octwords: int) -> int:
+    """What the room for a key's translations costs the host, even if it is never filled.
+
+    Includes the sixteenth that Python allocates in excess.
+    """
+    if mode == _KSM and octwords > MOST_RESERVED:
+        return DENSE_BYTES
+    return _COPIES.get(mode, 1) * octwords * (OCTWORD + OCTWORD // 16)
+
+
+_RIGHTS = mkc.together("a", "rw", "rr", "lw", "lr")
+"""A key's rights as one number (``emu.device.engine.mr.rights``)."""
+_MODES: dict[int, AccessMode] = {mode.value: mode for mode in AccessMode}
+
+
+class KeySignature(Protocol):
+    """Block signatures of a key's data, as the code that translates the key sees them.
+
+    ``emu.device.engine.mr.signature`` implements it.
+    """
+
+    def wire_length(self, length: int) -> int:
+        """Length on the wire, in bytes, of ``length`` bytes of the memory domain."""
+
+    @property
+    def is_on_wire(self) -> bool:
+        """Whether the wire domain has signatures, so that lengths on the wire differ."""
+
+    def rearm(self) -> None:
+        """Report the next error, even if one has been reported already."""
+
+    def views(
+        self, hca: Any, mkey: Mkey, qpn: int, span: Span, depth: int, most: int | None = None
+    ) -> Views:
+        """A span of the wire domain's data; ``most`` bounds its steps as in ``access``."""
+
+
+_LONG_LIST = 1024
+"""Size in bytes from which a list of keys is laid out when it is written, not at its first use.
+
+A single access may go through as many keys as a work request has segments.
+"""
+
+
+class Mkey(Object):
+    """A memory key. The handle is the mkey index; the key is the index and the variant byte.
+
+    ``ctx`` is the context. The other attributes are the values of it that every access needs;
+    ``decode`` updates them after each change.
+    """
+
+    __slots__ = (
+        "_ranges", "_xlt", "blocks", "ctx", "en_rinval", "end", "free", "log_page_size", "memic",
+        "mode", "pages", "pd", "pg_access", "qp_serial", "qpn", "rights", "signature", "start",
+        "umem", "umr_en", "variant", "views", "xlt_room",
+    )  # fmt: skip
+    kind = "mkey"
+    BASE_BYTES = 1024
+
+    def __init__(
+        self,
+        ctx: Any,
+        pd: Pd,
+        xlt: bytes,
+        *,
+        pg_access: bool = False,
+        umem: Umem | None = None,
+        pages: PageEntries | None = None,
+        memic: Memic | None = None,
+    ) -> None:
+        """``xlt`` holds translation entries in the driver's format: 8 bytes each (MTT) or 16.
+
+        Alternatively ``pages`` already contains them.
+        """
+        super().__init__()
+        self.umem = umem
+        self.memic = memic
+        """The device memory that a MEMIC key covers."""
+        self.ctx = ctx
+        self.pd = pd
+        self.pg_access = pg_access
+        """Whether rights came in the low bits of MTT entries (bit 0 read, bit 1 write)."""
+        self._xlt = bytearray()
+        """The list of a KLM key."""
+        self._ranges: Ranges | None = None
+        self.views: dict[tuple[int, int, int], tuple[int, Sequence[memoryview]]] = {}
+        """Cached translations: (va, length, rights) to the memory's generation and the bytes."""
+        self.qp_serial = 0
+        """Which of the queue pairs numbered ``qpn`` may use the key (its serial); 0 is none."""
+        self.signature: KeySignature | None = None
+        """Block signatures, if a UMR has set some up."""
+        self.decode()
+        self._take_over(xlt, pages)
+
+    def _take_over(self, xlt: bytes, pages: PageEntries | None) -> None:
+        """Store the translations that the key is created with."""
+        if self.mode is _MTT:
+            self.pages = pages or PageEntries()
+            self.pages.write(self.pages.count, mtt_entries(xlt, pg_access=self.pg_access))
+        elif self.mode is _KSM:
+            self.blocks = KeyEntries()
+            self.blocks.write(0, xlt)
+        elif xlt:
+            self._xlt += xlt
+            self._lay_out()
+
+    def decode(self) -> None:
+        """Read the values from a changed context and drop everything derived from the old one."""
+        ctx = self.ctx
+        self.free = bool(ctx.free)
+        self.variant: int = ctx.mkey_7_0
+        self.mode = _MODES[ctx.access_mode_4_2 << 2 | ctx.access_mode_1_0]
+        self.rights: int = _RIGHTS(ctx)
+        self.qpn: int = ANY_QPN if ctx.qpn == ANY_QPN else ctx.qpn  # one object for nearly all
+        self.en_rinval = bool(ctx.en_rinval)
+        self.log_page_size: int = ctx.log_page_size
+        # Addresses in device memory count from the start of the key, which is always zero-based.
+        self.start: int = 0 if self.mode is _MEMIC else ctx.start_addr
+        length = ctx.len if self.signature is None else self.signature.wire_length(ctx.len)
+        self.end: int = 1 << 64 if ctx.length64 else self.start + length
+        self.umr_en = bool(ctx.umr_en)
+        self.xlt_room: int = ctx.translations_octword_size * OCTWORD
+        self.views.clear()
+
+    @property
+    def host_bytes(self) -> int:
+        """The room for translations counts as filled, unless the list is held sparsely."""
+        octwords, signature = self.octwords, SIGNATURE_BYTES if self.ctx.bsf_octword_size else 0
+        if self.mode is _KSM and octwords > MOST_RESERVED:
+            return self.BASE_BYTES + signature + self.blocks.host_bytes
+        return self.BASE_BYTES + signature + room_bytes(self.mode, octwords)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether chunks are charged when written, as the room was too large to charge in full."""
+        return self.mode is _KSM and self.octwords > MOST_RESERVED
+
+    @property
+    def octwords(self) -> int:
+        """The room for translations that the key was created with; a UMR does not change it."""
+        return int(self.ctx.translations_octword_size)
+
+    def write_translations(self, at: int, xlt: bytes) -> int:
+        """Replace entries from byte ``at`` on. Returns how many bytes had to be processed.
+
+        Entries written by a UMR carry access rights, even if those of the create command did not.
+        """
+        self.views.clear()
+        if self.mode is _MTT:
+            self.pg_access = True
+            self.pages.write(at // MTT_BYTES, mtt_entries(xlt))
+            return len(xlt)
+        if self.mode is _KSM:
+            self.blocks.write(at // KSM_BYTES, xlt)
+            return len(xlt)
+        self._xlt += bytes(max(at - len(self._xlt), 0))
+        self._xlt[at : at + len(xlt)] = xlt
+        self._lay_out()
+        return len(self._xlt)
+
+    def translations(self, most: int) -> bytes:
+        """The entries in the driver's format, at most ``most`` bytes of them."""
+        if self.mode is _KSM:
+            return self.blocks.to_bytes(most)
+        if self.mode is not _MTT:
+            return bytes(self._xlt[:most])
+        xlt = bytearray(self.pages.to_bytes(most))
+        if not self.pg_access:
+            xlt[7::8] = xlt[7::8].translate(WITHOUT_RIGHTS)
+        return bytes(xlt)
+
+    @property
+    def xlt(self) -> bytes:
+        """All entries, in the driver's format."""
+        return self.translations(self.xlt_room)
+
+    @property
+    def entries(self) -> array[int]:
+        """The entries of an MTT key as numbers; without ``pg_access`` all rights are set."""
+        return self.pages.read(0, self.pages.count)
+
+    def below(self) -> Iterator[tuple[int, int, int]]:
+        """Byte count, key and address of a list of keys' entries; repetitions may be left out."""
+        if self.mode is _KSM:
+            return self.blocks.given()
+        return KLM.iter_unpack(bytes(self._xlt[: len(self._xlt) // KLM.size * KLM.size]))
+
+    def _lay_out(self) -> None:
+        is_long = self.mode is _KLMS and len(self._xlt) > _LONG_LIST
+        self._ranges = Ranges(self._xlt) if is_long else None
+
+    @property
+    def ranges(self) -> Ranges:
+        """The list of a KLM key, laid out as ranges."""
+        if self._ranges is None:
+            self._ranges = Ranges(self._xlt)
+        return self._ranges
+
+    @property
+    def key(self) -> int:
+        """The 32-bit lkey and rkey."""
+        return self.handle << 8 | self.variant
+
+    def invalidate(self) -> None:
+        """Free the key: it allows no access until it is registered again."""
+        self.ctx.free = 1
+        self.decode()
+
+    def holds(self) -> tuple[Object, ...]:
+        behind = self.umem or self.memic
+        return (self.pd,) if behind is None else (self.pd, behind)

@@ -1,0 +1,271 @@
+"""On-demand paging: page faults, the contents of their events, and the table of open ones.
+
+When a queue pair accesses an absent page, the side that accessed it waits. The driver is told by an
+event and ends the wait with PAGE_FAULT_RESUME, which carries the event's token. The transport
+scheme tells the driver which work request or RDMA operation was affected, the memory scheme which
+key and which pages (PRM "On-demand paging"; include/linux/mlx5/device.h: mlx5_eqe_page_fault;
+hw/odp.c).
+
+Nothing here depends on a device; ``emu.device.engine.mr.page_faults`` applies it to one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
+
+from layouts.enums import PageFaultSubtype
+from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
+
+if TYPE_CHECKING:
+    from emu.device.objects import Qp
+    from emu.device.objects.ledger import Ledger
+    from emu.device.ports import Timer
+
+TRANSPORT_TOKEN_BITS, MEMORY_TOKEN_BITS = 24, 48
+PAGE_FAULT_BYTES = 1024
+"""What an open page fault costs the host."""
+
+_ACCOUNT = "page fault"
+
+MOST_LAPSED = 4096
+"""Lapsed page faults (their queue pair stopped) remembered, in case the driver resumes late."""
+
+PAGE_BYTES = 4096
+"""The page size of the memory scheme (hw/odp.c: MEMORY_SCHEME_PAGE_FAULT_GRANULARITY)."""
+
+_WQE = eqe_page_fault_wqe.packer(
+    "bytes_committed", "wqe_index", "packet_length", "token", "pftype_wq"
+)
+_RDMA = eqe_page_fault_rdma.packer(
+    "bytes_committed", "r_key", "packet_length", "rdma_op_len", "rdma_va", "pftype_token"
+)
+_MEMORY = eqe_page_fault_memory.packer(
+    "flags", "token47_32", "token31_0", "demand_fault_pages", "mkey", "va"
+)
+_LAST = 1 << 7
+_MOST_PACKET = 0xFFFF
+
+
+class Side(Enum):
+    """Which half of a queue pair waits."""
+
+    REQUESTER = "requester"
+    RESPONDER = "responder"
+
+
+class PageFaultType(IntEnum):
+    """page_fault_type: bit 0 requester, bit 1 write, bit 2 RDMA.
+
+    The first four concern a work request, and the event names its queue (device.h:
+    MLX5_WQE_PF_TYPE_*); the others concern an incoming RDMA operation.
+    """
+
+    SHARED_RECEIVE = 0
+    SEND_OR_WRITE = 1
+    RECEIVE = 2
+    READ_OR_ATOMIC = 3
+    RDMA_READ = 4
+    RDMA_WRITE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The absent page that an AbsentPageError named, which may itself hold on to views."""
+
+    key: int
+    va: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"key {self.key:#x}, {self.va:#x}+{self.length:#x}"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultedAccess:
+    """The operation during which a page was found absent."""
+
+    kind: PageFaultType
+    packet_length: int
+    """Size in bytes of the packet concerned, at a responder."""
+    number: int = 0
+    """For a work request: the number of its queue pair or shared receive queue, and its index."""
+    wqe_index: int = 0
+    r_key: int = 0
+    """For an RDMA: key, address and length of the whole operation."""
+    va: int = 0
+    length: int = 0
+    committed: int = 0
+    """Bytes of the request or operation that have been transferred and will not be again.
+
+    The driver makes the pages after them present (hw/odp.c: pagefault_data_segments).
+    """
+
+
+class PageFault:
+    """A page fault: one side of a queue pair waits for its driver.
+
+    ``refuse`` is called when the driver gives up: it fails the operation that hit the page fault
+    and returns the answer for the waiting peer, if any. ``go_on`` is called when the wait is over,
+    with that answer, or with None for "try again".
+    """
+
+    __slots__ = (
+        "_held", "access", "go_on", "is_memory", "is_open", "page", "qp", "raised_ns", "refuse",
+        "side", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        qp: Qp,
+        side: Side,
+        access: FaultedAccess,
+        page: Page,
+        refuse: Callable[[], Exception | None],
+    ) -> None:
+        self.qp = qp
+        self.side = side
+        self.access = access
+        self.page = page
+        self.refuse = refuse
+        self.go_on: Callable[[Exception | None], None] | None = None
+        self._held: Qp | None = None
+        """The queue pair that ``go_on`` belongs to, if it is the waiting one's peer."""
+        self.is_memory = False
+        self.is_open = False
+        self.token = 0
+        self.raised_ns = 0
+
+    def __repr__(self) -> str:
+        return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
+
+    def hold(self, qp: Qp, go_on: Callable[[Exception | None], None]) -> None:
+        """The requests of a queue pair in this process, perhaps of another function, wait, too."""
+        qp.held_by, self._held, self.go_on = self, qp, go_on
+
+    def release(self, qp: Qp) -> None:
+        """This queue pair does not wait any more."""
+        qp.held_by = None
+        if self._held is qp:
+            self._held = self.go_on = None
+
+    def event(self, token: int | None = None) -> tuple[PageFaultSubtype, bytes]:
+        """Sub-type and data of the event, with the page fault's own token or another one."""
+        access, page = self.access, self.page
+        if token is None:
+            token = self.token
+        else:
+            token &= (1 << (MEMORY_TOKEN_BITS if self.is_memory else TRANSPORT_TOKEN_BITS)) - 1
+        packet = min(access.packet_length, _MOST_PACKET)
+        if self.is_memory:
+            start = page.va & -PAGE_BYTES
+            pages = -(-(page.va + page.length - start) // PAGE_BYTES)
+            return PageFaultSubtype.MEMORY, _MEMORY.pack(
+                _LAST, token >> 32, token & 0xFFFFFFFF, pages * PAGE_BYTES,
+                page.key, start,
+            )  # fmt: skip
+        if access.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
+            return PageFaultSubtype.RDMA, _RDMA.pack(
+                access.committed, access.r_key, packet, access.length, access.va,
+                _typed(access.kind, token),
+            )  # fmt: skip
+        return PageFaultSubtype.WQE, _WQE.pack(
+            access.committed, access.wqe_index, packet, token, _typed(access.kind, access.number)
+        )
+
+    def is_named_by(self, kind: int, number: int) -> bool:
+        """Whether a resume with this type and number refers to this page fault.
+
+        The number is the queue's, or for an RDMA the token again (hw/odp.c).
+        """
+        access = self.access
+        if access.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
+            return kind == access.kind and number == self.token
+        return kind == access.kind and number == access.number
+
+
+def _typed(kind: PageFaultType, number: int) -> bytes:
+    """pftype_wq or pftype_token: the kind, followed by a 24-bit number."""
+    return (kind << 24 | number).to_bytes(4, "big")
+
+
+class Held(Exception):  # noqa: N818  # not an error: a responder waits for its driver
+    """A responder waits for its driver; the caller sets the page fault's ``go_on``."""
+
+    def __init__(self, page_fault: PageFault) -> None:
+        super().__init__(repr(page_fault))
+        self.page_fault = page_fault
+
+
+class PageFaultTable:
+    """Open page faults by token, and the tokens of those whose queue pair has stopped since."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._open: dict[int, PageFault] = {}
+        self._lapsed: dict[int, None] = {}
+        self._last = 0
+        self.raised = 0
+        """How many page faults there were."""
+        self.untold: OrderedDict[int, PageFault] = OrderedDict()
+        """Open page faults whose event did not fit into the event queue, the oldest first."""
+        self.timer: Timer | None = None
+        """Runs until that event queue is checked again."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self) -> list[PageFault]:
+        """All open page faults."""
+        return list(self._open.values())
+
+    def add(self, fault: PageFault) -> None:
+        """Open a page fault under a token that no other one has."""
+        bits = MEMORY_TOKEN_BITS if fault.is_memory else TRANSPORT_TOKEN_BITS
+        token = self._last
+        while True:
+            token = (token + 1) & (1 << bits) - 1
+            if token and token not in self._open and token not in self._lapsed:
+                break
+        self._last = fault.token = token
+        fault.is_open = True
+        self._open[token] = fault
+        self.raised += 1
+        # Each side of a queue pair has at most one, so there is no need for a limit here.
+        self._ledger.hold(_ACCOUNT, PAGE_FAULT_BYTES)
+
+    def find(self, token: int) -> PageFault | None:
+        """The open page fault with this token."""
+        return self._open.get(token)
+
+    def close(self, fault: PageFault) -> None:
+        """Close a page fault that is over."""
+        fault.is_open = False
+        del self._open[fault.token]
+        self._ledger.give_back(_ACCOUNT, PAGE_FAULT_BYTES)
+        self.untold.pop(fault.token, None)
+
+    def lapse(self, fault: PageFault) -> None:
+        """Close a page fault because its queue pair stops; the driver may still resume it."""
+        self.close(fault)
+        self._lapsed[fault.token] = None
+        if len(self._lapsed) > MOST_LAPSED:
+            del self._lapsed[next(iter(self._lapsed))]
+
+    def restart(self) -> None:
+        """The function has stopped, and no page fault is open any more. Tokens go on from here."""
+        self._lapsed.clear()
+        self.untold.clear()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def forget(self, token: int) -> bool:
+        """Whether the token is that of a lapsed page fault, which is then forgotten."""
+        if token not in self._lapsed:
+            return False
+        del self._lapsed[token]
+        return True

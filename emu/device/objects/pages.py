@@ -1,0 +1,191 @@
+"""A queue's buffer in guest memory: a list of pages that need not be contiguous.
+
+Source: the pas[] lists of CREATE_EQ, CREATE_CQ, CREATE_QP and CREATE_RMP, with the fields
+log_page_size (pages of ``4096 << n`` bytes) and page_offset of their contexts. The offset counts in
+64ths of a page, whatever the page size (hw/mem.c: mlx5_umem_find_best_quantized_pgoff).
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator
+
+from emu.device.errors import CmdError
+from emu.device.ports import Buffer, DmaError, GuestMemory
+from emu.device.turns import Turns
+from layouts.codec import ArrayView
+from layouts.enums import Status
+
+ADAPTER_PAGE_SHIFT = 12
+PAGES_PER_TURN = 4096
+"""Pages of a list that are checked in one turn, when no two of them are adjacent."""
+_JOINED_COST = 16
+"""This many adjacent pages take as long to check as one page that is not adjacent."""
+_MOST_JOINED = PAGES_PER_TURN * _JOINED_COST
+LOG_OFFSETS_PER_PAGE = 6
+
+
+class PageList:
+    """``length`` bytes that start ``offset`` bytes into the first of the pages."""
+
+    __slots__ = ("_mask", "_memory", "_offset", "_pages", "_shift", "host_bytes", "length")
+
+    def __init__(
+        self, memory: GuestMemory, pages: array[int], shift: int, offset: int, length: int
+    ) -> None:
+        self._memory = memory
+        self._pages = pages
+        self._shift = shift
+        self._mask = (1 << shift) - 1
+        self._offset = offset
+        self.length = length
+        self.host_bytes = sys.getsizeof(pages)
+        """What the page list costs the host; 0 when it belongs to another buffer."""
+
+    @property
+    def pages(self) -> array[int]:
+        """The page addresses, as the command gave them."""
+        return self._pages
+
+    @property
+    def shift(self) -> int:
+        """log2 of the bytes in a page."""
+        return self._shift
+
+    def read(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the buffer; ``at + length`` lies within it."""
+        start = at + self._offset
+        within = start & self._mask
+        if within + length <= self._mask + 1:  # most entries lie in one page
+            return self._memory.read(self._pages[start >> self._shift] + within, length)
+        return b"".join(self._memory.read(iova, size) for iova, size in self._pieces(at, length))
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Copy bytes into the buffer."""
+        start = at + self._offset
+        within = start & self._mask
+        if within + len(data) <= self._mask + 1:
+            self._memory.write(self._pages[start >> self._shift] + within, data)
+            return
+        done = 0
+        for iova, size in self._pieces(at, len(data)):
+            self._memory.write(iova, data[done : done + size])
+            done += size
+
+    def address(self, at: int) -> int:
+        """The IOVA of one byte of the buffer."""
+        at += self._offset
+        return self._pages[at >> self._shift] + (at & self._mask)
+
+    def part(self, at: int, length: int) -> PageList:
+        """A part of the buffer, as a buffer of its own; ``at + length`` lies within it."""
+        found = PageList(self._memory, self._pages, self._shift, self._offset + at, length)
+        found.host_bytes = 0
+        return found
+
+    def split(self, at: int, count: int, shift: int) -> Iterator[array[int]]:
+        """The addresses of ``count`` pages of ``1 << shift`` bytes, in portions of thousands.
+
+        The first page begins ``at`` bytes into the buffer; ``at`` may be negative. The pages are no
+        larger than the buffer's own pages and lie within them.
+        """
+        at += self._offset
+        share = array("Q")
+        while count:
+            page, within = self._pages[at >> self._shift], at & self._mask
+            size = min(count, self._mask + 1 - within >> shift, PAGES_PER_TURN)
+            first = page + within
+            share.extend(range(first, first + (size << shift), 1 << shift))
+            at += size << shift
+            count -= size
+            if len(share) >= PAGES_PER_TURN or not count:
+                yield share
+                share = array("Q")
+
+    def _pieces(self, at: int, length: int) -> Iterator[tuple[int, int]]:
+        at += self._offset
+        while length:
+            within = at & self._mask
+            size = min(length, self._mask + 1 - within)
+            yield self._pages[at >> self._shift] + within, size
+            at += size
+            length -= size
+
+
+def no_pages(memory: GuestMemory) -> PageList:
+    """The buffer of a queue pair without rings."""
+    return PageList(memory, array("Q"), ADAPTER_PAGE_SHIFT, 0, 0)
+
+
+def queue_buffer(
+    memory: GuestMemory, pas: ArrayView, log_page_size: int, page_offset: int, length: int
+) -> Turns[PageList]:
+    """The buffer that a create command describes.
+
+    Raises BAD_PARAM_ERR if the list is too short for ``length`` bytes, or if a page is not aligned
+    to 4096 bytes or is not guest memory.
+    """
+    shift = log_page_size + ADAPTER_PAGE_SHIFT
+    offset = page_offset << shift - LOG_OFFSETS_PER_PAGE
+    needed = -(-(offset + length) >> shift)
+    if len(pas) < needed:
+        raise CmdError(Status.BAD_PARAM_ERR, "page list too short", f"{len(pas)} of {needed} pages")
+    pages = pas.words(needed)
+    yield from check_pages(memory, pages, 1 << shift, offset + length)
+    return PageList(memory, pages, shift, offset, length)
+
+
+def low_bytes(words: array[int]) -> memoryview:
+    """A view of the lowest byte of each number, in place, to test or set all of them at once."""
+    first = 0 if sys.byteorder == "little" else words.itemsize - 1
+    return memoryview(words).cast("B")[first :: words.itemsize]
+
+
+def check_pages(memory: GuestMemory, pages: array[int], size: int, used: int) -> Turns[None]:
+    """Check that each page is aligned and that its used part is writable guest memory.
+
+    ``pages`` have ``size`` bytes each; ``used`` is the number of bytes used in all of them
+    together. Raises BAD_PARAM_ERR.
+    """
+    looked_at = 0
+    for start, length, count in _runs(pages, size, used):
+        try:
+            looked_at += len(memory.segments(start, length)) + count // _JOINED_COST
+        except DmaError as error:
+            raise CmdError(Status.BAD_PARAM_ERR, "page is not guest memory", str(error)) from None
+        if looked_at >= PAGES_PER_TURN:
+            looked_at = 0
+            yield
+
+
+def _runs(pages: array[int], size: int, used: int) -> Iterator[tuple[int, int, int]]:
+    """Address, bytes and page count of each run of adjacent pages. Raises BAD_PARAM_ERR."""
+    start, following, since = -1, -1, 0
+    for index, page in enumerate(pages):
+        if page == following and index - since < _MOST_JOINED:
+            following += size
+            continue
+        if page & (1 << ADAPTER_PAGE_SHIFT) - 1:
+            raise CmdError(Status.BAD_PARAM_ERR, "page address not aligned", f"{page:#x}")
+        if start >= 0:
+            yield start, following - start, index - since
+        start, following, since = page, page + size, index
+    if start >= 0:
+        last = used - since * size
+        yield start, last, len(pages) - since
+
+
+DOORBELL_RECORD_BYTES = 8
+
+
+def check_record(memory: GuestMemory, address: int) -> None:
+    """Check that a doorbell record is two words in guest memory. Raises BAD_PARAM_ERR otherwise."""
+    if address % DOORBELL_RECORD_BYTES:
+        raise CmdError(Status.BAD_PARAM_ERR, "doorbell record not aligned", f"{address:#x}")
+    try:
+        memory.segments(address, DOORBELL_RECORD_BYTES)
+    except DmaError as error:
+        raise CmdError(
+            Status.BAD_PARAM_ERR, "doorbell record is not guest memory", str(error)
+        ) from None

@@ -1,0 +1,260 @@
+"""Queue pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from emu.device.objects.cq import Cq
+from emu.device.objects.domains import Pd, QCounter, Xrcd
+from emu.device.objects.pages import PageList
+from emu.device.objects.queue import Queue
+from emu.device.objects.srq import Srq
+from emu.device.objects.streams import DciStreams
+from emu.device.objects.table import Object
+from emu.device.objects.users import Umem
+from emu.device.ports import Timer
+from layouts.enums import QpState, QpType
+
+if TYPE_CHECKING:
+    from emu.device.objects.dct import Responder
+    from emu.device.objects.message import Message
+    from emu.device.objects.page_fault import Page, PageFault, Side
+    from emu.device.objects.receive_queue import RecvRing, TakenWqe
+    from emu.device.objects.send_queue import SendRing
+
+_MTU_BYTES = {code: 128 << code for code in range(1, 6)}
+"""IBTA MTU codes: 1 is 256 bytes, 5 is 4096."""
+
+_SMALLEST_MTU, _LARGEST_MTU = 256, 4096
+"""What another code means, 0 among them: iPXE's golan.c sets none for its datagrams."""
+
+
+_revisions = count(1)
+
+
+class Connection(Protocol):
+    """The part of a connected queue pair that only packets need (``engine.rc.packets``)."""
+
+    def reload(self) -> None:
+        """A command has changed the context."""
+
+    def dissolve(self) -> None:
+        """The queue pair does not need it any more."""
+
+    def pause(self) -> None:
+        """Stop all timers: the queue pair changes state or is destroyed."""
+
+    def stop(self) -> None:
+        """SQER or ERR: requests in progress will be flushed from the ring."""
+
+    def unfinished(self) -> Sequence[TakenWqe]:
+        """Receive WQEs that a message has taken and not filled yet."""
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether any requests still wait for a response that completes them."""
+
+    def respond(self) -> bool:
+        """Execute and answer some of the requests that have arrived; True when there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class QpParts:
+    """The objects that a queue pair refers to."""
+
+    pd: Pd | None = None
+    scq: Cq | None = None
+    rcq: Cq | None = None
+    srq: Srq | None = None
+    xrcd: Xrcd | None = None
+    counter: QCounter | None = None
+    umems: tuple[Umem, ...] = ()
+
+    def all(self) -> tuple[Object, ...]:
+        """All of them that are set."""
+        held = (self.pd, self.scq, self.rcq, self.srq, self.xrcd, self.counter)
+        return (*(part for part in held if part is not None), *self.umems)
+
+
+class Marks(NamedTuple):
+    """What the headers of packets say about their priority."""
+
+    sent: int
+    """The priority by which their sender counts them."""
+    received: int
+    """That in their VLAN tag, 0 without one: all that their receiver sees."""
+    dscp: int
+
+
+class GlobalRoute(NamedTuple):
+    """The ends of a path whose packets have a global route header."""
+
+    own: bytes
+    peer: bytes
+
+
+class Qp(Queue):
+    """A queue pair.
+
+    ``ctx`` is the context as set by commands; ``decode`` extracts what the engine needs for every
+    message. State, PSNs and retry counts live here and are written back into the context when it is
+    queried.
+    """
+
+    __slots__ = (
+        "ack_timeout", "agreed", "begun", "buffer", "connection", "ctx", "destination", "epsn",
+        "header_bytes", "held_by", "is_draining", "is_established", "kept", "log_msg_max", "marks",
+        "max_datagram", "mcgs", "min_rnr_nak", "moving", "mtu_bytes", "page_faults", "parts", "pd",
+        "pkey_index", "psn", "q_key", "rae", "rcq", "reads_ahead", "remote_qpn",
+        "repeated_page_faults", "responder", "retries", "retry_count", "revision", "rnr_retries",
+        "rnr_retry", "route", "rq", "rre", "rwe", "scq", "serial", "sq", "srq", "st", "state",
+        "streams", "timer", "xrcd",
+    )  # fmt: skip
+    kind = "qp"
+    BASE_BYTES = 8192
+    """Includes what packets need, and one receive request in progress on each side."""
+
+    def __init__(
+        self,
+        ctx: Any,
+        parts: QpParts,
+        buffer: PageList,
+        sq: SendRing | None,
+        rq: RecvRing | None,
+    ) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.buffer = buffer
+        self.parts = parts
+        self.st = QpType(ctx.st)
+        self.pd = parts.pd
+        self.scq = parts.scq
+        self.rcq = parts.rcq
+        self.srq = parts.srq
+        self.xrcd = parts.xrcd
+        self.counter = parts.counter
+        self.sq = sq
+        self.rq = rq
+        self.serial = 0
+        """Unique among all queue pairs that have or had this number; starts at 1."""
+        self.mcgs: set[bytes] = set()
+        """Multicast GIDs that it is attached to."""
+        self.is_draining = False
+        """It changes to SQD once its current requests are complete, after a signature error."""
+        self.is_established = False
+        """A request has come since it has been in RTR."""
+        self.timer: Timer | None = None
+        """Runs until a retry, or until the receive queue is checked again."""
+        self.retries = self.rnr_retries = 0
+        self.connection: Connection | None = None
+        """State that only packets need; None while the peer is in this process."""
+        self.page_faults: dict[Side, PageFault] = {}
+        """The page faults that its sides wait for."""
+        self.repeated_page_faults: dict[Side, tuple[Page, int]] = {}
+        """The page that a side last waited for, and how many times in a row."""
+        self.held_by: PageFault | None = None
+        """The page fault of a peer in this process that blocks its requests."""
+        self.kept: TakenWqe | None = None
+        """The receive WQE of a message that waits for a page and will be delivered again."""
+        self.moving: Message | None = None
+        """A message that takes several turns, and has had some of them."""
+        self.begun: object | None = None
+        """What a sender in this process knows by that such a message has begun here.
+
+        It is the message's as well, so that neither end has to know the other's objects.
+        """
+        self.responder: Responder | None = None
+        """For a DC initiator: what receives for it at the target that it has sent to last."""
+        self.streams = DciStreams.of(ctx) if self.st is QpType.DCI else None
+        """The streams of a DC initiator; None when it has none."""
+        self.state = QpState.RST
+        self.revision = 0
+        """A number that no other context, of any queue pair in this process, has or had."""
+        self.destination = 0
+        """The address that the link layer finds in the context's path
+        (``emu.device.port.base.Link``).
+
+        0 for datagram services.
+        """
+        self.route: GlobalRoute | None = None
+        """What the global route header of the path's packets says, if they must have one."""
+        self.agreed: tuple[int, object, object] | None = None
+        """With what its peer and both ports have been found to agree with this queue pair, so that
+        messages need no packets (``emu.device.engine.rc.agreement``); None for nothing yet."""
+        self.reads_ahead = False
+        """It may send more READs and atomics at once than that peer takes."""
+        self.header_bytes = 0
+        """Bytes of the link layer's headers in front of each packet to it."""
+        self.marks: Marks | None = None
+        """What these headers say about the packets' priority, if they are counted by it."""
+        self.decode()
+
+    @property
+    def host_bytes(self) -> int:
+        ends = 2 if self.st is QpType.DCI else 1  # its responder at a target is in no table
+        return self.BASE_BYTES * ends + self.buffer.host_bytes
+
+    def decode(self) -> None:
+        """Extract the values from the context after a transition has changed it."""
+        ctx = self.ctx
+        self.revision, self.agreed = next(_revisions), None
+        path = ctx.primary_address_path
+        self.rre, self.rwe, self.rae = ctx.rre, ctx.rwe, ctx.rae
+        self.psn, self.epsn = int(ctx.next_send_psn), int(ctx.next_rcv_psn)
+        self.remote_qpn = int(ctx.remote_qpn)
+        self.pkey_index, self.q_key = int(path.pkey_index), int(ctx.q_key)
+        self.mtu_bytes = _MTU_BYTES.get(ctx.mtu, _SMALLEST_MTU)
+        self.log_msg_max = int(ctx.log_msg_max)
+        self.max_datagram = _MTU_BYTES.get(ctx.mtu, _LARGEST_MTU)
+        self.ack_timeout, self.retry_count = int(path.ack_timeout), int(ctx.retry_count)
+        self.rnr_retry, self.min_rnr_nak = int(ctx.rnr_retry), int(ctx.min_rnr_nak)
+        if self.connection is not None:
+            self.connection.reload()
+
+    @property
+    def send_ring(self) -> SendRing | None:
+        return self.sq
+
+    def encode(self) -> None:
+        """Write the values that the engine has changed back into the context, for a query."""
+        self.ctx.state = self.state
+        self.ctx.next_send_psn, self.ctx.next_rcv_psn = self.psn, self.epsn
+        if self.sq is not None:
+            self.ctx.hw_sq_wqebb_counter = self.sq.ci
+
+    def stop_waiting(self) -> None:
+        """Forget the timer, the retries that led to it, and a message that is only partly moved."""
+        self.moving = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.connection is not None:
+            self.connection.pause()
+        if self.responder is not None:
+            self.responder.leave()
+        self.retries = self.rnr_retries = 0
+
+    def unlink(self) -> None:
+        """Drop the state that only packets need. Everything that waits for it has been notified."""
+        if self.connection is not None:
+            self.connection.dissolve()
+            self.connection = None
+
+    def restart(self) -> None:
+        """State RST: the driver starts counting at 0 again."""
+        self.unlink()
+        self.is_draining = self.is_established = False
+        self.begun = None
+        self.repeated_page_faults.clear()
+        if self.streams is not None:
+            self.streams.failed.clear()
+        if self.sq is not None:
+            self.sq.restart()
+        if self.rq is not None:
+            self.rq.restart()
+
+    def holds(self) -> tuple[Object, ...]:
+        return self.parts.all()

@@ -1,0 +1,301 @@
+"""Receive queues: where an incoming message gets its buffers from.
+
+A receive WQE is a scatter list; a list shorter than the stride ends with the key 0x100 (device.h:
+MLX5_TERMINATE_SCATTER_LIST_LKEY). A queue pair's own ring is used in order. A shared receive queue
+is either such a ring as well (an RMP over a cyclic work queue), or a linked list. The driver may
+relink the list in any order, so the device follows ``next_wqe_index`` and relies on nothing else.
+There is no doorbell: the driver only advances the counter in the doorbell record, which the device
+reads when a message needs a WQE.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from emu.device.objects.geometry import RqGeometry
+from emu.device.objects.pages import PageList
+from emu.device.ports import GuestMemory
+from layouts.wqe import DATA, DS, NEXT
+
+if TYPE_CHECKING:
+    from emu.device.objects.cq import Cq
+    from emu.device.objects.domains import Pd
+
+END_OF_LIST_LKEY = 0x100
+_COUNTER = Struct(">I")
+_COUNTER_MASK = 0xFFFF
+
+Segment = tuple[int, int, int]
+"""byte_count, lkey, address of a data segment."""
+
+
+class RecvWqe:
+    """A receive request that a message is about to fill."""
+
+    __slots__ = ("index", "pd", "segments")
+
+    def __init__(self, index: int, segments: Sequence[Segment], pd: Pd | None) -> None:
+        self.index = index
+        """The CQE's wqe_counter: the position in the ring, or in the shared queue."""
+        self.segments = segments
+        self.pd = pd
+
+
+class ListBrokenError(Exception):
+    """The links of a shared receive queue point outside the queue, or form a loop."""
+
+
+class RecvQueue:
+    """Common to all kinds: the buffer for WQEs and the counter of those that were posted."""
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        """Without ``pd`` no key is in the queue's domain, so that no request can be filled."""
+        self._memory = memory
+        self._buffer = buffer
+        self._pd = pd
+        self._size = 1 << geometry.log_size
+        self._stride = 1 << geometry.log_stride
+        self._dbr_addr = geometry.dbr_addr
+        self._taken = 0
+        self.read_ahead = 0
+        """Segments that have been read of requests which are taken later."""
+
+    @property
+    def size(self) -> int:
+        """Number of requests that it has room for."""
+        return self._size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ring, or of all that a shared queue can hold."""
+        return self._size * self._stride
+
+    def raw(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        return self._buffer.read(at, length)
+
+    @property
+    def taken(self) -> int:
+        """The next request of a ring, modulo 65536."""
+        return self._taken
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a request has been taken since RST; once in many it seems not so."""
+        return self._taken != 0
+
+    def posted(self) -> int:
+        """Number of posted requests; a counter further ahead than the ring's size means "full".
+
+        Raises DmaError.
+        """
+        counter: int
+        (counter,) = _COUNTER.unpack(self._memory.read(self._dbr_addr, 4))
+        return min((counter - self._taken) & _COUNTER_MASK, self._size)
+
+    def take(self) -> RecvWqe | None:
+        """Consume and return the next request; None when the driver has posted none.
+
+        Raises DmaError, and ListBrokenError for an impossible link.
+        """
+        raise NotImplementedError
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        """Return a request that has been taken and that nothing has filled; it is used next."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """The queue went to RST: the driver counts from 0 again."""
+        self._taken = 0
+
+
+class RecvRing(RecvQueue):
+    """The receive queue of one queue pair, used in order."""
+
+    def take(self) -> RecvWqe | None:
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, scatter_list(wqe), self._pd)
+
+
+class PacketRing(RecvQueue):
+    """The receive queue of packets, used in order. It reads several requests at once.
+
+    The driver does not touch a request any more that its counter has passed.
+    """
+
+    FETCHED = 32
+    """Requests that are read at once, at most; the first time it is one."""
+    FETCHED_SEGMENTS = 256
+    """Data segments of these requests, unless one request has more."""
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self._fetched: deque[RecvWqe] = deque()
+        self._at_once = 1
+
+    def take(self) -> RecvWqe | None:
+        fetched = self._fetched
+        if not fetched and not self._fetch():
+            return None
+        self._taken = self._taken + 1 & _COUNTER_MASK
+        return fetched.popleft()
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        self._fetched.appendleft(wqe)
+        self._taken = self._taken - 1 & _COUNTER_MASK
+
+    def restart(self) -> None:
+        super().restart()
+        self._fetched.clear()
+        self._at_once = 1
+
+    def _fetch(self) -> bool:
+        """Read what is posted, up to the ring's end; False when that is nothing."""
+        first = self._taken & self._size - 1
+        stride, pd, index = self._stride, self._pd, self._taken
+        most = min(self._at_once, max(self.FETCHED_SEGMENTS * DS // stride, 1))
+        count = min(self.posted(), most, self._size - first)
+        self._at_once = min(2 * self._at_once, self.FETCHED)
+        listed: list[Segment] = list(
+            DATA.iter_unpack(self._buffer.read(first * stride, count * stride))
+        )
+        width = stride // DS
+        for at in range(0, count * width, width):
+            segments = _up_to_end(listed[at : at + width])
+            self._fetched.append(RecvWqe(index & _COUNTER_MASK, segments, pd))
+            index += 1
+        self.read_ahead += len(listed)
+        return bool(count)
+
+
+class SharedRecvQueue(RecvQueue):
+    """A queue that several queue pairs receive from. Its WQEs begin with a link segment."""
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self.host_bytes = buffer.host_bytes
+        """What its lists cost the host."""
+        self._returned: deque[RecvWqe] = deque()
+
+    def posted(self) -> int:
+        return super().posted() + len(self._returned)
+
+    def give_back(self, wqe: RecvWqe) -> None:
+        self._returned.append(wqe)
+
+
+class SharedRecvRing(SharedRecvQueue):
+    """The WQEs of an RMP over a cyclic work queue, used in order.
+
+    The WQEs have links, but these mean nothing. As with a queue pair's own ring, the index of a
+    request is the number of requests before it, not its position (UCX:
+    rc_mlx5.inl:uct_rc_mlx5_iface_release_srq_seg).
+    """
+
+    def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
+        if not self.posted():
+            return None
+        index = self._taken
+        wqe = self._buffer.read((index & self._size - 1) * self._stride, self._stride)
+        self._taken = (index + 1) & _COUNTER_MASK
+        return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
+
+
+class SharedRecvList(SharedRecvQueue):
+    """The linked WQEs of an SRQ, XRC SRQ or RMP, and of an RQ over a linked list.
+
+    All posted requests are distinct, because none is posted again before its completion has been
+    written. So the links form a loop if a request comes up again before all requests that were
+    posted when it was taken have been used.
+    """
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, pd: Pd | None, geometry: RqGeometry
+    ) -> None:
+        super().__init__(memory, buffer, pd, geometry)
+        self.host_bytes += 8 * self._size
+        self._begin()
+
+    def _begin(self) -> None:
+        self.is_broken = False
+        """A link could not be followed: the queue provides no more requests."""
+        self._head = 0
+        self._turns = 0
+        self._not_before = array("Q", bytes(8 * self._size))
+        """By index: the earliest turn in which the request can come up again."""
+
+    def restart(self) -> None:
+        super().restart()
+        self._begin()
+
+    def take(self) -> RecvWqe | None:
+        if self._returned:
+            return self._returned.popleft()
+        posted = self.posted()
+        if not posted:
+            return None
+        index = self._head
+        wqe = self._buffer.read(index * self._stride, self._stride)
+        (following,) = NEXT.unpack_from(wqe)
+        self.is_broken |= following >= self._size or self._turns < self._not_before[index]
+        if self.is_broken:
+            raise ListBrokenError(f"wqe {index} of {self._size}, next_wqe_index {following}")
+        self._not_before[index] = self._turns + posted
+        self._turns += 1
+        self._head = following
+        self._taken = (self._taken + 1) & _COUNTER_MASK
+        return RecvWqe(index, scatter_list(wqe[DS:]), self._pd)
+
+
+def scatter_list(wqe: bytes) -> list[Segment]:
+    """The data segments of a receive WQE, up to its end mark; a link segment is not among them."""
+    segments: list[Segment] = []
+    for segment in DATA.iter_unpack(wqe):
+        if segment[1] == END_OF_LIST_LKEY and not segment[0]:
+            break
+        segments.append(segment)
+    return segments
+
+
+def _up_to_end(segments: list[Segment]) -> list[Segment]:
+    for at, (byte_count, lkey, _) in enumerate(segments):
+        if lkey == END_OF_LIST_LKEY and not byte_count:
+            return segments[:at]
+    return segments
+
+
+class TakenWqe:
+    """A receive WQE that a message has taken from its queue, and where its completion goes."""
+
+    __slots__ = ("__weakref__", "cq", "srqn", "wqe")
+
+    def __init__(self, wqe: RecvWqe, cq: Cq, srqn: int) -> None:
+        self.wqe: RecvWqe | None = wqe
+        """None once it is completed, or its queue destroyed."""
+        self.cq = cq
+        self.srqn = srqn
+        """The shared queue's number; 0 for the queue pair's own receive queue."""
+
+    def forget(self) -> None:
+        """The responder stops: a sender in another function may still know this, and nothing else.
+
+        The CQ may be destroyed next, and its memory is the driver's then.
+        """
+        self.wqe = None
+        del self.cq

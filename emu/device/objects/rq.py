@@ -1,0 +1,103 @@
+"""Ethernet receive queues (RQ)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from emu.device.objects.cq import Cq
+from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.queue import Queue
+from emu.device.objects.receive_queue import RecvQueue
+from emu.device.objects.srq import Srq
+from emu.device.objects.table import Object
+from emu.device.objects.users import Umem
+from emu.device.ports import Timer
+from layouts.eth_enums import RqState
+
+
+@dataclass(frozen=True, slots=True)
+class RqParts:
+    """The objects that a receive queue refers to."""
+
+    cq: Cq
+    pd: Pd | None = None
+    """None for a queue that only drops: mlx5e creates one without a protection domain."""
+    rmp: Srq | None = None
+    umems: tuple[Umem, ...] = ()
+
+    def all(self) -> tuple[Object, ...]:
+        """All of them that are set."""
+        held = (self.cq, self.pd, self.rmp)
+        return (*(part for part in held if part is not None), *self.umems)
+
+
+class Rq(Queue):
+    """A receive queue, with WQEs of its own or those of an RMP.
+
+    No doorbell names it: the driver only advances the counter in the doorbell record. Its turns are
+    for what it flushes in ERR.
+    """
+
+    __slots__ = (
+        "_list_bytes",
+        "cq",
+        "ctx",
+        "look_ns",
+        "parts",
+        "queue",
+        "rmp",
+        "state",
+        "strips",
+        "timer",
+    )
+    kind = "rq"
+    BASE_BYTES = 4096
+
+    def __init__(
+        self,
+        ctx: Any,
+        parts: RqParts,
+        counter: QCounter | None,
+        queue: RecvQueue,
+        host_bytes: int = 0,
+    ) -> None:
+        """``host_bytes`` is what lists of its own cost the host."""
+        super().__init__()
+        self.ctx = ctx
+        self.parts = parts
+        self.cq = parts.cq
+        self.rmp = parts.rmp
+        self.counter = counter
+        self.queue = queue
+        self.state = RqState.RST
+        self.strips = False
+        """Whether it takes the VLAN tag off each frame and puts it into the completion."""
+        self.timer: Timer | None = None
+        """In ERR: when it looks again for requests to flush."""
+        self.look_ns = 0
+        """In ERR: how long after the last look that is."""
+        self._list_bytes = host_bytes
+        self.decode()
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self._list_bytes
+
+    def decode(self) -> None:
+        """Extract the values from the context after a command has changed it."""
+        self.strips = not self.ctx.vsd
+
+    def encode(self) -> None:
+        """Write the values that the engine has changed back into the context, for a query."""
+        self.ctx.state = self.state
+
+    def stop_waiting(self) -> None:
+        """Forget the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def holds(self) -> tuple[Object, ...]:
+        counter = () if self.counter is None else (self.counter,)
+        return (*self.parts.all(), *counter)

@@ -1,0 +1,132 @@
+"""Send queues: from a doorbell to the individual WQEs.
+
+The ring is counted in basic blocks (WQEBBs of 64 bytes). A WQE takes as many as its ``ds`` requires
+and may wrap around from the ring's end to its start (hw/wr.h: handle_post_send_edge). The doorbell
+only says "look"; how far the driver has posted is in the second word of the doorbell record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from emu.device.objects.pages import PageList
+from emu.device.ports import GuestMemory
+from layouts.wqe import CTRL, DS, WQEBB
+
+_PRODUCER = Struct(">I")
+_COUNTER_MASK = 0xFFFF
+
+
+class BadWqeError(Exception):
+    """A work request that cannot be executed: LOCAL_QP_OP_ERR."""
+
+
+class Wqe:
+    """One work request: its bytes and the words of its control segment."""
+
+    __slots__ = ("blocks", "buf", "ds", "fm_ce_se", "imm", "index", "opcode", "qpn")
+
+    def __init__(self, buf: bytes) -> None:
+        ctrl, qpn_ds, self.fm_ce_se, self.imm = CTRL.unpack_from(buf)
+        self.buf = buf
+        self.opcode = ctrl & 0xFF
+        self.index = ctrl >> 8 & 0xFFFF
+        """The number that the driver gave the request; its CQE returns it."""
+        self.qpn = qpn_ds >> 8
+        self.ds = qpn_ds & 0x3F
+        self.blocks = -(-self.ds * DS // WQEBB)
+
+
+class SendRing:
+    """The send queue of one queue pair."""
+
+    def __init__(
+        self, memory: GuestMemory, buffer: PageList, offset: int, log_size: int, dbr_addr: int
+    ) -> None:
+        self._memory = memory
+        self._buffer = buffer
+        self._offset = offset
+        self._size = 1 << log_size
+        self._bytes = WQEBB << log_size
+        self._dbr_addr = dbr_addr
+        self.ci = 0
+        """The next block to execute, modulo 65536."""
+        self.rung: int | None = None
+        """The block behind the request whose doorbell came last: nothing is executed from there on.
+
+        None: only the doorbell record counts. See ``emu.device.function.doorbells``.
+        """
+
+    def waiting(self) -> int:
+        """Number of blocks that are posted and not executed yet. Raises DmaError.
+
+        Raises BadWqeError if it exceeds the ring's size, because the driver's counter has jumped.
+        """
+        producer: int
+        (producer,) = _PRODUCER.unpack(self._memory.read(self._dbr_addr + 4, 4))
+        count = (producer - self.ci) & _COUNTER_MASK
+        if count > self._size:
+            raise BadWqeError(
+                f"producer counter {producer & _COUNTER_MASK:#x} jumps {count} blocks"
+            )
+        if self.rung is not None:
+            # A doorbell about blocks behind ``ci`` limits nothing: the difference is a large one.
+            return min(count, (self.rung - self.ci) & _COUNTER_MASK)
+        return count
+
+    def fetch(self, waiting: int, ahead: int = 0) -> Wqe:
+        """The request ``ahead`` blocks after ``ci``, without consuming it. Raises DmaError.
+
+        A request with an impossible length (none, or more than is posted) is returned with ``ds``
+        0 and fails; it takes up one block, or everything that is posted.
+        """
+        at = self.ci + ahead
+        buf = self._buffer.read(self._offset + (at & self._size - 1) * WQEBB, WQEBB)
+        wqe = Wqe(buf)
+        if 1 < wqe.blocks <= waiting:
+            wqe.buf = buf + self._read(at + 1, wqe.blocks - 1)
+        elif wqe.blocks != 1:
+            wqe.blocks = min(max(wqe.blocks, 1), waiting)
+            wqe.ds = 0
+        return wqe
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ring."""
+        return self._bytes
+
+    def raw(self, at: int, length: int) -> bytes:
+        """Copy bytes out of the ring, from where it begins in memory. Raises DmaError."""
+        return self._buffer.read(self._offset + at, length)
+
+    def consume(self, blocks: int) -> None:
+        """The request is finished, or is on its way."""
+        self.ci = (self.ci + blocks) & _COUNTER_MASK
+
+    def drain(self) -> Iterator[int]:
+        """Consume everything that is posted; yields the first control word of each request."""
+        try:
+            waiting = self.waiting()
+        except BadWqeError:
+            return
+        while waiting:
+            ctrl, qpn_ds, _, _ = CTRL.unpack_from(self._read(self.ci, 1))
+            blocks = min(max(-(-(qpn_ds & 0x3F) * DS // WQEBB), 1), waiting)
+            self.consume(blocks)
+            waiting -= blocks
+            yield ctrl
+
+    def restart(self) -> None:
+        """The queue pair went to RST: the driver counts from 0 again."""
+        self.ci = 0
+        self.rung = None
+
+    def _read(self, block: int, blocks: int) -> bytes:
+        at = (block & self._size - 1) * WQEBB
+        length = blocks * WQEBB
+        head = min(length, self._bytes - at)
+        data = self._buffer.read(self._offset + at, head)
+        if head < length:
+            data += self._buffer.read(self._offset, length - head)
+        return data

@@ -1,0 +1,63 @@
+"""Ethernet send queues (SQ)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.device.objects.cq import Cq
+from emu.device.objects.domains import Pd
+from emu.device.objects.pages import PageList
+from emu.device.objects.queue import Queue
+from emu.device.objects.send_queue import SendRing
+from emu.device.objects.table import Object
+from emu.device.objects.tir import Tis
+from emu.device.objects.users import Umem
+from layouts.eth_enums import SqState
+
+
+class Sq(Queue):
+    """A send queue. Its WQEs, doorbell and doorbell record are those of a queue pair's.
+
+    ``tis`` is what its frames leave through; a queue for the driver's own requests has none.
+    """
+
+    __slots__ = ("buffer", "cq", "ctx", "pd", "ring", "state", "tis", "umems")
+    kind = "sq"
+    BASE_BYTES = 2048
+
+    def __init__(
+        self,
+        ctx: Any,
+        cq: Cq,
+        pd: Pd,
+        ring: SendRing,
+        buffer: PageList,
+        tis: Tis | None = None,
+        umems: tuple[Umem, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.cq = cq
+        self.pd = pd
+        self.ring = ring
+        self.buffer = buffer
+        self.tis = tis
+        self.umems = umems
+        self.state = SqState.RST
+
+    @property
+    def send_ring(self) -> SendRing:
+        return self.ring
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.buffer.host_bytes
+
+    def encode(self) -> None:
+        """Write the values that the engine has changed back into the context, for a query."""
+        self.ctx.state = self.state
+        self.ctx.wq.hw_counter = self.ring.ci
+
+    def holds(self) -> tuple[Object, ...]:
+        tis = () if self.tis is None else (self.tis,)
+        return (self.cq, self.pd, *tis, *self.umems)

@@ -1,0 +1,94 @@
+"""Shared receive queues of all three forms."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from emu.device.objects.cq import Cq
+from emu.device.objects.domains import Pd, Xrcd
+from emu.device.objects.table import Object
+from emu.device.objects.users import Umem
+
+if TYPE_CHECKING:
+    from emu.device.objects.receive_queue import SharedRecvQueue, TakenWqe
+
+
+_RMPC_STATE_ERR, _SRQC_STATE_ERROR = 3, 1
+
+
+class SrqForm(Enum):
+    """The three commands that create a shared receive queue."""
+
+    RMP = "rmp"
+    XRC_SRQ = "xrc_srq"
+    SRQ = "srq"
+
+
+class Srq(Object):
+    """A shared receive queue of one of the three forms."""
+
+    __slots__ = (
+        "_begun", "cq", "ctx", "form", "is_in_error", "lwm", "pd", "queue", "uidx",
+        "umems", "xrcd"
+    )  # fmt: skip
+    kind = "srq"
+    BASE_BYTES = 3072
+
+    def __init__(
+        self,
+        form: SrqForm,
+        ctx: Any,
+        queue: SharedRecvQueue,
+        pd: Pd,
+        xrcd: Xrcd | None = None,
+        cq: Cq | None = None,
+        umems: tuple[Umem, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.umems = umems
+        self.form = form
+        self.ctx = ctx
+        self.queue = queue
+        self.pd = pd
+        self.xrcd = xrcd
+        self.cq = cq
+        self.lwm = 0
+        """Limit water mark; 0 means disarmed."""
+        self.uidx: int | None = None
+        """What the completions of XRC messages call it (user_index); None: its number."""
+        self.is_in_error = False
+        """The driver has been told that the queue cannot provide requests any more."""
+        self._begun: WeakSet[TakenWqe] | None = None
+        """WQEs of messages in progress on queue pairs that do not refer to this queue (XRC)."""
+
+    def encode(self) -> None:
+        """Write the values that have changed since the creation into the context, for a query."""
+        is_rmp = self.form is SrqForm.RMP
+        (self.ctx.wq if is_rmp else self.ctx).lwm = self.lwm
+        if self.is_in_error:
+            self.ctx.state = _RMPC_STATE_ERR if is_rmp else _SRQC_STATE_ERROR
+
+    def lend(self, taken: TakenWqe) -> None:
+        """Remember a WQE that a message has taken and will fill later.
+
+        An XRC message names its queue by number, which does not count as a reference: a driver may
+        destroy the queue, and then the CQ, while the message is in progress.
+        """
+        if self._begun is None:
+            self._begun = WeakSet()
+        self._begun.add(taken)
+
+    def take_back(self) -> None:
+        """The queue is destroyed: messages in progress lose their WQE and complete nothing."""
+        for taken in self._begun or ():
+            taken.wqe = None
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.queue.host_bytes
+
+    def holds(self) -> tuple[Object, ...]:
+        held = (self.pd, self.xrcd, self.cq)
+        return (*(part for part in held if part is not None), *self.umems)

@@ -1,0 +1,308 @@
+"""Bounded tables of the device's objects by handle, with reference counts.
+
+Handles are the numbers that commands carry (pdn, cqn, qpn, mkey index, ...). A freed handle goes to
+the end of the queue, so that a stale one stays invalid for as long as possible.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from emu.device.errors import CmdError
+from emu.device.objects.ledger import Ledger
+from layouts.enums import Status
+
+DRIVER_UID, SHARED_UID = 0, 0xFFFF
+"""Uids that are not user contexts: the driver's own, and that of objects for all users."""
+
+
+class Object:
+    """Something that has a handle, with the number of objects that refer to it."""
+
+    __slots__ = ("charge", "handle", "refs", "uid")
+    kind = "object"
+    BASE_BYTES = 256
+    """What one object costs the host by itself."""
+
+    def __init__(self) -> None:
+        self.handle = 0
+        self.refs = 0
+        self.uid = DRIVER_UID
+        """The user context that owns it."""
+        self.charge = 0
+        """The cost that the ledger has been charged for it."""
+
+    @property
+    def host_bytes(self) -> int:
+        """What it costs the host now, including all of its own lists."""
+        return self.BASE_BYTES
+
+    def holds(self) -> tuple[Object, ...]:
+        """The objects that this one refers to as long as it exists."""
+        return ()
+
+    def unlink(self) -> None:
+        """It has gone and is about to be freed: take apart what refers to itself."""
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.handle:#x}"
+
+
+@contextmanager
+def holding(*items: Object | None) -> Iterator[None]:
+    """Protect objects from being destroyed meanwhile, for a command that takes several turns."""
+    there = [item for item in items if item is not None]
+    for item in there:
+        item.refs += 1
+    try:
+        yield
+    finally:
+        for item in there:
+            item.refs -= 1
+
+
+class Remains:
+    """Objects that no longer exist for the guest but still have to be freed on the host.
+
+    There may be a million of them when a function is reset, and freeing them takes a second.
+    """
+
+    def __init__(self) -> None:
+        self.tables: deque[dict[int, Object]] = deque()
+        """Contents of tables, none of them empty."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.tables))
+
+    def add(self, objects: dict[int, Object]) -> None:
+        """Take over the contents of a table."""
+        if objects:
+            self.tables.append(objects)
+
+    def free_some(self) -> int:
+        """Free as many as one round allows; returns what that counts among its steps."""
+        objects = self.tables[0]
+        count = min(len(objects), FREED_PER_ROUND)
+        for _ in range(count):
+            objects.popitem()[1].unlink()
+        if not objects:
+            self.tables.popleft()
+        return count // _FREED_PER_STEP + 1
+
+
+class Caller:
+    """The sender of the running command: the ``uid`` that the driver writes into its header."""
+
+    __slots__ = ("owned", "uid")
+
+    def __init__(self) -> None:
+        self.uid = DRIVER_UID
+        self.owned: Counter[int] = Counter()
+        """How many objects each user context owns."""
+
+    def owns(self, item: Object) -> bool:
+        """Whether the caller may destroy it: the driver may destroy all, a user only its own."""
+        return self.uid in (DRIVER_UID, SHARED_UID, item.uid)
+
+    def may_use(self, item: Object) -> bool:
+        """Whether the caller may refer to it: its own objects, and those that the driver shares."""
+        return item.uid == SHARED_UID or self.owns(item)
+
+
+FREED_PER_ROUND = 5000
+_FREED_PER_STEP = 2
+"""Number of objects; each takes a microsecond or two."""
+
+T = TypeVar("T", bound=Object)
+
+
+class Numbers:
+    """The numbers that one or more tables assign to objects: from ``first`` to ``limit - 1``.
+
+    A number that is freed goes to the end of the queue.
+    """
+
+    def __init__(self, first: int, limit: int) -> None:
+        self.first = first
+        self.limit = limit
+        self.holders: dict[int, Object] = {}
+        """The current holder of each number."""
+        self._next = first
+        self._freed: deque[int] = deque()
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether no number is free."""
+        return not self._freed and self._next >= self.limit
+
+    def take(self, holder: Object) -> int:
+        """The next free number; there must be one."""
+        if self._next < self.limit:
+            number = self._next
+            self._next += 1
+        else:
+            number = self._freed.popleft()
+        self.holders[number] = holder
+        return number
+
+    def give_back(self, number: int) -> None:
+        """Free a number; its holder is gone."""
+        del self.holders[number]
+        self._freed.append(number)
+
+
+class Table(Generic[T]):
+    """Objects of one kind. Handles run from ``first`` to ``limit - 1``.
+
+    If the table shares its numbers with others, they run as far as these do, and there are at most
+    ``limit - first`` objects.
+
+    An object belongs to the ``caller`` that adds it and does not exist for other users. Its cost is
+    charged to the ``ledger``.
+    """
+
+    def __init__(
+        self,
+        of: type[T],
+        first: int,
+        limit: int,
+        ledger: Ledger,
+        caller: Caller | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
+        """``of`` is the objects' class, whose ``kind`` is in the table's refusals.
+
+        ``numbers`` are the handles, if the table shares them with tables of other kinds.
+        """
+        self.kind = of.kind
+        self._ledger = ledger
+        self._caller = caller or Caller()
+        self.first = first
+        self.limit = limit
+        self._hold({})
+        self.added = 0
+        """How many objects were ever added. Handles are reused, this number is not."""
+        self.numbers = numbers or Numbers(first, limit)
+        """Its handles."""
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def _hold(self, objects: dict[int, T]) -> None:
+        self._objects = objects
+        self.get: Callable[[int], T | None] = objects.get
+        """``get(handle)`` is the object, or None if no existing object has this handle.
+
+        The dictionary's own method: every message looks up four objects.
+        """
+
+    def need(self, handle: int) -> T:
+        """The object. Raises BAD_RES_ERR if the caller has no object with this handle."""
+        found = self._objects.get(handle)
+        if found is None or not self._caller.may_use(found):
+            raise CmdError(Status.BAD_RES_ERR, f"no such {self.kind}", f"{handle:#x}")
+        return found
+
+    def subject(self, handle: int) -> T:
+        """The object that a command changes or destroys, which names it by the handle.
+
+        Raises BAD_RES_STATE_ERR if the caller has no object with this handle: to the firmware it is
+        a context in the wrong state. That is known of 2RST_QP, DESTROY_QP and DESTROY_CQ, which a
+        virtual function sent after its objects had gone with a reset, and inferred for the others.
+        """
+        found = self.usable(handle)
+        if found is None:
+            raise CmdError(
+                Status.BAD_RES_STATE_ERR, f"no {self.kind} to change or destroy", f"{handle:#x}"
+            )
+        return found
+
+    def usable(self, handle: int) -> T | None:
+        """The object; None if the caller has no object with this handle."""
+        found = self._objects.get(handle)
+        return found if found is not None and self._caller.may_use(found) else None
+
+    def check_room(self) -> None:
+        """Raise NO_RES_ERR when every handle is taken, or the table has all that it may."""
+        if len(self._objects) >= self.limit - self.first or self.numbers.are_taken:
+            raise CmdError(Status.NO_RES_ERR, f"out of {self.kind} handles", f"{len(self)} live")
+
+    def add(self, item: T) -> int:
+        """Give the object a handle and count its references.
+
+        Raises NO_RES_ERR when the table is full, and LIM_ERR when the ledger is.
+        """
+        self.check_room()
+        charge = item.host_bytes
+        self._ledger.take(self.kind, charge)
+        item.charge = charge
+        handle = self.numbers.take(item)
+        self.added += 1
+        item.handle = handle
+        item.uid = self._caller.uid
+        self._caller.owned[item.uid] += 1
+        self._objects[handle] = item
+        for held in item.holds():
+            held.refs += 1
+        return handle
+
+    def removable(self, handle: int) -> T:
+        """The object, which may be removed. Raises as ``remove``."""
+        item = self.subject(handle)
+        if not self._caller.owns(item):
+            raise CmdError(Status.BAD_RES_STATE_ERR, f"{self.kind} is the driver's own", f"{item}")
+        if item.refs:
+            raise CmdError(
+                Status.BAD_RES_STATE_ERR,
+                f"{self.kind} is still in use",
+                f"{item}: {item.refs} references",
+            )
+        return item
+
+    def remove(self, handle: int) -> T:
+        """Remove the object. Raises BAD_RES_STATE_ERR for none, and while others refer to it.
+
+        The latter is known of DEALLOC_PD, DESTROY_FLOW_GROUP, DEALLOC_MODIFY_HEADER_CONTEXT and
+        DEALLOC_PACKET_REFORMAT_CONTEXT, which messages of kernel commits quote, and inferred for
+        the others: RES_BUSY is in no log.
+        """
+        item = self.removable(handle)
+        del self._objects[handle]
+        self.numbers.give_back(handle)
+        self._ledger.give_back(self.kind, item.charge)
+        self._caller.owned[item.uid] -= 1
+        for held in item.holds():
+            held.refs -= 1
+        return item
+
+    def recharge(self, item: T) -> None:
+        """Charge the ledger for an object whose cost has changed; it has already been checked."""
+        charge = item.host_bytes
+        self._ledger.hold(self.kind, charge - item.charge)
+        item.charge = charge
+
+    def change(self, item: T, apply: Callable[[], None], cost: int = 0) -> None:
+        """Apply a change after which the object may refer to others, and cost ``cost`` bytes more.
+
+        Raises LIM_ERR when the ledger has no such room; then nothing changes.
+        """
+        self._ledger.check(self.kind, cost)
+        before = item.holds()
+        apply()
+        for held in item.holds():
+            held.refs += 1
+        for held in before:
+            held.refs -= 1
+        self.recharge(item)
+
+    def clear(self) -> dict[int, T]:
+        """Remove all objects, referenced or not; the caller takes care of counts and ledger."""
+        objects = self._objects
+        self._hold({})
+        return objects

@@ -1,0 +1,119 @@
+"""Transport interfaces and the tables of receive queues behind them (TIS, TIR, RQT).
+
+Source: PRM "Transport interface send", "Transport interface receive", "Receive queue table".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from emu.device.objects.domains import TransportDomain
+from emu.device.objects.rq import Rq
+from emu.device.objects.table import Object
+from layouts.eth_enums import SelfLbBlock
+
+
+class FlowHash(Protocol):
+    """How a TIR hashes (``emu.device.port.eth.toeplitz.Hasher``)."""
+
+    def __call__(self, headers: Any) -> tuple[int, int]:
+        """A packet's rss_hash_result and rss_hash_type, from its parsed headers."""
+
+
+class Tis(Object):
+    """Priority and transport domain of the send queues that name it."""
+
+    __slots__ = ("ctx", "td")
+    kind = "tis"
+    BASE_BYTES = 1024
+
+    def __init__(self, ctx: Any, td: TransportDomain) -> None:
+        super().__init__()
+        self.ctx = ctx
+        self.td = td
+
+    @property
+    def prio(self) -> int:
+        """The priority of its packets; mlx5e writes twice the traffic class."""
+        return int(self.ctx.prio)
+
+    def holds(self) -> tuple[Object, ...]:
+        return (self.td,)
+
+
+class Rqt(Object):
+    """The receive queues of an indirect TIR; a queue may be there several times.
+
+    The table is as long as rqt_actual_size says: rqt_max_size only bounds what MODIFY_RQT may make
+    of it.
+    """
+
+    __slots__ = ("ctx", "rqs")
+    kind = "rqt"
+    BASE_BYTES = 1024
+    ENTRY_BYTES = 8
+
+    def __init__(self, ctx: Any, rqs: tuple[Rq, ...]) -> None:
+        super().__init__()
+        self.ctx = ctx
+        """The fixed part of the rqtc."""
+        self.rqs = rqs
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + self.ENTRY_BYTES * len(self.rqs)
+
+    def holds(self) -> tuple[Object, ...]:
+        return self.rqs
+
+
+class Tir(Object):
+    """Where received packets go: to one receive queue, or to one of a table's by their hash."""
+
+    __slots__ = ("ctx", "hasher", "rq", "rqt", "td")
+    kind = "tir"
+    BASE_BYTES = 1024
+    HASHER_BYTES = 800 << 10
+    """The tables of a Toeplitz key, and the flows whose hash is kept."""
+
+    def __init__(
+        self,
+        ctx: Any,
+        td: TransportDomain | None,
+        rq: Rq | None = None,
+        rqt: Rqt | None = None,
+        hasher: FlowHash | None = None,
+    ) -> None:
+        """``rq`` for a direct TIR, ``rqt`` for an indirect one, which may hash.
+
+        Without a transport domain it takes the packets of all.
+        """
+        super().__init__()
+        self.ctx = ctx
+        self.td = td
+        self.rq = rq
+        self.rqt = rqt
+        self.hasher = hasher
+
+    @property
+    def host_bytes(self) -> int:
+        return self.BASE_BYTES + (self.HASHER_BYTES if self.hasher is not None else 0)
+
+    def takes_own(self, *, is_multicast: bool) -> bool:
+        """Whether packets that its own transport domain has sent may come back to it."""
+        wanted = SelfLbBlock.BLOCK_MULTICAST if is_multicast else SelfLbBlock.BLOCK_UNICAST
+        return bool(self.ctx.self_lb_block & wanted)
+
+    def queue_of(self, headers: Any) -> tuple[Rq, int, int]:
+        """The receive queue of a packet, and its rss_hash_result and rss_hash_type."""
+        if self.rq is not None:
+            return self.rq, 0, 0
+        assert self.rqt is not None  # a TIR leads to the one or the other
+        value, kind = self.hasher(headers) if self.hasher is not None else (0, 0)
+        rqs = self.rqt.rqs
+        return rqs[value % len(rqs)], value, kind
+
+    def holds(self) -> tuple[Object, ...]:
+        target = self.rq if self.rq is not None else self.rqt
+        assert target is not None
+        return (target,) if self.td is None else (self.td, target)

@@ -1,0 +1,180 @@
+"""The type 0 header, and the capabilities whose registers have no side effects.
+
+Sections cited are those of PCI Express Base 5.0. Capabilities with behaviour have modules of
+their own: ``express``, ``aer``, ``vpd`` and ``vsc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emu.device.pci.identity import PciIdentity
+from emu.device.pci.registers import Block, Register, Window, dword, ro, rw, w1c, word
+
+D0 = 0
+D3_HOT = 3
+
+_COMMAND = (
+    rw("memory_space", 1),
+    rw("bus_master", 2),
+    rw("parity_error_response", 6),
+    rw("serr_enable", 8),
+    rw("interrupt_disable", 10),
+)
+_STATUS = (
+    ro("capabilities_list", 4),
+    w1c("master_data_parity_error", 8),
+    w1c("signaled_target_abort", 11),
+    w1c("received_target_abort", 12),
+    w1c("received_master_abort", 13),
+    w1c("signaled_system_error", 14),
+    w1c("detected_parity_error", 15),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """A capability of the list that starts in the header: its registers after the two-byte head."""
+
+    name: str
+    cap_id: int
+    size: int
+    registers: tuple[Register, ...]
+
+    def linked(self, next_at: int) -> Block:
+        """The block with its head, pointing to the next capability (0 ends the list)."""
+        head = word("head", 0, ro("id", 0, 8, self.cap_id), ro("next", 8, 8, next_at))
+        return Block(self.name, self.size, (head, *self.registers))
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedCapability:
+    """A capability of the list that starts at 0x100: its registers after the four-byte head."""
+
+    name: str
+    cap_id: int
+    version: int
+    size: int
+    registers: tuple[Register, ...]
+
+    def linked(self, next_at: int) -> Block:
+        """The block with its head, pointing to the next capability (0 ends the list)."""
+        head = dword(
+            "head",
+            0,
+            ro("id", 0, 16, self.cap_id),
+            ro("version", 16, 4, self.version),
+            ro("next", 20, 12, next_at),
+        )
+        return Block(self.name, self.size, (head, *self.registers))
+
+
+def chain(
+    placed: Sequence[tuple[int, Capability | ExtendedCapability]],
+) -> list[tuple[int, Block]]:
+    """Link capabilities in the order given, each at its address."""
+    following = [at for at, _ in placed[1:]] + [0]
+    return [
+        (at, capability.linked(next_at))
+        for (at, capability), next_at in zip(placed, following, strict=True)
+    ]
+
+
+def header(identity: PciIdentity, bar0_size: int, first_capability: int) -> Block:
+    """The type 0 header (7.5.1): one 64-bit prefetchable memory BAR, no INTx, no expansion ROM."""
+    return Block(
+        "header",
+        0x40,
+        (
+            word("vendor", 0x00, ro("id", 0, 16, identity.vendor_id)),
+            word("device", 0x02, ro("id", 0, 16, identity.device_id)),
+            word("command", 0x04, *_COMMAND),
+            word("status", 0x06, *_STATUS),
+            dword(
+                "class_revision",
+                0x08,
+                ro("revision", 0, 8, identity.revision),
+                ro("class_code", 8, 24, identity.class_code),
+            ),
+            # Kept for old software; has no effect on a PCI Express function (7.5.1.1.7).
+            Register("cache_line_size", 0x0C, 1, (rw("size", 0, 8),)),
+            *_bar_pair(bar0_size),
+            word("subsystem_vendor", 0x2C, ro("id", 0, 16, identity.subsystem_vendor_id)),
+            word("subsystem", 0x2E, ro("id", 0, 16, identity.subsystem_id)),
+            Register("capabilities", 0x34, 1, (ro("pointer", 0, 8, first_capability),)),
+            Register("interrupt_line", 0x3C, 1, (rw("line", 0, 8),)),
+        ),
+    )
+
+
+def _bar_pair(size: int) -> tuple[Register, Register]:
+    """BAR 0 and its upper half. Address bits below the size are hardwired to 0, which is how
+    software finds the size."""
+    shift = size.bit_length() - 1
+    low, high = min(shift, 32), max(shift - 32, 0)
+    return (
+        dword(
+            "bar0", 0x10, ro("type", 1, 2, 2), ro("prefetchable", 3), rw("address", low, 32 - low)
+        ),
+        dword("bar1", 0x14, rw("address", high, 32 - high)),
+    )
+
+
+def power_management() -> Capability:
+    """Power management version 3 (7.5.2): D0 and D3hot, no PME, no reset on the way back to D0."""
+    return Capability(
+        "power",
+        0x01,
+        8,
+        (
+            word("capabilities", 2, ro("version", 0, 3, 3)),
+            Register(
+                "control",
+                4,
+                2,
+                (rw("power_state", 0, 2), ro("no_soft_reset", 3)),
+                on_write=_refuse_missing_states,
+            ),
+        ),
+    )
+
+
+def _refuse_missing_states(regs: Window, before: int) -> None:
+    """D1 and D2 are not supported: a write that asks for them is ignored (7.5.2.2)."""
+    if regs["control"] & 3 not in (D0, D3_HOT):
+        regs["control"] = before
+
+
+def msix(vectors: int, table_offset: int, pba_offset: int) -> Capability:
+    """MSI-X (7.7.2): table and pending bits in BAR 0."""
+    return Capability(
+        "msix",
+        0x11,
+        12,
+        (
+            word(
+                "control",
+                2,
+                ro("table_size", 0, 11, vectors - 1),
+                rw("function_mask", 14),
+                rw("enable", 15),
+            ),
+            dword("table", 4, ro("bir", 0, 3, 0), ro("offset", 3, 29, table_offset >> 3)),
+            dword("pba", 8, ro("bir", 0, 3, 0), ro("offset", 3, 29, pba_offset >> 3)),
+        ),
+    )
+
+
+def serial_number(eui64: int) -> ExtendedCapability:
+    """Device Serial Number (7.9.3)."""
+    return ExtendedCapability(
+        "serial",
+        0x0003,
+        1,
+        12,
+        (
+            dword("low", 4, ro("eui64", 0, 32, eui64 & 0xFFFF_FFFF)),
+            dword("high", 8, ro("eui64", 0, 32, eui64 >> 32)),
+        ),
+    )

@@ -1,0 +1,165 @@
+"""Configuration space of one function, 4096 bytes, as the bus reads and writes it.
+
+The capabilities are at the offsets that real ConnectX adapters use, so ``lspci -vv`` looks alike.
+A virtual function has neither Vital Product Data nor the vendor-specific gateway: mlx5_core looks
+for these on a PF only (core/lib/pci_vsc.c: mlx5_pci_vsc_init).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from emu.device.pci.aer import aer_capability, record_error
+from emu.device.pci.capabilities import (
+    D0,
+    Capability,
+    ExtendedCapability,
+    chain,
+    header,
+    msix,
+    power_management,
+    serial_number,
+)
+from emu.device.pci.express import express_capability
+from emu.device.pci.icmd import Icmd
+from emu.device.pci.identity import PciIdentity
+from emu.device.pci.registers import Bank
+from emu.device.pci.vpd import build_image, vpd_capability
+from emu.device.pci.vsc import CrSpace, Vsc
+from emu.device.ports import Buffer
+
+logger = logging.getLogger(__name__)
+
+MAX_MSIX_VECTORS = 2048
+
+_MSIX_ENTRY_BYTES = 16
+_PBA_WORD_BYTES = 8
+_PBA_WORD_VECTORS = 64
+_SMALLEST_BAR = 4096
+
+
+class ConfigSpace:
+    """One function's configuration space.
+
+    No read or write by a guest raises; offsets and lengths must not be negative. ``on_flr`` is
+    called after a function-level reset of these registers, to reset the rest of the function. It
+    must not call :meth:`reset`, which would also clear the sticky fields.
+    """
+
+    def __init__(
+        self,
+        identity: PciIdentity,
+        *,
+        bar0_size: int,
+        msix_vectors: int,
+        msix_table_offset: int = 0x2000,
+        msix_pba_offset: int = 0x3000,
+        on_flr: Callable[[], None],
+        crspace: CrSpace,
+        icmd: Icmd,
+    ) -> None:
+        """Raises ValueError for an impossible BAR 0, or MSI-X structures that do not fit in it."""
+        _check_bar0(bar0_size, msix_vectors, msix_table_offset, msix_pba_offset)
+        self._on_flr = on_flr
+        self._flr_requested = False
+        self._vsc = None if identity.is_vf else Vsc(crspace, icmd)
+        capabilities: list[tuple[int, Capability]] = [
+            (0x40, power_management()),
+            (0x60, express_capability(identity, self._request_flr)),
+            (0x9C, msix(msix_vectors, msix_table_offset, msix_pba_offset)),
+        ]
+        if self._vsc:
+            capabilities.append((0x48, vpd_capability(build_image(identity))))
+            capabilities.append((0xC0, self._vsc.capability()))
+        extended: list[tuple[int, ExtendedCapability]] = [
+            (0x100, aer_capability()),
+            (0x130, serial_number(identity.guid)),
+        ]
+        self._bank = Bank(
+            [(0, header(identity, bar0_size, 0x40)), *chain(capabilities), *chain(extended)]
+        )
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read ``length`` bytes; bytes beyond the space are all-ones."""
+        inside = self._bank.read(offset, length)
+        return inside + b"\xff" * (length - len(inside))
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Write the writable bits; bytes beyond the space are ignored.
+
+        Initiate Function Level Reset takes effect after the whole write.
+        """
+        self._bank.write(offset, data)
+        if self._flr_requested:
+            self._flr_requested = False
+            logger.info("function-level reset")
+            self._clear(keep_sticky=True)
+            self._on_flr()
+
+    def reset(self) -> None:
+        """Return to the state after power-on."""
+        self._clear(keep_sticky=False)
+
+    def _clear(self, *, keep_sticky: bool) -> None:
+        self._bank.reset(keep_sticky=keep_sticky)
+        if self._vsc:
+            self._vsc.reset()
+
+    def _request_flr(self) -> None:
+        self._flr_requested = True
+
+    def report_error(self, *, correctable: bool, status_bit: int) -> None:
+        """Record an error in AER and Device Status.
+
+        ``status_bit`` is a :class:`emu.device.pci.Correctable` or
+        :class:`emu.device.pci.Uncorrectable`. Raises ValueError for a bit that the status register
+        does not have.
+        """
+        record_error(
+            self._bank["aer"],
+            self._bank["express"],
+            correctable=correctable,
+            status_bit=status_bit,
+        )
+
+    @property
+    def power_state(self) -> int:
+        """The power state: 0 for D0, 3 for D3hot."""
+        return self._bank["power"]["control"] & 3
+
+    @property
+    def memory_enabled(self) -> bool:
+        """Whether BAR 0 is decoded: Memory Space Enable, in D0."""
+        return self._in_d0(self._bank["header"]["command"] & 1 << 1)
+
+    @property
+    def bus_master_enabled(self) -> bool:
+        """Whether the function may do DMA and raise interrupts: Bus Master Enable, in D0."""
+        return self._in_d0(self._bank["header"]["command"] & 1 << 2)
+
+    @property
+    def msix_enabled(self) -> bool:
+        """MSI-X Enable."""
+        return bool(self._bank["msix"]["control"] & 1 << 15)
+
+    @property
+    def msix_function_masked(self) -> bool:
+        """Function Mask: whether every vector is masked."""
+        return bool(self._bank["msix"]["control"] & 1 << 14)
+
+    def _in_d0(self, enabled: int) -> bool:
+        return bool(enabled) and self.power_state == D0
+
+
+def _check_bar0(size: int, vectors: int, table: int, pba: int) -> None:
+    """Check that table and PBA are in the BAR, aligned to 8 bytes, and do not overlap (7.7.2)."""
+    if size < _SMALLEST_BAR or size & size - 1:
+        raise ValueError(f"BAR 0 of {size:#x} bytes: not a power of two of at least 4 KiB")
+    if not 1 <= vectors <= MAX_MSIX_VECTORS:
+        raise ValueError(f"{vectors} MSI-X vectors, 1 to {MAX_MSIX_VECTORS} can be described")
+    table_end = table + vectors * _MSIX_ENTRY_BYTES
+    pba_end = pba + -(-vectors // _PBA_WORD_VECTORS) * _PBA_WORD_BYTES
+    apart = table_end <= pba or pba_end <= table
+    if table % 8 or pba % 8 or not apart or max(table_end, pba_end) > size:
+        raise ValueError(f"MSI-X table at {table:#x} and PBA at {pba:#x} do not fit in BAR 0")

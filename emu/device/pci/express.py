@@ -1,0 +1,128 @@
+"""The PCI Express capability, version 2, of an endpoint (PCI Express Base 5.0, 7.5.3).
+
+Only what the function does is advertised: function-level reset, but no atomic operations, no
+active-state power management, no latency tolerance reporting. The link is always up at its best
+speed and width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.device.pci.capabilities import Capability
+from emu.device.pci.identity import PciIdentity
+from emu.device.pci.registers import Register, Window, dword, ro, rw, w1c, word
+
+CAP_ID = 0x10
+INITIATE_FLR = 0x8000
+
+_PAYLOAD_512 = 2
+_READ_REQUEST_512 = 2
+_ALL_TIMEOUT_RANGES = 0xF
+
+_DEVICE_CONTROL = (
+    rw("correctable_reporting", 0),
+    rw("non_fatal_reporting", 1),
+    rw("fatal_reporting", 2),
+    rw("unsupported_request_reporting", 3),
+    rw("relaxed_ordering", 4, reset=1),
+    rw("max_payload_size", 5, 3, sticky=True),
+    rw("extended_tag", 8),
+    rw("no_snoop", 11, reset=1),
+    rw("max_read_request_size", 12, 3, reset=_READ_REQUEST_512),
+    rw("initiate_flr", 15),
+)
+
+
+def express_capability(identity: PciIdentity, start_flr: Callable[[], None]) -> Capability:
+    """The capability; ``start_flr`` is called when software writes Initiate Function Level Reset.
+
+    It has to reset these registers, so that the bit reads as 0 afterwards. The sticky fields are
+    those that a function-level reset must leave alone (6.6.2): they describe the link, which the
+    function shares with its port.
+    """
+    return Capability(
+        "express",
+        CAP_ID,
+        0x3C,
+        (
+            word("capabilities", 0x02, ro("version", 0, 4, 2), ro("port_type", 4, 4, 0)),
+            *_device_registers(start_flr),
+            *_link_registers(identity),
+        ),
+    )
+
+
+def _device_registers(start_flr: Callable[[], None]) -> tuple[Register, ...]:
+    def control_written(regs: Window, _before: int) -> None:
+        if regs["device_control"] & INITIATE_FLR:
+            start_flr()
+
+    return (
+        dword(
+            "device_capabilities",
+            0x04,
+            ro("max_payload_size", 0, 3, _PAYLOAD_512),
+            ro("extended_tag", 5),
+            ro("role_based_error_reporting", 15),
+            ro("function_level_reset", 28),
+        ),
+        Register(
+            "device_control",
+            0x08,
+            2,
+            _DEVICE_CONTROL,
+            on_write=control_written,
+            trigger=INITIATE_FLR,
+        ),
+        word(
+            "device_status",
+            0x0A,
+            w1c("correctable_detected", 0),
+            w1c("non_fatal_detected", 1),
+            w1c("fatal_detected", 2),
+            w1c("unsupported_request_detected", 3),
+        ),
+        dword(
+            "device_capabilities_2",
+            0x24,
+            ro("completion_timeout_ranges", 0, 4, _ALL_TIMEOUT_RANGES),
+            ro("completion_timeout_disable", 4),
+        ),
+        word(
+            "device_control_2",
+            0x28,
+            rw("completion_timeout_value", 0, 4),
+            rw("completion_timeout_disable", 4),
+        ),
+    )
+
+
+def _link_registers(identity: PciIdentity) -> tuple[Register, ...]:
+    speed, width = identity.link_speed, identity.link_width
+    return (
+        dword(
+            "link_capabilities",
+            0x0C,
+            ro("max_speed", 0, 4, speed),
+            ro("max_width", 4, 6, width),
+            ro("aspm_optionality", 22),
+        ),
+        word(
+            "link_control",
+            0x10,
+            rw("aspm", 0, 2, sticky=True),
+            rw("read_completion_boundary", 3, sticky=True),
+            rw("common_clock", 6, sticky=True),
+            rw("extended_synch", 7, sticky=True),
+        ),
+        word(
+            "link_status",
+            0x12,
+            ro("speed", 0, 4, speed),
+            ro("width", 4, 6, width),
+            ro("slot_clock", 12),
+        ),
+        dword("link_capabilities_2", 0x2C, ro("speeds", 1, 7, (1 << speed) - 1)),
+        word("link_control_2", 0x30, rw("target_speed", 0, 4, reset=speed, sticky=True)),
+    )

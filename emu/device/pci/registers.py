@@ -1,0 +1,244 @@
+"""Configuration registers as data: fields, the masks that follow from them, and a register bank.
+
+A capability is declared once, as registers made of fields. Four values of the same width follow
+from the fields: the reset value, and the masks of the bits that software may write, that writing a
+one clears, and that a function-level reset leaves alone (PCI Express Base 5.0, 7.4 "Configuration
+Register Types": RO, RW, RW1C, and their sticky forms). The bank keeps these for the whole space, so
+one masked write works for every register, size and alignment.
+
+A register with side effects has hooks. They access the registers of their block through a
+:class:`Window`, by name and without the masks, as the hardware behind the registers would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from emu.device.ports import Buffer
+
+SPACE_BYTES = 4096
+
+
+class Access(Enum):
+    """What a write from the bus does to a field."""
+
+    RO = "read-only"
+    RW = "read-write"
+    W1C = "write-1-to-clear"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Bits ``at`` to ``at + width - 1`` of a register."""
+
+    name: str
+    at: int
+    width: int
+    access: Access
+    reset: int = 0
+    sticky: bool = False
+    """A function-level reset leaves it alone."""
+
+    @property
+    def mask(self) -> int:
+        """The field's bits, in place."""
+        return (1 << self.width) - 1 << self.at
+
+    @property
+    def value(self) -> int:
+        """The field's reset value, in place."""
+        return self.reset << self.at
+
+
+def ro(name: str, at: int, width: int = 1, value: int = 1) -> Field:
+    """A field that software only reads."""
+    return Field(name, at, width, Access.RO, value)
+
+
+def rw(name: str, at: int, width: int = 1, reset: int = 0, *, sticky: bool = False) -> Field:
+    """A field that software reads and writes."""
+    return Field(name, at, width, Access.RW, reset, sticky)
+
+
+def w1c(name: str, at: int, width: int = 1, *, sticky: bool = False) -> Field:
+    """A status field: the function sets its bits, software clears those it writes as one."""
+    return Field(name, at, width, Access.W1C, 0, sticky)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register of ``size`` bytes at ``offset`` from its block's start.
+
+    ``on_read`` runs before any byte of it is read. ``on_write`` runs after a write has been stored
+    and is given the value before; with ``trigger`` it runs only when a byte with one of those bits
+    is written, so that a command made of several narrow writes starts once.
+    """
+
+    name: str
+    offset: int
+    size: int
+    fields: tuple[Field, ...] = ()
+    on_read: Callable[[Window], None] | None = None
+    on_write: Callable[[Window, int], None] | None = None
+    trigger: int = 0
+
+    def __post_init__(self) -> None:
+        taken = 0
+        for field in self.fields:
+            if field.value & ~field.mask or field.mask >> 8 * self.size or field.mask & taken:
+                raise ValueError(f"{self.name}.{field.name} does not fit")
+            taken |= field.mask
+
+    @property
+    def reset(self) -> int:
+        """The value after reset."""
+        return sum(field.value for field in self.fields)
+
+    def bits(self, access: Access) -> int:
+        """A mask of the bits with this access."""
+        return sum(field.mask for field in self.fields if field.access is access)
+
+    @property
+    def sticky(self) -> int:
+        """The bits that a function-level reset leaves alone."""
+        return sum(field.mask for field in self.fields if field.sticky)
+
+
+def word(name: str, offset: int, *fields: Field) -> Register:
+    """A register of 16 bits without side effects."""
+    return Register(name, offset, 2, fields)
+
+
+def dword(name: str, offset: int, *fields: Field) -> Register:
+    """A register of 32 bits without side effects."""
+    return Register(name, offset, 4, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A group of registers: the header, or a capability."""
+
+    name: str
+    size: int
+    registers: tuple[Register, ...]
+
+
+class Bank:
+    """Configuration space, 4096 bytes little-endian; bytes without a register read as zero."""
+
+    def __init__(self, blocks: Iterable[tuple[int, Block]]) -> None:
+        """Place each block at its address.
+
+        Raises ValueError for a register outside its block or over another one.
+        """
+        self._value = bytearray(SPACE_BYTES)
+        self._reset = bytearray(SPACE_BYTES)
+        self._rw = bytearray(SPACE_BYTES)
+        self._w1c = bytearray(SPACE_BYTES)
+        self._sticky = bytearray(SPACE_BYTES)
+        self._readers: list[tuple[range, Window, Callable[[Window], None]]] = []
+        self._writers: list[tuple[range, Window, Register, Callable[[Window, int], None]]] = []
+        self._windows: dict[str, Window] = {}
+        taken: set[int] = set()
+        for base, block in blocks:
+            window = self._windows[block.name] = Window(self._value, base, block)
+            for register in block.registers:
+                self._place(register, window, taken)
+        self.reset()
+
+    def _place(self, register: Register, window: Window, taken: set[int]) -> None:
+        span = window.span(register)
+        if not taken.isdisjoint(span) or register.offset + register.size > window.block.size:
+            raise ValueError(f"{window.block.name}.{register.name} overlaps or leaves its block")
+        taken.update(span)
+        for picture, bits in (
+            (self._reset, register.reset),
+            (self._rw, register.bits(Access.RW)),
+            (self._w1c, register.bits(Access.W1C)),
+            (self._sticky, register.sticky),
+        ):
+            picture[span.start : span.stop] = bits.to_bytes(register.size, "little")
+        if register.on_read:
+            self._readers.append((span, window, register.on_read))
+        if register.on_write:
+            started_by = _trigger_span(register, span)
+            self._writers.append((started_by, window, register, register.on_write))
+
+    def __getitem__(self, block: str) -> Window:
+        """A block's registers by name."""
+        return self._windows[block]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset``, as far as the space goes."""
+        for span, window, on_read in self._readers:
+            if _overlap(span, offset, length):
+                on_read(window)
+        return bytes(self._value[offset : offset + length])
+
+    def write(self, offset: int, data: Buffer) -> None:
+        """Write the bytes that are inside the space; the masks decide what happens to each bit."""
+        data = bytes(data[: max(0, SPACE_BYTES - offset)])
+        started = [
+            (on_write, window, window[register.name])
+            for span, window, register, on_write in self._writers
+            if _overlap(span, offset, len(data))
+        ]
+        self._store(slice(offset, offset + len(data)), data)
+        for on_write, window, before in started:
+            on_write(window, before)
+
+    def _store(self, span: slice, data: bytes) -> None:
+        """One masked write; as little-endian integers, so that any width takes one step."""
+        given, old, writable, clearable = (
+            int.from_bytes(picture, "little")
+            for picture in (data, self._value[span], self._rw[span], self._w1c[span])
+        )
+        new = (old & ~writable | given & writable) & ~(given & clearable)
+        self._value[span] = new.to_bytes(len(data), "little")
+
+    def reset(self, *, keep_sticky: bool = False) -> None:
+        """Set every register to its reset value, except for sticky bits if these are to be kept."""
+        old, fresh, sticky = (
+            int.from_bytes(picture, "little")
+            for picture in (self._value, self._reset, self._sticky)
+        )
+        kept = sticky if keep_sticky else 0
+        self._value[:] = (old & kept | fresh & ~kept).to_bytes(SPACE_BYTES, "little")
+
+
+class Window:
+    """One block's registers by name and without the masks: the function's own access to them."""
+
+    __slots__ = ("_base", "_registers", "_value", "block")
+
+    def __init__(self, value: bytearray, base: int, block: Block) -> None:
+        self._value = value
+        self._base = base
+        self._registers = {register.name: register for register in block.registers}
+        self.block = block
+
+    def span(self, register: Register) -> range:
+        """The register's bytes in the space."""
+        return range(self._base + register.offset, self._base + register.offset + register.size)
+
+    def __getitem__(self, name: str) -> int:
+        span = self.span(self._registers[name])
+        return int.from_bytes(self._value[span.start : span.stop], "little")
+
+    def __setitem__(self, name: str, value: int) -> None:
+        span = self.span(self._registers[name])
+        self._value[span.start : span.stop] = value.to_bytes(len(span), "little")
+
+
+def _trigger_span(register: Register, span: range) -> range:
+    """Those bytes of a register (at ``span``) of which a write runs its hook."""
+    if not register.trigger:
+        return span
+    lowest = (register.trigger & -register.trigger).bit_length() - 1
+    return span[lowest // 8 : (register.trigger.bit_length() + 7) // 8]
+
+
+def _overlap(span: range, offset: int, length: int) -> bool:
+    return offset < span.stop and span.start < offset + length

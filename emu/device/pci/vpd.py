@@ -1,0 +1,75 @@
+"""Vital Product Data: the image, and the two registers through which it is read.
+
+PCI Local Bus 3.0, appendix I: resources in PnP format (identifier string, read-only keywords, end
+tag), read four bytes at a time through an address register with a flag. Its readers are
+drivers/pci/vpd.c and, from Linux 7.2, core/sh_devlink.c: mlx5_shd_init, where a VPD that exists but
+cannot be read makes the probe of a PF fail.
+"""
+
+from __future__ import annotations
+
+from emu.device.pci.capabilities import Capability
+from emu.device.pci.identity import PciIdentity
+from emu.device.pci.registers import Register, Window, dword, ro, rw
+
+CAP_ID = 0x03
+FLAG = 0x8000
+
+_IDENTIFIER_STRING = 0x82
+_READ_ONLY = 0x90
+_END = 0x78
+_MAX_KEYWORD_BYTES = 255
+
+
+def build_image(identity: PciIdentity) -> bytes:
+    """The VPD of a product, padded to whole words.
+
+    Raises ValueError for a string that is not ASCII or too long for its keyword.
+    """
+    name = _resource(_IDENTIFIER_STRING, _text(identity.product_name))
+    fields = b"".join(
+        keyword + bytes([len(value)]) + value
+        for keyword, value in (
+            (b"PN", _text(identity.part_number)),
+            (b"SN", _text(identity.serial_number)),
+            (b"V3", _text(identity.board_uuid)),
+        )
+    )
+    # RV comes last. Its one byte makes the sum of all bytes up to here zero.
+    image = name + _resource(_READ_ONLY, fields + b"RV\x01\x00")
+    image = image[:-1] + bytes([-sum(image) & 0xFF]) + bytes([_END])
+    return image + bytes(-len(image) % 4)
+
+
+def _text(value: str) -> bytes:
+    text = value.encode("ascii")
+    if len(text) > _MAX_KEYWORD_BYTES:
+        raise ValueError(f"VPD string of {len(text)} characters, {_MAX_KEYWORD_BYTES} fit")
+    return text
+
+
+def _resource(tag: int, body: bytes) -> bytes:
+    """A large resource: tag, 16-bit length, body."""
+    return bytes([tag]) + len(body).to_bytes(2, "little") + body
+
+
+def vpd_capability(image: bytes) -> Capability:
+    """The capability that reads ``image``.
+
+    Writing an address with the flag clear loads the data register and sets the flag. Writing it
+    with the flag set requests a write, which a read-only image ignores: only the flag is cleared.
+    """
+
+    def start(regs: Window, _before: int) -> None:
+        if regs["address"] & FLAG:
+            regs["address"] &= ~FLAG
+            return
+        at = regs["address"] & ~3
+        regs["data"] = int.from_bytes(image[at : at + 4], "little")
+        regs["address"] |= FLAG
+
+    address = Register(
+        "address", 2, 2, (rw("address", 0, 15), rw("flag", 15)), on_write=start, trigger=FLAG
+    )
+    data = dword("data", 4, ro("data", 0, 32, 0))
+    return Capability("vpd", CAP_ID, 8, (address, data))

@@ -1,0 +1,238 @@
+"""The vendor-specific capability: a gateway into the device's own address spaces.
+
+Registers and protocol as core/lib/pci_vsc.c drives them: lock the gateway by writing a ticket from
+the counter into the semaphore, select a space, then read or write one word at a time through an
+address register whose top bit gives the direction, and tells when it is done. core/diag/crdump.c
+dumps the scan space this way for devlink health; iPXE and mstflint access registers by ICMD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from emu.device.pci.capabilities import Capability
+from emu.device.pci.icmd import Icmd, IcmdSpace
+from emu.device.pci.registers import Register, Window, dword, ro, rw
+
+CAP_ID = 0x09
+SPACE_ICMD_EXT = 0x1
+SPACE_CR = 0x2
+SPACE_ICMD = 0x3
+SPACE_SCAN_CR = 0x7
+SPACE_SEMAPHORE = 0xA
+
+FLAG = 1 << 31
+SYNDROME = 1 << 30
+ADDRESS_MASK = SYNDROME - 1
+
+BAD_WORD = 0xBADACCE5
+"""The data register after a refused read; crdump.c writes the same for words it could not read."""
+
+_SIZE = 0x18
+_SIZE_VALID = 1 << 28
+_SUPPORTED = 1 << 29
+_SPACE_MASK = 0xFFFF
+_WORD_MASK = 0xFFFF_FFFF
+_LOCKS = 0x100
+
+
+class CrSpace(Protocol):
+    """The device's configuration registers (CR space), in 32-bit words.
+
+    The gateway only uses addresses below ``size`` that are multiples of 4.
+    """
+
+    @property
+    def size(self) -> int:
+        """Bytes, a multiple of 4."""
+
+    @property
+    def far_words(self) -> Mapping[int, int]:
+        """Words at addresses from ``size`` on; they cannot be written, and no scan reads them."""
+
+    def read(self, address: int) -> int:
+        """The word at a byte address."""
+
+    def write(self, address: int, value: int) -> None:
+        """Store a word at a byte address."""
+
+
+class _Refused(Exception):  # noqa: N818  # an answer, not a failure
+    """The space has no such address, or does not take writes."""
+
+
+class _Space(Protocol):
+    """One address space behind the gateway; its methods may raise :class:`_Refused`."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes that the driver is told; 0 for none."""
+
+    @property
+    def step(self) -> int:
+        """How far a read advances the address."""
+
+    def read(self, address: int) -> int: ...
+
+    def write(self, address: int, value: int) -> None: ...
+
+
+class _Cr:
+    """CR space: read by address, or scanned from the start; it cannot be written."""
+
+    def __init__(self, crspace: CrSpace, *, scan: bool) -> None:
+        self._crspace = crspace
+        self._scan = scan
+        self.size = crspace.size
+        self.step = 4 if scan else 0
+
+    def read(self, address: int) -> int:
+        if not self._scan and address in self._crspace.far_words:
+            return self._crspace.far_words[address]
+        self._check(address)
+        return self._crspace.read(address) & _WORD_MASK
+
+    def write(self, address: int, value: int) -> None:
+        self._check(address)
+        if self._scan:
+            raise _Refused
+        self._crspace.write(address, value)
+
+    def _check(self, address: int) -> None:
+        if address % 4 or address >= self.size:
+            raise _Refused
+
+
+class _Icmd:
+    """The ICMD space; it has no end that a driver is told of."""
+
+    size = 0
+    step = 0
+
+    def __init__(self, icmd: Icmd) -> None:
+        self._space = IcmdSpace(icmd)
+
+    def read(self, address: int) -> int:
+        word = self._space.read(address)
+        if word is None:
+            raise _Refused
+        return word
+
+    def write(self, address: int, value: int) -> None:
+        if not self._space.write(address, value):
+            raise _Refused
+
+    def clear(self) -> None:
+        """Forget what a command has left in the mailbox."""
+        self._space.clear()
+
+
+class _Locks:
+    """Lock registers: a free one takes the first value written, 0 frees it, and a loser reads the
+    owner's value back (core/lib/pci_vsc.c: mlx5_vsc_sem_set_space)."""
+
+    size = 0
+    step = 0
+
+    def __init__(self) -> None:
+        self._owners = [0] * _LOCKS
+
+    def read(self, address: int) -> int:
+        self._check(address)
+        return self._owners[address]
+
+    def write(self, address: int, value: int) -> None:
+        self._check(address)
+        self._owners[address] = _contend(self._owners[address], value)
+
+    def clear(self) -> None:
+        """Free every lock."""
+        self._owners = [0] * _LOCKS
+
+    @staticmethod
+    def _check(address: int) -> None:
+        if address >= _LOCKS:
+            raise _Refused
+
+
+def _contend(owner: int, value: int) -> int:
+    """A lock's owner after ``value`` was written."""
+    return owner if owner and value else value
+
+
+class Vsc:
+    """The gateway's behaviour. Its registers are in configuration space, its locks here."""
+
+    def __init__(self, crspace: CrSpace, icmd: Icmd) -> None:
+        self._locks = _Locks()
+        self._icmd = _Icmd(icmd)
+        self._spaces: dict[int, _Space] = {
+            SPACE_CR: _Cr(crspace, scan=False),
+            SPACE_ICMD: self._icmd,
+            # mstflint opens only a device that has both numbers (mtcr_ul_com.c: VSEC_SUPPORTED_UL).
+            SPACE_ICMD_EXT: self._icmd,
+            SPACE_SCAN_CR: _Cr(crspace, scan=True),
+            SPACE_SEMAPHORE: self._locks,
+        }
+
+    def capability(self) -> Capability:
+        """The capability; the third byte of its head is its length."""
+        control = (rw("space", 0, 16), ro("size_valid", 28, 1, 0), ro("status", 29, 3, 0))
+        address = (rw("address", 0, 30), ro("syndrome", 30, 1, 0), rw("flag", 31))
+        return Capability(
+            "vendor",
+            CAP_ID,
+            _SIZE,
+            (
+                Register("length", 2, 1, (ro("bytes", 0, 8, _SIZE),)),
+                Register("control", 4, 4, control, on_write=self._select),
+                Register("counter", 8, 4, on_read=_next_ticket),
+                Register("semaphore", 0xC, 4, (rw("owner", 0, 32),), on_write=_take_or_free),
+                Register("address", 0x10, 4, address, on_write=self._access, trigger=FLAG),
+                dword("data", 0x14, rw("word", 0, 32)),
+            ),
+        )
+
+    def reset(self) -> None:
+        """Free the locks that the reset function may have held, and clear the mailbox."""
+        self._locks.clear()
+        self._icmd.clear()
+
+    def _select(self, regs: Window, _before: int) -> None:
+        """Select a space: status 0 means that there is none; the address register gets its size."""
+        number = regs["control"] & _SPACE_MASK
+        space = self._spaces.get(number)
+        if space is None:
+            regs["control"] = number
+            return
+        regs["control"] = number | _SUPPORTED | (_SIZE_VALID if space.size else 0)
+        regs["address"] = space.size & ADDRESS_MASK
+
+    def _access(self, regs: Window, _before: int) -> None:
+        """Read or write one word; it is done at once, so the flag flips before the driver reads
+        it."""
+        address = regs["address"] & ADDRESS_MASK
+        writing = regs["address"] & FLAG
+        space = self._spaces.get(regs["control"] & _SPACE_MASK)
+        try:
+            if space is None:
+                raise _Refused
+            if writing:
+                space.write(address, regs["data"])
+            else:
+                regs["data"] = space.read(address)
+                address += space.step
+        except _Refused:
+            regs["data"] = BAD_WORD
+            address |= SYNDROME
+        regs["address"] = address | (FLAG ^ writing)
+
+
+def _next_ticket(regs: Window) -> None:
+    """Each read returns another number, never 0: a free semaphore reads as 0."""
+    regs["counter"] = regs["counter"] % _WORD_MASK + 1
+
+
+def _take_or_free(regs: Window, before: int) -> None:
+    regs["semaphore"] = _contend(before, regs["semaphore"])

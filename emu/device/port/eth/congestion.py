@@ -1,0 +1,38 @@
+"""Explicit congestion notification in IP headers (RFC 3168 section 5)."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from emu.device.port.eth.checksum import total
+from emu.device.port.eth.headers import FrameError, parse
+
+ECN_MASK = 3
+CONGESTION_EXPERIENCED = 3
+NOT_CAPABLE = 0
+
+_IPV4_CHECKSUM_AT = 10
+_IPV6_ECN_SHIFT = 4
+"""Its traffic class begins in the middle of the first byte."""
+_put_u16 = Struct(">H").pack_into
+
+
+def with_mark(data: bytes) -> bytes | None:
+    """The frame with "congestion experienced"; None when its sender is not capable of ECN."""
+    try:
+        headers = parse(data, whole=False)
+    except FrameError:
+        return None
+    if not headers.version:
+        return None
+    at, shift = headers.l3 + 1, _IPV6_ECN_SHIFT if headers.version == 6 else 0
+    if data[at] >> shift & ECN_MASK == NOT_CAPABLE:
+        return None
+    marked = bytearray(data)
+    marked[at] |= CONGESTION_EXPERIENCED << shift
+    if headers.version == 4:
+        end = headers.l3 + (data[headers.l3] & 0xF) * 4
+        check = headers.l3 + _IPV4_CHECKSUM_AT
+        marked[check : check + 2] = bytes(2)
+        _put_u16(marked, check, 0xFFFF - total(bytes(marked[headers.l3 : end])) % 0xFFFF)
+    return bytes(marked)

@@ -1,0 +1,194 @@
+"""The counter groups of PPCNT: what the port has counted, by the names of the standards.
+
+Octets of the physical port include the frame check sequence. A frame's priority is that of its VLAN
+tag or its DSCP (``emu.device.port.eth.qos``); RoCE's datagrams count as priority 0. MAC control
+frames count only in the counters that the standards have for them.
+
+Source: mlx5_ifc.h: eth_802_3_cntrs_grp_data_layout and its neighbours; IEEE 802.3 5.2.2, RFC 2863,
+RFC 2819, RFC 3635.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from emu.device.port.counts import Traffic
+from emu.device.port.eth.port import FCS_BYTES, Direction, EthPort
+from layouts import port_counters as layout
+from layouts.eth_enums import CountersGroup
+from layouts.prm import Prm
+from layouts.reg import ib_port_cntrs_grp_data_layout
+
+_NS_PER_US = 1000
+_COUNTER_BITS = 32
+
+_SIZES = (
+    "64octets", "65to127octets", "128to255octets", "256to511octets", "512to1023octets",
+    "1024to1518octets", "1519to2047octets", "2048to4095octets", "4096to8191octets",
+    "8192to10239octets",
+)  # fmt: skip
+
+
+def _ways(port: EthPort) -> tuple[Direction, Direction]:
+    """What has passed the physical port, sent and received; not what the function sends itself."""
+    return port.sent.without(port.looped_out), port.received.without(port.looped_in)
+
+
+def _octets(way: Direction) -> int:
+    return way.octets + FCS_BYTES * way.packets
+
+
+def _multicast(way: Direction) -> int:
+    return way.multicast.packets + way.rdma_multicast.packets
+
+
+def _ieee_802_3(port: EthPort) -> dict[str, int]:
+    sent, received = _ways(port)
+    return {
+        "a_frames_transmitted_ok": sent.packets,
+        "a_frames_received_ok": received.packets,
+        "a_octets_transmitted_ok": _octets(sent),
+        "a_octets_received_ok": _octets(received),
+        "a_multicast_frames_xmitted_ok": _multicast(sent),
+        "a_broadcast_frames_xmitted_ok": sent.broadcast.packets,
+        "a_multicast_frames_received_ok": _multicast(received),
+        "a_broadcast_frames_received_ok": received.broadcast.packets,
+        "a_frame_too_long_errors": received.too_long,
+        "a_mac_control_frames_transmitted": port.flow.sent.control,
+        "a_mac_control_frames_received": port.flow.received.control,
+        "a_unsupported_opcodes_received": port.flow.received.unknown,
+        "a_pause_mac_ctrl_frames_transmitted": port.flow.sent.global_,
+        "a_pause_mac_ctrl_frames_received": port.flow.received.global_,
+    }
+
+
+def _rfc_2863(port: EthPort) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for name, way in zip(("out", "in"), _ways(port)):
+        values |= {
+            f"if_{name}_octets": _octets(way),
+            f"if_{name}_ucast_pkts": way.unicast.packets + way.rdma_unicast.packets,
+            f"if_{name}_multicast_pkts": _multicast(way),
+            f"if_{name}_broadcast_pkts": way.broadcast.packets,
+            f"if_{name}_discards": way.discards,
+            f"if_{name}_errors": way.errors,
+        }
+    return values
+
+
+def _rfc_2819(port: EthPort) -> dict[str, int]:
+    _, received = _ways(port)
+    return {
+        "ether_stats_drop_events": received.discards,
+        "ether_stats_octets": _octets(received),
+        "ether_stats_pkts": received.packets,
+        "ether_stats_broadcast_pkts": received.broadcast.packets,
+        "ether_stats_multicast_pkts": _multicast(received),
+        "ether_stats_oversize_pkts": received.too_long,
+        **{f"ether_stats_pkts{name}": n for name, n in zip(_SIZES, received.sizes)},
+    }
+
+
+def _rfc_3635(port: EthPort) -> dict[str, int]:
+    flow = port.flow
+    return {
+        "dot3stats_frame_too_longs": port.received.too_long,
+        "dot3control_in_unknown_opcodes": flow.received.unknown,
+        "dot3in_pause_frames": flow.received.global_,
+        "dot3out_pause_frames": flow.sent.global_,
+    }
+
+
+def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for name, way in zip(("tx", "rx"), _ways(port)):
+        frames = _frames_of(way, priority)
+        values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
+        values[f"{name}_frames"] = frames.packets
+    for name, pauses in (("rx", port.flow.received), ("tx", port.flow.sent)):
+        values[f"{name}_pause"] = pauses.frames[priority]
+        values[f"{name}_pause_duration"] = pauses.duration_ns[priority] // _NS_PER_US
+    values["rx_pause_transition"] = port.flow.received.transitions[priority]
+    if not priority:
+        values["rx_discards"] = port.received.discards
+    return values
+
+
+def _frames_of(way: Direction, priority: int) -> Traffic:
+    if priority:
+        return way.priorities.get(priority, Traffic())
+    others = way.priorities.values()
+    return Traffic(
+        way.packets - sum(other.packets for other in others),
+        way.octets - sum(other.octets for other in others),
+    )
+
+
+def _physical(port: EthPort) -> dict[str, int]:
+    return {"link_down_events": port.link_downed}
+
+
+def _physical_statistical(_port: EthPort) -> dict[str, int]:
+    """Bits are never in error, nor corrected."""
+    return {}
+
+
+def _infiniband(port: EthPort) -> dict[str, int]:
+    """What ``ports/1/counters`` of a RoCE port shows beside its traffic (hw/mad.c: pma_cnt_assign).
+
+    The port has no virtual lanes and no InfiniBand link whose errors could be counted.
+    """
+    return {"link_downed_counter": port.link_downed}
+
+
+class Group(NamedTuple):
+    """A group: its layout, and the counters in it that can be other than 0."""
+
+    layout: Prm
+    values: Callable[[EthPort], dict[str, int]]
+
+
+GROUPS: Mapping[int, Group] = {
+    CountersGroup.IEEE_802_3: Group(layout.eth_802_3_cntrs_grp_data_layout, _ieee_802_3),
+    CountersGroup.RFC_2863: Group(layout.eth_2863_cntrs_grp_data_layout, _rfc_2863),
+    CountersGroup.RFC_2819: Group(layout.eth_2819_cntrs_grp_data_layout, _rfc_2819),
+    CountersGroup.RFC_3635: Group(layout.eth_3635_cntrs_grp_data_layout, _rfc_3635),
+    CountersGroup.PER_PRIORITY: Group(layout.eth_per_prio_grp_data_layout, _priority),
+    CountersGroup.PHYSICAL_LAYER: Group(layout.phys_layer_cntrs, _physical),
+    CountersGroup.PHYSICAL_LAYER_STATISTICAL: Group(
+        layout.phys_layer_statistical_cntrs, _physical_statistical
+    ),
+    CountersGroup.INFINIBAND_PORT: Group(ib_port_cntrs_grp_data_layout, _infiniband),
+}
+"""The groups that a port has, by ppcnt_reg.grp."""
+
+
+def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
+    """A group's counters since they were last cleared; ``clear`` starts them again from zero.
+
+    ``group`` is one of GROUPS, ``priority`` below ``emu.device.port.eth.qos.PRIORITIES``.
+    """
+    prm, values = GROUPS[group]
+    if group == CountersGroup.PER_PRIORITY:
+        key, now = (group, priority), _priority(port, priority)
+    else:
+        key, now = (group, 0), values(port)
+    base = port.ppcnt_base.get(key, {})
+    view = prm.new()
+    short = {one.name: (1 << one.width) - 1 for one in prm.fields if one.width < _COUNTER_BITS}
+    for name, value in now.items():
+        value -= base.get(name, 0)
+        _put(view, name, min(value, short[name]) if name in short else value)
+    if clear:
+        port.ppcnt_base[key] = now
+    return bytes(view)
+
+
+def _put(view: object, name: str, value: int) -> None:
+    """A counter of 64 bits is two fields; one of 32 wraps. Shorter ones stop (IBTA 16.1.3.5)."""
+    if hasattr(view, name):
+        setattr(view, name, value & 0xFFFFFFFF)
+    else:
+        setattr(view, f"{name}_high", value >> 32 & 0xFFFFFFFF)
+        setattr(view, f"{name}_low", value & 0xFFFFFFFF)

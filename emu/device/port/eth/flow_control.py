@@ -1,0 +1,134 @@
+"""Flow control of an Ethernet port: pause frames for all traffic (PAUSE) or by priority (PFC).
+
+The port asks its link partner to wait while the driver has no receive requests. The frames that it
+sends for that never take the form of bytes: whoever feeds the port and can wait asks it directly,
+and the frames are only counted. MAC control frames that come by the wire end here, as the MAC is
+their receiver. How long they ask the port to wait is counted; at most it is 65,535 times 512 bits,
+a third of a millisecond at 100 Gb/s, and nothing that is sent waits for that.
+
+Source: IEEE 802.3 31 and 31B (PAUSE), IEEE 802.1Q 36 (PFC); PRM "PFCC", "Per priority counters".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from emu.device.port.eth.qos import PRIORITIES
+
+CONTROL_ADDRESS = bytes.fromhex("0180c2000001")
+"""Where MAC control frames go. No bridge forwards it (IEEE 802.1Q table 8-1)."""
+MAC_CONTROL = b"\x88\x08"
+"""Their Ethernet type."""
+
+_PAUSE, _PFC = 0x0001, 0x0101
+_ALL = (1 << PRIORITIES) - 1
+_OPCODE_AT = 14
+_HEADER = Struct(">HH")
+"""The opcode, then PAUSE's time or PFC's vector of priorities."""
+_TIMES = Struct(f">{PRIORITIES}H")
+_QUANTUM_BITS = 512
+_NS_PER_BIT_AT_1_MBPS = 1000
+
+
+def _zeros() -> list[int]:
+    return [0] * PRIORITIES
+
+
+@dataclass(slots=True)
+class Pauses:
+    """What was counted one way since power-on."""
+
+    control: int = 0
+    """MAC control frames."""
+    global_: int = 0
+    """PAUSE frames among them."""
+    frames: list[int] = field(default_factory=_zeros)
+    """Frames by the priority that they are about; PAUSE is about all."""
+    duration_ns: list[int] = field(default_factory=_zeros)
+    """For how long each priority had to wait."""
+
+
+@dataclass(slots=True)
+class ReceivedPauses(Pauses):
+    """What has come, and what it does to the port."""
+
+    unknown: int = 0
+    """MAC control frames with another opcode than PAUSE and PFC."""
+    transitions: list[int] = field(default_factory=_zeros)
+    """How often a priority that might send was stopped."""
+    until_ns: list[int] = field(default_factory=_zeros)
+    """Until when a priority is stopped."""
+
+    def stop(self, priority: int, now_ns: int, time_ns: int) -> None:
+        """A frame stops a priority for so long from now on; 0 lets it go on."""
+        until = self.until_ns[priority]
+        if time_ns and until <= now_ns:
+            self.transitions[priority] += 1
+        self.duration_ns[priority] += now_ns + time_ns - max(now_ns, until)
+        self.until_ns[priority] = now_ns + time_ns
+
+
+@dataclass(slots=True)
+class FlowControl:
+    """What the driver has chosen (PFCC), and what was counted."""
+
+    pause_tx: bool = True
+    pause_rx: bool = True
+    """Whether PAUSE frames are sent, and obeyed: both, as the firmware's default is."""
+    pfc_tx: int = 0
+    pfc_rx: int = 0
+    """The same for PFC frames, a bit for each priority."""
+    sent: Pauses = field(default_factory=Pauses)
+    received: ReceivedPauses = field(default_factory=ReceivedPauses)
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the link partner waits when the driver has no receive requests."""
+        return self.pause_tx or bool(self.pfc_tx)
+
+    def take(self, frame: bytes, now_ns: int, speed: int) -> None:
+        """Count a MAC control frame that has come in; ``speed`` of the link in Mb/s."""
+        came = self.received
+        came.control += 1
+        if len(frame) < _OPCODE_AT + _HEADER.size + _TIMES.size:
+            came.unknown += 1
+            return
+        opcode, value = _HEADER.unpack_from(frame, _OPCODE_AT)
+        if opcode == _PAUSE:
+            came.global_ += 1
+            self._stop(_ALL, _ALL * self.pause_rx, (value,) * PRIORITIES, now_ns, speed)
+        elif opcode == _PFC:
+            times = _TIMES.unpack_from(frame, _OPCODE_AT + _HEADER.size)
+            self._stop(value & _ALL, self.pfc_rx, times, now_ns, speed)
+        else:
+            came.unknown += 1
+
+    def _stop(
+        self, about: int, obeyed: int, times: tuple[int, ...], now_ns: int, speed: int
+    ) -> None:
+        for priority in _priorities(about):
+            self.received.frames[priority] += 1
+            if obeyed >> priority & 1:
+                time_ns = times[priority] * _QUANTUM_BITS * _NS_PER_BIT_AT_1_MBPS // speed
+                self.received.stop(priority, now_ns, time_ns)
+
+    def ask_to_wait(self) -> None:
+        """Count the frame that stops the link partner."""
+        self._count(0)
+
+    def let_go_on(self, waited_ns: int) -> None:
+        """Count the frame by which it may go on, after so long."""
+        self._count(waited_ns)
+
+    def _count(self, waited_ns: int) -> None:
+        sent = self.sent
+        sent.control += 1
+        sent.global_ += self.pause_tx
+        for priority in _priorities(_ALL if self.pause_tx else self.pfc_tx):
+            sent.frames[priority] += 1
+            sent.duration_ns[priority] += waited_ns
+
+
+def _priorities(mask: int) -> list[int]:
+    return [priority for priority in range(PRIORITIES) if mask >> priority & 1]

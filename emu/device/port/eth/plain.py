@@ -1,0 +1,50 @@
+"""Whole frames, for peers that take neither super-frames nor unfinished checksums."""
+
+from __future__ import annotations
+
+from emu.device.port.eth.checksum import CHECKSUM_AT, insert
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
+from emu.device.port.eth.segment import MAX_SEGMENTS, segment
+
+_UDP_BYTES = 8
+
+
+def plain(frame: Frame) -> list[bytes]:
+    """The frames that this one stands for, with all their checksums.
+
+    Raises :class:`FrameError` for a super-frame that cannot be cut.
+    """
+    if frame.gso_size:
+        return cut(frame.data, frame.gso_size)
+    if frame.checked and not frame.filled:
+        return [insert(parse(frame.data), l3=True, l4=True)]
+    return [frame.data]
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    """A super-frame as frames with ``size`` bytes of payload each. Raises :class:`FrameError`."""
+    headers = parse(data, whole=False)
+    at = header_bytes(headers)
+    return segment(data[:at], data[at:], size)
+
+
+def is_sound(frame: Frame) -> bool:
+    """Whether a super-frame from outside can be cut; any other frame is sound."""
+    size, data = frame.gso_size, frame.data
+    if not size:
+        return True
+    headers = parse(data, whole=False)
+    return bool(headers.l4) and headers.protocol in CHECKSUM_AT and len(data) <= size * MAX_SEGMENTS
+
+
+def header_bytes(headers: Headers) -> int:
+    """How long all headers of a super-frame are. Raises FrameError unless it is TCP or UDP."""
+    if not headers.l4 or headers.protocol not in CHECKSUM_AT:
+        raise FrameError("super-frame of a packet that is neither TCP nor UDP")
+    return headers.l4 + transport_bytes(headers)
+
+
+def transport_bytes(headers: Headers) -> int:
+    """How long the TCP or UDP header is."""
+    return (headers.frame[headers.l4 + 12] >> 4) * 4 if headers.protocol == TCP else _UDP_BYTES

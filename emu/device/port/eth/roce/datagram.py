@@ -1,0 +1,102 @@
+"""Unreliable datagrams in RoCE v2 frames (IBTA annex A17.4.4, A17.9.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.device.port.datagram import Datagram, Destination, Origin
+from emu.device.port.eth.roce.framing import UDP_BYTES, Framer, Headers, ip_header, is_ipv4
+from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID, NO_MAC
+from emu.device.port.packet import OPS, Packet
+from layouts import bth
+from layouts.bth import Kind, Service
+from layouts.eth_enums import CqeRoceL3
+
+VID_MASK, PRIORITY_SHIFT = 0xFFF, 13
+
+_GROUP = 1
+_IPV4_AREA = bytes(20)
+"""In front of an IPv4 header, which takes the second half of the area for a GRH."""
+
+
+@dataclass(slots=True)
+class RoceDestination(Destination):
+    """An address vector with Ethernet's addresses. ``lid`` and ``path_bits`` are 0."""
+
+    mac: bytes = NO_MAC
+    sport: int = 0
+    """UDP source port."""
+
+    @property
+    def is_multicast(self) -> bool:
+        """Whether it is a group's MAC address."""
+        return bool(self.mac[0] & _GROUP)
+
+    @property
+    def header_bytes(self) -> int:
+        """Ethernet, IP and UDP header."""
+        return Headers(self.mac, NO_MAC, self.gid or NO_GID, NO_GID).size
+
+
+@dataclass(slots=True)
+class RoceOrigin(Origin):
+    """Where a datagram comes from. ``lid`` is 0."""
+
+    mac: bytes = NO_MAC
+    tci: int | None = None
+    """Priority and number in the VLAN tag; None without a tag."""
+
+
+def tci_of(vlan: int | None, priority: int) -> int | None:
+    """The content of a VLAN tag; None without a VLAN."""
+    return None if vlan is None else priority << PRIORITY_SHIFT | vlan
+
+
+def vlan_of(tci: int | None) -> int | None:
+    """The VLAN of a frame; a tag that gives only a priority names none (IEEE 802.1Q 9.6)."""
+    return (tci & VID_MASK or None) if tci is not None else None
+
+
+def _headers(to: Destination, origin: Origin) -> Headers:
+    assert isinstance(to, RoceDestination)
+    assert isinstance(origin, RoceOrigin)
+    return Headers(
+        to.mac, origin.mac, origin.gid, to.gid or NO_GID, origin.tci, to.tclass, to.flow_label,
+        to.hop_limit, to.sport,
+    )  # fmt: skip
+
+
+def frame_of(datagram: Datagram, origin: Origin) -> bytes:
+    """The frame that carries a datagram."""
+    ending = None if datagram.immediate is None else bth.imm_dt
+    packet = Packet(OPS[Service.UD, Kind.SEND, True, True, ending], datagram.to.qpn, 0)
+    packet.immediate, packet.solicited = datagram.immediate, datagram.solicited
+    packet.qkey, packet.src_qpn = origin.qkey, origin.qpn
+    framer = Framer(_headers(datagram.to, origin), origin.pkey)
+    return framer.frame(packet, datagram.data, datagram.length)
+
+
+def datagram_of(packet: Packet, frame: bytes, tci: int | None) -> tuple[Datagram, RoceOrigin]:
+    """The datagram in a UD packet and its frame; its data stay a view of the frame."""
+    ip, payload = packet.grh, packet.payload
+    assert ip is not None
+    to = RoceDestination(
+        qpn=packet.qpn, qkey=packet.qkey, lid=0, sl=0, path_bits=0, gid=ip.dgid, tclass=ip.tclass,
+        flow_label=ip.flow_label, hop_limit=ip.hop_limit, mac=frame[:MAC_BYTES],
+    )  # fmt: skip
+    datagram = Datagram(to, (payload,), len(payload), packet.immediate, packet.solicited)
+    mac = frame[MAC_BYTES : 2 * MAC_BYTES]
+    return datagram, RoceOrigin(0, packet.src_qpn, packet.pkey, packet.qkey, ip.sgid, mac, tci)
+
+
+def area_of(datagram: Datagram, origin: Origin) -> tuple[bytes, CqeRoceL3]:
+    """What is stored in front of the payload, as long as a GRH, and its type for the completion.
+
+    That is the IP header, an IPv4 one in the last 20 bytes (core/verbs.c:
+    ib_get_rdma_header_version).
+    """
+    length = UDP_BYTES + datagram.octets - datagram.to.header_bytes
+    header = ip_header(_headers(datagram.to, origin), length)
+    if is_ipv4(origin.gid):
+        return _IPV4_AREA + header, CqeRoceL3.IPV4
+    return header, CqeRoceL3.IPV6

@@ -1,0 +1,328 @@
+"""RoCE v2 as the transport services see it: the ``Link`` of an Ethernet port.
+
+An address is where a queue pair's path leads, as a number: the index of the source GID, the peer's
+MAC address and its GID. Source GID, source MAC address and VLAN come from the GID table when a
+frame is made, as the table may change while a queue pair lives.
+
+Sources: IBTA annex A17; mlx5_ifc.h: ads; device.h: mlx5_av; hw/qp.c: mlx5_set_path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from emu.device.errors import CmdError
+from emu.device.objects import GlobalRoute, Marks
+from emu.device.port.congestion import Congestion
+from emu.device.port.datagram import Datagram, Destination, Origin
+from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE
+from emu.device.port.eth.port import FCS_BYTES, EthPort
+from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
+from emu.device.port.eth.roce.framing import (
+    Framer,
+    Headers,
+    network_header,
+    parse,
+    seal,
+    transport_header,
+)
+from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
+from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
+from emu.device.port.recovery import Recovery
+from layouts.bth import BECN, Kind, Service
+from layouts.enums import Status
+from layouts.wqe import av
+
+PKEY = 0xFFFF
+"""The only P_Key (IBTA A17.4.6)."""
+DEFAULT_SPORT = 0xC000
+CQE_GRH, CQE_L3_SHIFT = 1 << 28, 24
+_ECT0 = 2
+"""IP header: the sender is capable of ECN (RFC 3168)."""
+_DSCP_SHIFT = 2
+_MOST_VIOLATIONS = 0xFFFF
+_UNMARKED = Marks(0, 0, 0)
+_PRIORITY_SHIFT, _NO_PRIORITY = 13, 0x1FFF
+_CNP = OPS[Service.CNP, Kind.CNP, True, True, None]
+
+_GID_BITS, _MAC_BITS = GID_BYTES * 8, MAC_BYTES * 8
+_GID_MASK, _MAC_MASK = (1 << _GID_BITS) - 1, (1 << _MAC_BITS) - 1
+_INDEX_SHIFT = _GID_BITS + _MAC_BITS
+_MOST_AROUND = Headers(NO_MAC, NO_MAC, NO_GID, NO_GID, tci=0).size + MOST_HEADER_BYTES + FCS_BYTES
+"""Headers around a payload: VLAN tag and IPv6, and the longest of the transport."""
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "rlid", "rmac", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+
+
+def address_of(index: int, mac: bytes, gid: bytes) -> int:
+    """The number of an address: source GID index, destination MAC address and GID."""
+    return index << _INDEX_SHIFT | int.from_bytes(mac + gid, "big")
+
+
+def parts_of(address: int) -> tuple[int, bytes, bytes]:
+    """The source GID index, the MAC address and the GID in an address."""
+    mac, gid = address >> _GID_BITS & _MAC_MASK, address & _GID_MASK
+    return address >> _INDEX_SHIFT, mac.to_bytes(MAC_BYTES, "big"), gid.to_bytes(GID_BYTES, "big")
+
+
+class RoceRoute:
+    """The headers of a connection's packets, made anew when the GID table has changed.
+
+    While the port reacts to congestion, its connections' packets are marked as ECN-capable.
+    """
+
+    __slots__ = ("_changes", "_congestion", "_framer", "_gids", "_path", "address")
+
+    def __init__(self, gids: GidTable, congestion: Congestion, path: Any, address: int) -> None:
+        """``path`` is a view of ads."""
+        self._gids = gids
+        self._congestion = congestion
+        self._path = path
+        self._changes = -1
+        self._framer: Framer | None = None
+        self.address = address
+
+    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
+        """The frame of a packet; empty while the source GID is."""
+        changes = self._gids.changes + self._congestion.changes  # neither ever goes back
+        if self._changes != changes:
+            headers = self.headers()
+            self._framer = None if headers is None else Framer(headers, self.pkey)
+            self._changes = changes
+        return self._framer.frame(packet, payload, length) if self._framer is not None else b""
+
+    @property
+    def pkey(self) -> int:
+        """The P_Key of the packets."""
+        return 0 if self._path.pkey_index else PKEY
+
+    def headers(self) -> Headers | None:
+        """The headers in front of the packets; None while the source GID is empty."""
+        path = self._path
+        index, mac, gid = parts_of(self.address)
+        source = self._gids[index]
+        if source.is_empty:
+            return None
+        tclass = int(path.tclass)
+        if tclass & ECN_MASK == NOT_CAPABLE and self._congestion.rp_enabled[path.eth_prio]:
+            tclass |= _ECT0
+        return Headers(
+            mac, source.mac, source.gid, gid, tci_of(source.vlan, path.eth_prio), tclass,
+            path.flow_label, path.hop_limit, path.udp_sport or DEFAULT_SPORT,
+        )  # fmt: skip
+
+
+class RoceLink:
+    """Implements ``emu.device.port.base.Link`` for an Ethernet port."""
+
+    lid = 0
+
+    def __init__(self, port: EthPort, gids: GidTable) -> None:
+        self._port = port
+        self._vport = port.vport
+        self.gids = gids
+        self.congestion = Congestion(port.speed)
+        self.recovery = Recovery()
+        self._sent, self._received = port.sent, port.received
+        self.dropped: Counter[str] = Counter()
+        """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by
+        what is wrong with them."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether frames can pass and the driver has enabled RoCE on its virtual port."""
+        port, vport = self._port, self._vport
+        # As port.is_up, without the call: each message asks three times.
+        return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
+
+    # -- connections
+
+    def check_source(self, index: int) -> None:
+        """A source GID that exists."""
+        if self.gids[index].is_empty:
+            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+
+    def check_path(self, path: Any) -> None:
+        """A source GID that exists, and a peer's GID and MAC address.
+
+        A path with ``fl`` leads back to the function, and needs no address (mlx5_vnet.c:
+        alloc_inout).
+        """
+        if path.fl:
+            return
+        self.check_source(int(path.src_addr_index))
+        if path.rgid_rip == NO_GID or not (path.rmac_47_32 or path.rmac_31_0):
+            raise CmdError(Status.BAD_PARAM_ERR, "path without the peer's GID or MAC address")
+
+    def destination(self, path: Any) -> int:
+        """The address that a path leads to."""
+        mac = int(path.rmac_47_32) << 32 | int(path.rmac_31_0)
+        gid = int.from_bytes(path.rgid_rip, "big")
+        return int(path.src_addr_index) << _INDEX_SHIFT | mac << _GID_BITS | gid
+
+    @property
+    def attributes(self) -> object:
+        """The GID table and the interface's MTU."""
+        return self.gids.changes, self._port.mtu
+
+    @property
+    def most_payload(self) -> int:
+        """What a frame of the MTU has room for behind the longest headers."""
+        return self._port.mtu - _MOST_AROUND
+
+    def global_route(self, path: Any) -> None:
+        """The GIDs are in the address."""
+
+    def header_bytes(self, address: int, *, is_global: bool) -> int:
+        """Ethernet, IP and UDP header, and a VLAN tag if the source GID has one."""
+        source = self.gids[address >> _INDEX_SHIFT]
+        return Headers(NO_MAC, NO_MAC, source.gid, NO_GID, source.vlan).size
+
+    def marks(self, path: Any) -> Marks:
+        """How a path's packets are marked."""
+        is_tagged = self.gids[int(path.src_addr_index)].vlan is not None
+        priority = int(path.eth_prio)
+        made = Marks(priority, priority if is_tagged else 0, int(path.tclass) >> _DSCP_SHIFT)
+        return _UNMARKED if made == _UNMARKED else made
+
+    def route(self, path: Any) -> RoceRoute:
+        """The headers of packets along a path (a view of ads)."""
+        return RoceRoute(self.gids, self.congestion, path, self.destination(path))
+
+    def notification(self, path: Any, qpn: int) -> bytes:
+        """The frame of a CNP to the queue pair at the end of a path; empty without a source GID."""
+        route, np = self.route(path), self.congestion.np
+        headers = route.headers()
+        if headers is None:
+            return b""
+        tci = headers.tci
+        if tci is not None and not np.cnp_prio_mode:
+            tci = tci & _NO_PRIORITY | np.cnp_802p_prio << _PRIORITY_SHIFT
+        headers = replace(headers, tclass=np.cnp_dscp << _DSCP_SHIFT, tci=tci)
+        return Framer(headers, route.pkey).frame(Packet(_CNP, qpn | BECN, 0))
+
+    def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
+        """The packet in a frame, and where its base transport header begins."""
+        at = network_header(frame)
+        if not at:
+            raise BadPacketError("not a frame of RoCE v2")
+        return parse(frame, at), transport_header(frame, at)
+
+    def seal(self, frame: bytearray) -> None:
+        """Compute the invariant CRC anew."""
+        seal(frame, network_header(frame))
+
+    def about(self, address: int) -> str:
+        """GID and MAC address."""
+        _, mac, gid = parts_of(address)
+        return f"{text(gid)} at {mac.hex(':')}"
+
+    def violated_pkey(self) -> None:
+        """There is no such counter: the table has one entry (mlx5_ifc.h: nic_vport_context)."""
+
+    def violated_qkey(self) -> None:
+        """Count; the counter stays at its end."""
+        vport = self._vport
+        vport.qkey_violations = min(vport.qkey_violations + 1, _MOST_VIOLATIONS)
+
+    def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
+        """A connection's packets go from its peer's GID to its own (IBTA A17.4.5.1)."""
+        index, _, gid = parts_of(peer)
+        ip = packet.grh
+        if ip is None or ip.sgid != gid:
+            return "not from its peer's GID"
+        if ip.dgid != self.gids[index].gid:
+            return "not to the queue pair's own GID"
+        return ""
+
+    # -- datagrams
+
+    def misrouted(self, sgid: bytes, dgid: bytes) -> str:
+        """Frames to other addresses do not come here, and those from none are not sent."""
+        return ""
+
+    def vector(self, raw: bytes) -> RoceDestination:
+        """An address vector. The UDP source port is where InfiniBand's LID would be."""
+        key, dqp, rate_sl, sport, mac, tclass, hop_limit, fields, gid = _AV.unpack(raw)
+        return RoceDestination(
+            qpn=dqp & 0xFFFFFF,
+            qkey=key >> 32,
+            lid=0,
+            sl=rate_sl >> 1 & 7,
+            path_bits=0,
+            gid=gid,
+            sgid_index=fields >> 20 & 0xFF,
+            tclass=tclass,
+            flow_label=fields & 0xFFFFF,
+            hop_limit=hop_limit,
+            mac=mac,
+            sport=sport or DEFAULT_SPORT,
+        )
+
+    def address_to(self, to: Destination) -> int:
+        """As a path with the same source GID, MAC address and GID has."""
+        assert isinstance(to, RoceDestination)
+        return address_of(to.sgid_index, to.mac, to.gid or NO_GID)
+
+    def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> RoceOrigin:
+        """The GID that the address vector chooses, with its MAC address and VLAN."""
+        source = self.gids[to.sgid_index]
+        return RoceOrigin(0, qpn, pkey, qkey, source.gid, source.mac, tci_of(source.vlan, to.sl))
+
+    def has_sent(self, origin: Origin) -> bool:
+        """Whether a datagram comes from a GID of this port."""
+        return self.gids.has_gid(origin.gid)
+
+    def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
+        """The IP header in the place of a GRH, and what the completion says about it."""
+        assert isinstance(origin, RoceOrigin)
+        area, l3_type = area_of(datagram, origin)
+        return area, CQE_GRH | l3_type << CQE_L3_SHIFT, origin.tci
+
+    # -- tables and counters
+
+    def gid(self, index: int) -> bytes:
+        """Entry of the GID table; zeros where it is empty."""
+        return self.gids[index].gid
+
+    def pkey(self, index: int) -> int:
+        """Entry of the P_Key table, which has one."""
+        return PKEY if not index else 0
+
+    def count_sent(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
+        way = self._sent
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.sent, marks.dscp, packets, octets)
+
+    def count_received(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count received packets; octets as above."""
+        way = self._received
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.received, marks.dscp, packets, octets)
+
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from this port."""
+        port = self._port
+        way = port.looped_in
+        way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.received, marks.dscp, packets, octets)
+        if multicast:
+            return
+        way = port.looped_out
+        way.add_to(way.rdma_unicast, packets, octets)
+        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+            way.sort(marks.sent, marks.dscp, packets, octets)

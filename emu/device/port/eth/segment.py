@@ -1,0 +1,142 @@
+"""Large send: splits a piece of TCP stream or UDP payload into packets with the same headers.
+
+The driver gives the headers once, inline, and the payload; each packet takes ``mss`` bytes of it,
+the last one the rest. The packets differ in the IP length, the IPv4 identifier,
+the sequence number, the flags that belong to the first or the last packet, and the checksums.
+
+Sources: PRM "Large send offload"; core/en_tx.c (mlx5e_tx_get_gso_ihs, mlx5e_udp_gso_handle_tx_skb);
+Linux's own segmentation, net/ipv4/tcp_offload.c: tcp_gso_segment.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from emu.device.port.eth.checksum import CHECKSUM_AT, MODULUS, pseudo_header, total, totals
+from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
+
+MAX_IP_BYTES = 0xFFFF
+MAX_SEGMENTS = 2048
+"""Packets of one large send: Linux sends no less than 48 bytes of TCP payload in each."""
+
+_CWR = 0x80
+_FIN_PSH = 0x09
+_IPV6_BYTES, _UDP_BYTES = 40, 8
+
+_UDP_HEADER = Struct(">4sHH").pack
+_u16 = Struct(">H").unpack_from
+_u32 = Struct(">I").unpack_from
+
+
+def segment(header: bytes, payload: bytes, mss: int) -> list[bytes]:
+    """The packets of one large send, in order, with all their checksums.
+
+    ``header`` is everything in front of the payload, from the Ethernet header on, with VLAN tags
+    and extension headers if there are any. Its IP length and its checksums are ignored (Linux
+    leaves the length 0 in a packet of more than 64 KiB). Raises :class:`FrameError` when it is not
+    exactly the header of a TCP or UDP packet, or when packets with ``mss`` bytes of payload are
+    impossible.
+    """
+    headers = parse(header, whole=False)
+    _check(headers, payload, mss)
+    pieces = [payload[at : at + mss] for at in range(0, len(payload), mss)]
+    network = _ipv4 if headers.version == 4 else _ipv6
+    transport = _tcp if headers.protocol == TCP else _udp
+    fronts, middles = network(headers, pieces), transport(headers, pieces)
+    return [front + middle + piece for front, middle, piece in zip(fronts, middles, pieces)]
+
+
+def unsegmented(header: bytes, payload: bytes, mss: int) -> bytes | None:
+    """The packets of one large send as one packet, with its IP length and without its checksums.
+
+    Takes and refuses what :func:`segment` does. None when IP has no length for all of it.
+    """
+    headers = parse(header, whole=False)
+    _check(headers, payload, mss)
+    length = len(header) - headers.l3 + len(payload)
+    if length > MAX_IP_BYTES:
+        return None
+    at = headers.l3 + 2
+    if headers.version == 6:
+        at, length = headers.l3 + 4, length - _IPV6_BYTES
+    return b"".join((header[:at], length.to_bytes(2, "big"), header[at + 2 :], payload))
+
+
+def _check(headers: Headers, payload: bytes, mss: int) -> None:
+    size = len(headers.frame)
+    if not headers.l4 or headers.protocol not in CHECKSUM_AT:
+        raise FrameError("large send of a packet that is neither TCP nor UDP")
+    if headers.l4 + _transport_bytes(headers) != size:
+        raise FrameError("large send whose inline headers do not end with the transport's")
+    if mss <= 0 or not payload:
+        raise FrameError("large send without payload or segment size")
+    if len(payload) > mss * MAX_SEGMENTS:
+        raise FrameError("large send of too many segments")
+    if size - headers.l3 + min(mss, len(payload)) > MAX_IP_BYTES:
+        raise FrameError("large send whose segments are longer than IP allows")
+
+
+def _transport_bytes(headers: Headers) -> int:
+    return (headers.frame[headers.l4 + 12] >> 4) * 4 if headers.protocol == TCP else _UDP_BYTES
+
+
+def _ipv4(headers: Headers, pieces: list[bytes]) -> list[bytes]:
+    """Everything before each packet's transport header, with length, identifier and checksum."""
+    frame, l3, l4 = headers.frame, headers.l3, headers.l4
+    fixed = len(frame) - l3
+    identifier: int = _u16(frame, l3 + 4)[0]
+    start, middle, end = frame[: l3 + 2], frame[l3 + 6 : l3 + 10], frame[l3 + 12 : l4]
+    pack = Struct(f">{len(start)}sHH4sH{len(end)}s").pack
+    constant = total(frame[l3 : l3 + 2] + middle + end) % MODULUS
+    fronts = []
+    for piece in pieces:
+        length = fixed + len(piece)
+        checksum = -(constant + length + identifier) % MODULUS
+        fronts.append(pack(start, length, identifier, middle, checksum, end))
+        identifier = identifier + 1 & 0xFFFF
+    return fronts
+
+
+def _ipv6(headers: Headers, pieces: list[bytes]) -> list[bytes]:
+    """Everything before each packet's transport header, with the payload length."""
+    frame, l3, l4 = headers.frame, headers.l3, headers.l4
+    fixed = len(frame) - l3 - _IPV6_BYTES
+    start, end = frame[: l3 + 4], frame[l3 + 6 : l4]
+    return [start + (fixed + len(piece)).to_bytes(2, "big") + end for piece in pieces]
+
+
+def _tcp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
+    """The TCP header of each packet: sequence number, flags and checksum."""
+    frame, l4 = headers.frame, headers.l4
+    fixed, mss = len(frame) - l4, len(pieces[0])
+    sequence, flags = _u32(frame, l4 + 4)[0], _u16(frame, l4 + 12)[0]
+    edges = {len(pieces) - 1: flags & _FIN_PSH}
+    edges[0] = edges.get(0, 0) | flags & _CWR
+    flags &= ~(_FIN_PSH | _CWR)
+    ports, acknowledgment, window = (
+        frame[l4 : l4 + 4],
+        frame[l4 + 8 : l4 + 12],
+        frame[l4 + 14 : l4 + 16],
+    )
+    end = frame[l4 + 18 :]  # urgent pointer and options
+    pack = Struct(f">4sI4sH2sH{len(end)}s").pack
+    constant = total(ports + acknowledgment + window + end) + pseudo_header(headers, fixed)
+    constant %= MODULUS
+    middles = []
+    for index, payload in enumerate(totals(pieces)):
+        now = sequence + index * mss & 0xFFFFFFFF
+        marks = flags | edges.get(index, 0)
+        number = constant + now + marks + len(pieces[index]) + payload
+        middles.append(pack(ports, now, acknowledgment, marks, window, -number % MODULUS, end))
+    return middles
+
+
+def _udp(headers: Headers, pieces: list[bytes]) -> list[bytes]:
+    """The UDP header of each packet: length and checksum."""
+    ports = headers.ports
+    constant = total(ports) + pseudo_header(headers, _UDP_BYTES) + _UDP_BYTES
+    middles = []
+    for piece, payload in zip(pieces, totals(pieces)):
+        checksum = -(constant + 2 * len(piece) + payload) % MODULUS or 0xFFFF
+        middles.append(_UDP_HEADER(ports, _UDP_BYTES + len(piece), checksum))
+    return middles

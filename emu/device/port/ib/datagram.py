@@ -1,0 +1,32 @@
+"""Management datagrams on an InfiniBand subnet: who may send them, and the way back.
+
+Source: IBTA volume 1, 10.2.5 and 10.9.8 (Q_Keys), 13.5.4 (the return path).
+"""
+
+from __future__ import annotations
+
+from emu.device.port.datagram import GSI_QKEY, Destination, Origin
+from emu.device.port.ib import partitions
+from emu.device.port.ib.port import IbPort
+
+
+def answer_to(to: Destination, origin: Origin) -> Destination:
+    """The destination of the response to a management datagram: the return path (IBTA 13.5.4)."""
+    return Destination(
+        qpn=origin.qpn,
+        qkey=GSI_QKEY if origin.qpn else 0,
+        lid=origin.lid,
+        sl=to.sl,
+        path_bits=0,
+        gid=origin.gid if to.gid is not None else None,
+        tclass=to.tclass,
+        flow_label=to.flow_label,
+        hop_limit=to.hop_limit,
+    )
+
+
+def may_manage(port: IbPort, origin: Origin) -> bool:
+    """Whether QP1 accepts a datagram with these keys (IBTA 10.2.5, 10.9.8)."""
+    return origin.qkey == GSI_QKEY and any(
+        partitions.match(mine, origin.pkey) for mine in port.pkeys
+    )

@@ -1,0 +1,152 @@
+"""A port as its subnet sees it: addresses, link and state, and the attributes that carry them.
+
+Source: IBTA volume 1, 14.2.5.3 (NodeInfo), 14.2.5.6 (PortInfo), 9.11.1 and 15.2.5.16 (MTU and rate
+codes). The device keeps link speed and width in PTYS encoding; here they become IBTA's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emu.device.port.ib.port import (
+    GID_TABLE_ENTRIES,
+    LINK_LOCAL_PREFIX,
+    PKEY_TABLE_ENTRIES,
+    SM_LID,
+    IbPort,
+)
+from layouts.enums import PhysState, PortState
+from layouts.mads import BASE_VERSION, NodeType, node_info, port_info
+
+VENDOR_ID = 0x02C9
+NODE_INFO_CLASS_VERSION = 1
+VL0_TO_VL7 = 4
+
+_LANES = {1: 1, 2: 2, 4: 4, 8: 8, 16: 12}
+"""PTYS width to lanes."""
+_WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
+"""Lanes to PortInfo.LinkWidth*, one bit each."""
+_LANE_MBPS = {1: 2500, 2: 5000, 4: 10000, 8: 10000, 16: 14000, 32: 25000, 64: 50000, 128: 100000}
+"""PTYS speed (SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR) to what one lane carries."""
+_RATES = {
+    2500: 2, 5000: 5, 10000: 3, 14000: 11, 20000: 6, 25000: 15, 28000: 19, 30000: 4, 40000: 7,
+    50000: 20, 56000: 12, 60000: 8, 80000: 9, 100000: 16, 112000: 13, 120000: 10, 168000: 14,
+    200000: 17, 300000: 18, 400000: 21, 600000: 22, 800000: 23, 1200000: 24,
+}  # fmt: skip
+"""Mb/s to rate code (enum ib_rate)."""
+RATE_MBPS = {code: mbps for mbps, code in _RATES.items()}
+"""Rate code to Mb/s; the codes are not in the order of the rates."""
+
+_SLOWEST_RATE = _RATES[2500]
+_QDR, _EXTENDED = 4, {16: 1, 32: 2, 64: 4, 128: 8}
+"""LinkSpeedActive of everything above QDR, and LinkSpeedExtActive by PTYS speed."""
+_EXTENDED_SPEEDS_SUP, _CAP_MASK2_SUP = 1 << 14, 1 << 15
+_CAP_MASK2 = {64: 1 << 5, 128: 1 << 10}
+"""CapabilityMask2 bits without which Linux ignores HDR and NDR (hw/mad.c)."""
+
+
+def mtu_code(mtu: int) -> int:
+    """IBTA's MTU code: 1 is 256 bytes, each next code is twice as much."""
+    return mtu.bit_length() - 8
+
+
+def _up_to(bit: int) -> int:
+    """A bit field with a speed or width and all slower ones set."""
+    return max(bit * 2 - 1, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPort:
+    """One port of the subnet. Speed and width are in PTYS encoding, GUIDs are integers."""
+
+    lid: int
+    port_guid: int
+    node_guid: int
+    pkeys: tuple[int, ...]
+    node_description: bytes
+    """64 bytes."""
+    mtu: int = 4096
+    width: int = 4
+    speed: int = 32
+    state: PortState = PortState.ACTIVE
+    phys_state: PhysState = PhysState.LINK_UP
+    cap_mask: int = 0
+    sm_lid: int = SM_LID
+    subnet_timeout: int = 18
+    device_id: int = 0
+    node_type: NodeType = NodeType.CHANNEL_ADAPTER
+    port_num: int = 1
+    num_ports: int = 1
+    """Those of its node."""
+    pkey_violations: int = 0
+    qkey_violations: int = 0
+
+    @property
+    def gid(self) -> bytes:
+        """The port's first GID: the subnet's prefix and its GUID."""
+        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + self.port_guid.to_bytes(8, "big")
+
+    @property
+    def mtu_code(self) -> int:
+        """The port's MTU as PathRecord and PortInfo have it."""
+        return mtu_code(self.mtu)
+
+    @property
+    def rate(self) -> int:
+        """Rate code of the link (enum ib_rate)."""
+        lane = _LANE_MBPS.get(self.speed, 0)
+        return _RATES.get(lane * _LANES.get(self.width, 0), _SLOWEST_RATE)
+
+    def node_info(self) -> bytes:
+        """NodeInfo of the node that the port belongs to."""
+        info = node_info.new(
+            base_version=BASE_VERSION, class_version=NODE_INFO_CLASS_VERSION,
+            node_type=self.node_type, num_ports=self.num_ports, sys_guid=self.node_guid,
+            node_guid=self.node_guid, port_guid=self.port_guid,
+            partition_cap=PKEY_TABLE_ENTRIES, device_id=self.device_id,
+            local_port_num=self.port_num, vendor_id=VENDOR_ID,
+        )  # fmt: skip
+        return bytes(info)
+
+    def port_info(self) -> bytes:
+        """PortInfo; the M_Key is not disclosed, and is 0 anyway."""
+        width = _WIDTHS[_LANES.get(self.width, 1)]
+        extended = _EXTENDED.get(self.speed, 0)
+        speed = _QDR if extended else min(self.speed, _QDR)
+        cap_mask = self.cap_mask | (_EXTENDED_SPEEDS_SUP | _CAP_MASK2_SUP if extended else 0)
+        info = port_info.new(
+            gid_prefix=LINK_LOCAL_PREFIX, lid=self.lid, sm_lid=self.sm_lid, cap_mask=cap_mask,
+            local_port_num=self.port_num, link_width_enabled=_up_to(width),
+            link_width_supported=_up_to(width), link_width_active=width,
+            link_speed_supported=_up_to(speed), port_state=self.state,
+            port_physical_state=self.phys_state, link_down_default_state=PhysState.POLLING,
+            link_speed_active=speed, link_speed_enabled=_up_to(speed), neighbor_mtu=self.mtu_code,
+            mtu_cap=self.mtu_code, vl_cap=VL0_TO_VL7, operational_vls=VL0_TO_VL7,
+            guid_cap=GID_TABLE_ENTRIES, subnet_timeout=self.subnet_timeout,
+            cap_mask2=_CAP_MASK2.get(self.speed, 0), link_speed_ext_active=extended,
+            link_speed_ext_supported=_up_to(extended), link_speed_ext_enabled=_up_to(extended),
+            pkey_violations=self.pkey_violations, qkey_violations=self.qkey_violations,
+        )  # fmt: skip
+        return bytes(info)
+
+
+def end_port(port: IbPort) -> EndPort:
+    """The function's port, as its subnet sees it now."""
+    return EndPort(
+        lid=port.lid,
+        port_guid=port.guid,
+        node_guid=port.guid,
+        pkeys=port.pkeys,
+        node_description=port.node_description,
+        mtu=port.mtu,
+        width=port.width_oper,
+        speed=port.proto_oper,
+        state=port.state,
+        phys_state=port.phys_state,
+        cap_mask=port.cap_mask1,
+        sm_lid=port.sm_lid,
+        subnet_timeout=port.subnet_timeout,
+        device_id=port.device_id,
+        pkey_violations=port.pkey_violations,
+        qkey_violations=port.qkey_violations,
+    )

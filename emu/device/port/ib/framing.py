@@ -1,0 +1,111 @@
+"""InfiniBand's link layer headers, which precede a transport packet on the wire.
+
+Source: IBTA volume 1, 7.7 (local route header) and 8.3 (global route header). ``parse`` checks
+these headers against each other and against the frame's length, and leaves the rest to
+``emu.device.port.packet``. Frames have no variant CRC, because sockets do not corrupt data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from emu.device.port import packet as transport
+from emu.device.port.datagram import TRANSPORT_BYTES, Datagram, Origin
+from emu.device.port.packet import (
+    BadPacketError,
+    GlobalHeader,
+    Packet,
+    build_transport,
+    parse_transport,
+)
+from layouts import bth as wire
+
+_SMALLEST = wire.lrh.size + transport.SMALLEST_BYTES
+
+_DEST_QP_AT = 4
+"""Offset of the congestion bits, and of the destination queue pair, in a BTH."""
+
+MAX_BYTES = wire.lrh.size + wire.grh.size + transport.MAX_BYTES
+"""The longest possible frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the packets of a connection go, and the header fields that all of them share."""
+
+    dlid: int
+    slid: int
+    sl: int
+    pkey: int
+    grh: GlobalHeader | None
+
+    @property
+    def address(self) -> int:
+        """The wire knows the peer by its LID."""
+        return self.dlid
+
+    def frame(self, packet: Packet, payload: Sequence[memoryview] = (), length: int = 0) -> bytes:
+        """The packet's bytes, with ``length`` bytes of ``payload``."""
+        size, parts = build_transport(packet, self.pkey, payload, length)
+        return b"".join((_front(self, size), *parts))
+
+
+def parse(frame: memoryview) -> Packet:
+    """The packet in ``frame``, whose payload stays a view of it. Raises BadPacketError."""
+    if not _SMALLEST <= len(frame) <= MAX_BYTES:
+        raise BadPacketError(f"{len(frame)} bytes are no packet")
+    vl_lver, sl_lnh, dlid, pkt_len, slid = wire.LRH.unpack_from(frame)
+    if vl_lver & wire.LVER_MASK or (pkt_len & wire.PKT_LEN_MASK) * 4 != len(frame):
+        raise BadPacketError(f"local header does not fit {len(frame)} bytes")
+    at, grh = wire.lrh.size, None
+    if sl_lnh & wire.LNH_MASK == wire.LNH_GLOBAL:
+        grh = _parse_global(frame, at)
+        at += wire.grh.size
+    elif sl_lnh & wire.LNH_MASK != wire.LNH_LOCAL:
+        raise BadPacketError("not a packet of the InfiniBand transport")
+    packet = parse_transport(frame, at)
+    packet.dlid, packet.slid, packet.sl = dlid, slid, sl_lnh >> wire.SL_SHIFT
+    packet.grh = grh
+    return packet
+
+
+def _parse_global(frame: memoryview, at: int) -> GlobalHeader:
+    if len(frame) < _SMALLEST + wire.grh.size:
+        raise BadPacketError("too short for a global header")
+    word, pay_len, next_header, hop_limit, sgid, dgid = wire.GRH.unpack_from(frame, at)
+    if word >> 28 != wire.GRH_VERSION or next_header != wire.GRH_NEXT_IBA:
+        raise BadPacketError("global header is not one of version 6 before a transport header")
+    if pay_len != len(frame) - at - wire.grh.size:
+        raise BadPacketError(f"global header says {pay_len} bytes")
+    return GlobalHeader(sgid, dgid, word >> 20 & 0xFF, word & 0xFFFFF, hop_limit)
+
+
+def with_fecn(frame: bytes) -> bytes:
+    """The packet with its forward congestion notification, which no CRC covers."""
+    is_local = frame[1] & wire.LNH_MASK == wire.LNH_LOCAL
+    at = wire.lrh.size + (0 if is_local else wire.grh.size) + _DEST_QP_AT
+    return frame[:at] + bytes((frame[at] | wire.FECN >> 24,)) + frame[at + 1 :]
+
+
+def grh_of(datagram: Datagram, origin: Origin) -> bytes:
+    """The global route header of a datagram."""
+    to = datagram.to
+    first = wire.GRH_VERSION << 28 | to.tclass << 20 | to.flow_label
+    return wire.GRH.pack(
+        first, TRANSPORT_BYTES + datagram.length, wire.GRH_NEXT_IBA, to.hop_limit, origin.gid,
+        to.gid or bytes(16),
+    )  # fmt: skip
+
+
+def _front(route: Route, inner: int) -> bytes:
+    """The local and the global header in front of ``inner`` bytes of transport packet."""
+    grh, sl = route.grh, route.sl << wire.SL_SHIFT
+    if grh is None:
+        words = (wire.lrh.size + inner) >> 2
+        return wire.LRH.pack(0, sl | wire.LNH_LOCAL, route.dlid, words, route.slid)
+    words = (wire.lrh.size + wire.grh.size + inner) >> 2
+    first = wire.GRH_VERSION << 28 | grh.tclass << 20 | grh.flow_label
+    return wire.LRH.pack(0, sl | wire.LNH_GLOBAL, route.dlid, words, route.slid) + wire.GRH.pack(
+        first, inner, wire.GRH_NEXT_IBA, grh.hop_limit, grh.sgid, grh.dgid
+    )

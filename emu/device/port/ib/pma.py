@@ -1,0 +1,150 @@
+"""The port's performance management agent: traffic and error counters by MAD.
+
+Source: IBTA volume 1, 16.1. The adapter responds to these MADs itself, both those that arrive at
+QP1 and those that the driver passes with MAD_IFC: the responses that hw/mad.c:process_pma_cmd
+builds on its own are usable for sysfs only, as they have no MAD header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emu.device.port.counts import Traffic
+from emu.device.port.ib.port import IbPort
+from layouts.mads import (
+    BASE_VERSION,
+    RESPONSE,
+    MadStatus,
+    Method,
+    PmaAttr,
+    PmaCap,
+    class_port_info,
+    pma_mad,
+    pma_portcounters,
+    pma_portcounters_ext,
+)
+
+CLASS_VERSION = 1
+RESP_TIME = 18
+ALL_PORTS = 0xFF
+_UNICAST, _MULTICAST = (False,), (True,)
+_ALL = (False, True)
+_OCTETS_PER_WORD = 4
+
+_Value = Callable[[IbPort], int]
+_Direction = Callable[[IbPort], tuple[Traffic, Traffic]]
+
+
+def _sent(port: IbPort) -> tuple[Traffic, Traffic]:
+    """Without what the port sends to itself, unless that goes to a group as well."""
+    unicast, multicast = port.transmitted
+    return _without(unicast, port.looped[0]), multicast
+
+
+def _received(port: IbPort) -> tuple[Traffic, Traffic]:
+    unicast, multicast = port.received
+    return _without(unicast, port.looped[0]), _without(multicast, port.looped[1])
+
+
+def _without(all_: Traffic, looped: Traffic) -> Traffic:
+    return Traffic(all_.packets - looped.packets, all_.octets - looped.octets)
+
+
+def _packets(direction: _Direction, casts: tuple[bool, ...]) -> _Value:
+    return lambda port: sum(direction(port)[cast].packets for cast in casts)
+
+
+def _words(direction: _Direction) -> _Value:
+    return lambda port: sum(traffic.octets for traffic in direction(port)) // _OCTETS_PER_WORD
+
+
+_VALUES: dict[str, _Value] = {
+    "link_downed_counter": lambda port: port.link_downed,
+    "port_xmit_data": _words(_sent),
+    "port_rcv_data": _words(_received),
+    "port_xmit_packets": _packets(_sent, _ALL),
+    "port_rcv_packets": _packets(_received, _ALL),
+    "port_unicast_xmit_packets": _packets(_sent, _UNICAST),
+    "port_unicast_rcv_packets": _packets(_received, _UNICAST),
+    "port_multicast_xmit_packets": _packets(_sent, _MULTICAST),
+    "port_multicast_rcv_packets": _packets(_received, _MULTICAST),
+}
+"""Sources of the counters; the counters not listed count errors that never happen."""
+
+_SELECT = {
+    PmaAttr.PORT_COUNTERS: {
+        "link_downed_counter": 1 << 2,
+        "port_xmit_data": 1 << 12,
+        "port_rcv_data": 1 << 13,
+        "port_xmit_packets": 1 << 14,
+        "port_rcv_packets": 1 << 15,
+    },
+    PmaAttr.PORT_COUNTERS_EXT: {
+        "port_xmit_data": 1 << 0,
+        "port_rcv_data": 1 << 1,
+        "port_xmit_packets": 1 << 2,
+        "port_rcv_packets": 1 << 3,
+        "port_unicast_xmit_packets": 1 << 4,
+        "port_unicast_rcv_packets": 1 << 5,
+        "port_multicast_xmit_packets": 1 << 6,
+        "port_multicast_rcv_packets": 1 << 7,
+    },
+}
+"""Bits of CounterSelect, which selects the counters that a Set changes."""
+_LAYOUTS = {
+    PmaAttr.PORT_COUNTERS: pma_portcounters,
+    PmaAttr.PORT_COUNTERS_EXT: pma_portcounters_ext,
+}
+
+
+def answer(port: IbPort, data: bytes) -> bytes | None:
+    """The response to a MAD of 256 bytes; None when it is no request."""
+    mad = pma_mad.view(bytearray(data))
+    if mad.mad_hdr.method not in (Method.GET, Method.SET):
+        return None
+    mad.mad_hdr.status = _act(port, mad)
+    mad.mad_hdr.method = Method.GET | RESPONSE
+    return bytes(mad)
+
+
+def _act(port: IbPort, mad: Any) -> MadStatus:
+    """Do what the MAD asks for, in place."""
+    hdr = mad.mad_hdr
+    if (hdr.base_version, hdr.class_version) != (BASE_VERSION, CLASS_VERSION):
+        return MadStatus.BAD_VERSION
+    if hdr.attr_id == PmaAttr.CLASS_PORT_INFO and hdr.method == Method.GET:
+        info = class_port_info.new(
+            base_version=BASE_VERSION, class_version=CLASS_VERSION,
+            capability_mask=PmaCap.EXT_WIDTH, cap_mask2_resp_time={"resp_time": RESP_TIME},
+        )  # fmt: skip
+        mad.data = bytes(info).ljust(len(mad.data), b"\0")
+        return MadStatus.SUCCESS
+    if hdr.attr_id not in _LAYOUTS:
+        return MadStatus.UNSUPPORTED_METHOD_ATTRIB
+    attr = PmaAttr(hdr.attr_id)
+    given = _LAYOUTS[attr].view(mad.data)
+    if given.port_select not in (1, ALL_PORTS):
+        return MadStatus.INVALID_ATTRIB_VALUE
+    if hdr.method == Method.SET:
+        _set(port, attr, given)
+    mad.data = bytes(_get(port, attr, given)).ljust(len(mad.data), b"\0")
+    return MadStatus.SUCCESS
+
+
+def _get(port: IbPort, attr: PmaAttr, given: Any) -> Any:
+    """The counters; a counter stops at its maximum (16.1.3.5)."""
+    layout = _LAYOUTS[attr]
+    counters = layout.new(port_select=given.port_select, counter_select=given.counter_select)
+    for field in layout.fields:
+        if field.name in _SELECT[attr]:
+            value = _VALUES[field.name](port) - port.pma_base.get((attr, field.name), 0)
+            setattr(counters, field.name, min(value, (1 << field.width) - 1))
+    return counters
+
+
+def _set(port: IbPort, attr: PmaAttr, given: Any) -> None:
+    """Set counters: the counts themselves go on; only the base that they count from is changed."""
+    for name, bit in _SELECT[attr].items():
+        if given.counter_select & bit:
+            port.pma_base[attr, name] = _VALUES[name](port) - getattr(given, name)

@@ -1,0 +1,319 @@
+"""The function's InfiniBand port: identity, state and tables (IBTA 14.2.5 PortInfo and friends)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from emu.device.errors import CmdError
+from emu.device.objects import GlobalRoute, Marks
+from emu.device.port.base import NODE_DESCRIPTION_BYTES
+from emu.device.port.counts import Traffic
+from emu.device.port.datagram import GRH_BYTES, Datagram, Destination, Origin
+from emu.device.port.ib.framing import Route, grh_of, parse
+from emu.device.port.packet import GlobalHeader, Packet
+from emu.device.port.recovery import Recovery
+from layouts.bth import lrh
+from layouts.enums import CapMask1, PhysState, PortState, Status
+from layouts.wqe import av
+
+LINK_LOCAL_PREFIX = 0xFE80_0000_0000_0000
+DEFAULT_PKEY = 0xFFFF
+GID_TABLE_ENTRIES = 8
+PKEY_TABLE_ENTRIES = 128
+MOST_VIOLATIONS = 0xFFFF
+"""Where the counters of wrong keys stay."""
+_PREFIX_BYTES, _MULTICAST_GID = 8, 0xFF
+SM_LID = 0xBFFF
+"""LID of the fabric's subnet manager: the last unicast LID, so functions have the others."""
+BASE_GUID = 0x0002_C903_00E5_0000
+"""First function's GUID; the next ones follow in steps of 16, as on a real board."""
+
+AV_GRH = 1 << 30
+"""Address vector: the packet gets a global route header."""
+
+_AV = av.packer(
+    "key", "dqp_dct", "stat_rate_sl", "fl_mlid", "rlid", "tclass", "hop_limit", "grh_gid_fl", "rgid"
+)
+_NO_GRH = bytes(GRH_BYTES)
+CQE_GRH, CQE_SL_SHIFT = 1 << 28, 24
+_CASTS = ("unicast", "multicast")
+
+_LINK_UP = PhysState.LINK_UP
+
+# What the Linux stack turns on for itself; a driver may set these and no others. A plain number:
+# the complement of a flag lacks the bits that the enumeration does not name.
+SETTABLE_CAPS = int(
+    CapMask1.SM
+    | CapMask1.CM_SUP
+    | CapMask1.SNMP_TUNNEL_SUP
+    | CapMask1.DEVICE_MGMT_SUP
+    | CapMask1.VENDOR_CLASS_SUP
+    | CapMask1.CLIENT_REG_SUP
+)
+
+
+def _no_traffic() -> tuple[Traffic, Traffic]:
+    return Traffic(), Traffic()
+
+
+def _sum(casts: tuple[Traffic, ...]) -> Traffic:
+    return Traffic(sum(cast.packets for cast in casts), sum(cast.octets for cast in casts))
+
+
+@dataclass(slots=True)
+class IbPort:
+    """Port 1: an ``emu.device.port.base.Port``, and the function's ``Link`` as well.
+
+    ``guid`` is port and node GUID; the fabric assigns the LID and other numbers.
+    """
+
+    guid: int
+    width_oper: int
+    """Active link width in PTYS encoding: 1, 2, 4, 8, 16 for 1X, 2X, 4X, 8X, 12X."""
+    proto_oper: int
+    """Active link speed in PTYS encoding, one bit: 32 EDR, 64 HDR, 128 NDR."""
+    proto_admin: int = 0
+    """The speeds that the driver allows, the same way; 0: all that the adapter has."""
+    device_id: int = 0
+    """The PCI device ID of its function, which NodeInfo carries."""
+    mtu: int = 4096
+    state: PortState = PortState.ACTIVE
+    phys_state: PhysState = PhysState.LINK_UP
+    lid: int = 1
+    sm_lid: int = SM_LID
+    subnet_timeout: int = 18
+    cap_mask1: int = CapMask1.SYS_IMAGE_GUID_SUP | CapMask1.AUTO_MIGR_SUP
+    congestion: ClassVar[None] = None
+    """Congestion control needs a manager in the subnet that switches it on (IBTA annex A10)."""
+    recovery: ClassVar[Recovery] = Recovery()
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Packets that no queue pair has taken, by what is wrong with them."""
+    pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
+    pkey_violations: int = 0
+    """Packets with a P_Key that does not match (PortInfo.P_KeyViolations)."""
+    qkey_violations: int = 0
+    """Datagrams with a wrong Q_Key (PortInfo.Q_KeyViolations)."""
+    node_description: bytes = bytes(NODE_DESCRIPTION_BYTES)
+    transmitted: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast packets sent."""
+    received: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """Unicast and multicast packets received."""
+    looped: tuple[Traffic, Traffic] = field(default_factory=_no_traffic)
+    """What of the received packets has come from this port, and not passed the physical one."""
+    cleared: dict[str, Traffic] = field(default_factory=dict)
+    """The traffic at the time when the driver last cleared its counters, by their names."""
+    pma_base: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The base that performance management counters count from, by attribute and field."""
+    link_downed: int = 0
+    """How often the link has failed (IBTA 16.1.3.5, LinkDownedCounter)."""
+    ppcnt_base: int = 0
+    """The value of ``link_downed`` when the driver last cleared it."""
+
+    @property
+    def has_cable(self) -> bool:
+        """Whether the cable is plugged in."""
+        return self.phys_state == PhysState.LINK_UP
+
+    def set_link(self, *, up: bool) -> None:
+        """The cable is plugged in and the subnet manager has set up the port; or it is pulled."""
+        if self.is_up and not up:
+            self.link_downed += 1
+        self.phys_state = PhysState.LINK_UP if up else PhysState.POLLING
+        self.state = PortState.ACTIVE if up else PortState.DOWN
+
+    def count_sent(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count sent packets. Octets run from the first header to the invariant CRC.
+
+        That is what PortXmitData counts, in words (IBTA 16.1.3.5); the driver divides by four
+        (hw/mad.c:pma_cnt_ext_assign).
+        """
+        traffic = self.transmitted[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_received(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Count received packets; octets as above."""
+        traffic = self.received[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def count_looped(
+        self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
+    ) -> None:
+        """Of what counts as received, these packets have come from this port."""
+        traffic = self.looped[multicast]
+        traffic.packets += packets
+        traffic.octets += octets
+
+    def counters(self) -> dict[str, Traffic]:
+        """A copy of the traffic since power-on, by the names in query_vport_counter_out."""
+        ways = {"transmitted": self.transmitted, "received": self.received}
+        return {
+            f"{way}_ib_{cast}": replace(traffic)
+            for way, casts in ways.items()
+            for cast, traffic in zip(_CASTS, casts)
+        } | {"local_loopback": _sum(self.looped)}
+
+    @property
+    def is_up(self) -> bool:
+        """True while the physical link is there."""
+        return self.phys_state is _LINK_UP
+
+    @property
+    def address(self) -> str:
+        """The LID."""
+        return f"LID {self.lid}"
+
+    @property
+    def link_state(self) -> str:
+        """The port's logical state."""
+        return self.state.name
+
+    def totals(self) -> tuple[Traffic, Traffic]:
+        """All packets sent and received."""
+        return _sum(self.transmitted), _sum(self.received)
+
+    def check_source(self, index: int) -> None:
+        """An entry of the table."""
+        if index >= GID_TABLE_ENTRIES:
+            raise CmdError(Status.BAD_PARAM_ERR, "no source GID at this index", f"{index}")
+
+    def check_path(self, path: Any) -> None:
+        """A source GID that exists, if the path has a global route."""
+        if path.grh and path.src_addr_index:  # see :meth:`gid`
+            raise CmdError(
+                Status.BAD_PARAM_ERR, "no source GID at this index", f"{path.src_addr_index}"
+            )
+
+    def destination(self, path: Any) -> int:
+        """The LID that a path leads to."""
+        return int(path.rlid)
+
+    @property
+    def attributes(self) -> object:
+        """The P_Keys; GIDs and MTU stay as they are."""
+        return self.pkeys
+
+    def header_bytes(self, address: int, *, is_global: bool) -> int:
+        """Local and global route header."""
+        return lrh.size + GRH_BYTES if is_global else lrh.size
+
+    @property
+    def most_payload(self) -> int:
+        """The MTU, which headers do not count for (IBTA 7.7.8)."""
+        return self.mtu
+
+    def global_route(self, path: Any) -> GlobalRoute | None:
+        """The GIDs of a path that has a global route header."""
+        return GlobalRoute(self.gid(path.src_addr_index), path.rgid_rip) if path.grh else None
+
+    def marks(self, path: Any) -> None:
+        """There are no counters by service level."""
+
+    def route(self, path: Any) -> Route:
+        """The headers of packets along a path (a view of ads)."""
+        grh = None
+        if path.grh:
+            sgid = self.gid(path.src_addr_index)
+            grh = GlobalHeader(sgid, path.rgid_rip, path.tclass, path.flow_label, path.hop_limit)
+        return Route(path.rlid, self.lid, path.sl, self.pkey(path.pkey_index), grh)
+
+    def parse(self, frame: bytes | bytearray) -> tuple[Packet, int]:
+        """The packet in a frame, and where its base transport header begins."""
+        packet = parse(memoryview(frame))
+        return packet, lrh.size if packet.grh is None else lrh.size + GRH_BYTES
+
+    def seal(self, frame: bytearray) -> None:
+        """Nothing to do: nobody checks the invariant CRC."""
+
+    def about(self, address: int) -> int:
+        """A LID."""
+        return address
+
+    def objection(self, packet: Packet, peer: int, route: GlobalRoute | None) -> str:
+        """A connection's packets come by its path (IBTA 9.6.1.5).
+
+        They are from its peer's LID. They have a global route header when the path has, and then
+        its GIDs; when it has not, they have none (hw/hfi1/ruc.c: hfi1_ruc_check_hdr).
+        """
+        if packet.slid != peer:
+            return "not from its peer's LID"
+        header = packet.grh
+        if header is None or route is None:
+            is_alike = header is None and route is None
+            return "" if is_alike else "one of packet and path has a GRH"
+        if header.dgid != route.own:
+            return "not to the queue pair's own GID"
+        return "" if header.sgid == route.peer else "not from its peer's GID"
+
+    def misrouted(self, sgid: bytes, dgid: bytes) -> str:
+        """The destination is the port's GID, the source one that an answer can go to (9.6.1.2).
+
+        Of a multicast GID only those hear who are attached to it (IBTA 10.5.1).
+        """
+        if not any(sgid[_PREFIX_BYTES:]):
+            return "from an empty GID"
+        is_ours = dgid[0] == _MULTICAST_GID or dgid == self.gid(0)
+        return "" if is_ours else "not to the port's GID"
+
+    def violated_pkey(self) -> None:
+        """Count; the counter stays at its end (IBTA 14.2.5.6)."""
+        self.pkey_violations = min(self.pkey_violations + 1, MOST_VIOLATIONS)
+
+    def violated_qkey(self) -> None:
+        """Count; the counter stays at its end."""
+        self.qkey_violations = min(self.qkey_violations + 1, MOST_VIOLATIONS)
+
+    def vector(self, raw: bytes) -> Destination:
+        """An address vector, which has a GID when its GRH bit is set."""
+        key, dqp, rate_sl, fl_mlid, rlid, tclass, hop_limit, grh, rgid = _AV.unpack(raw)
+        return Destination(
+            qpn=dqp & 0xFFFFFF,
+            qkey=key >> 32,
+            lid=rlid,
+            sl=rate_sl & 0xF,
+            path_bits=fl_mlid & 0x7F,
+            gid=rgid if grh & AV_GRH else None,
+            sgid_index=grh >> 20 & 0xFF,
+            tclass=tclass,
+            flow_label=grh & 0xFFFFF,
+            hop_limit=hop_limit,
+        )
+
+    def address_to(self, to: Destination) -> int:
+        """The LID."""
+        return to.lid
+
+    def origin(self, to: Destination, qpn: int, pkey: int, qkey: int) -> Origin:
+        """The port's LID, and the GID that the address vector chooses."""
+        return Origin(self.lid, qpn, pkey, qkey, self.gid(to.sgid_index))
+
+    def has_sent(self, origin: Origin) -> bool:
+        """Whether a datagram comes from this port."""
+        return origin.lid == self.lid
+
+    def describe(self, datagram: Datagram, origin: Origin) -> tuple[bytes, int, int | None]:
+        """The GRH, if there is one, and its bit and the SL for the completion."""
+        to = datagram.to
+        if to.gid is None:
+            return _NO_GRH, to.sl << CQE_SL_SHIFT, None
+        return grh_of(datagram, origin), CQE_GRH | to.sl << CQE_SL_SHIFT, None
+
+    def gid(self, index: int) -> bytes:
+        """Entry of the GID table: the subnet's prefix, and our GUID at 0, none elsewhere.
+
+        Linux takes the prefix from whichever entry it reads last (cache.c:
+        config_non_roce_gid_cache), so the unused ones need it as well.
+        """
+        guid = self.guid if index == 0 else 0
+        return LINK_LOCAL_PREFIX.to_bytes(8, "big") + guid.to_bytes(8, "big")
+
+    def pkey(self, index: int) -> int:
+        """Entry of the P_Key table, 0 where it is empty."""
+        return self.pkeys[index] if index < len(self.pkeys) else 0

@@ -1,0 +1,237 @@
+"""Packets of the InfiniBand transport as the engine handles them, for every link layer.
+
+A packet begins with its base transport header and ends with its invariant CRC; the headers in front
+of it belong to the link layer (``emu.device.port.ib.framing``). ``parse_transport`` checks that the
+transport's headers are consistent: version, opcode, lengths (IBTA 9.6.1.1, 9.6.1.2). The engine
+checks them against the queue pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from emu.device.ports import Buffer
+from layouts import bth as wire
+from layouts.bth import Kind, PacketOp, Service
+from layouts.enums import QpType
+from layouts.prm import Prm
+
+MAX_PAYLOAD = 4096
+_ECN_MASK = _CONGESTION_EXPERIENCED = 3
+"""IP header (RFC 3168)."""
+
+SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
+MOST_HEADER_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values())
+"""The longest headers of the transport, with the invariant CRC."""
+MAX_BYTES = MOST_HEADER_BYTES + MAX_PAYLOAD
+"""The longest possible packet, without the link layer's headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalHeader:
+    """The fields of a global route header."""
+
+    sgid: bytes
+    dgid: bytes
+    tclass: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
+
+
+SERVICES = {
+    QpType.RC: Service.RC,
+    QpType.UC: Service.UC,
+    QpType.XRC: Service.XRC,
+    QpType.UD: Service.UD,
+    QpType.QP0: Service.UD,
+    QpType.QP1: Service.UD,
+}
+"""The service whose packets each type of queue pair takes."""
+
+
+class BadPacketError(ValueError):
+    """Bytes that are no packet; the text says why."""
+
+
+def precedes(psn: int, other: int) -> bool:
+    """Whether a PSN comes before another one: it is behind by less than half of all PSNs."""
+    return 0 < (other - psn & wire.PSN_MASK) < wire.PSN_HALF
+
+
+class Packet:
+    """One packet. The fields of an extension header are there when the opcode has the header."""
+
+    __slots__ = (
+        "ack_request", "compare", "dlid", "grh", "immediate", "inv_rkey", "length", "msn", "op",
+        "original", "payload", "pkey", "psn", "qkey", "qpn", "rkey", "sl", "slid", "solicited",
+        "src_qpn", "srqn", "swap_add", "syndrome", "va",
+    )  # fmt: skip
+
+    # Set in received packets:
+    payload: memoryview
+    dlid: int
+    slid: int
+    sl: int
+    pkey: int
+    grh: GlobalHeader | None
+    # RETH, atomic headers, AETH, DETH:
+    va: int
+    rkey: int
+    length: int
+    swap_add: int
+    compare: int
+    original: int
+    syndrome: int
+    msn: int
+    qkey: int
+    src_qpn: int
+
+    def __init__(self, op: PacketOp, qpn: int, psn: int) -> None:
+        self.op = op
+        self.qpn = qpn
+        self.psn = psn
+        self.ack_request = self.solicited = False
+        self.srqn = 0
+        self.immediate: int | None = None
+        self.inv_rkey: int | None = None
+
+    @property
+    def is_multicast(self) -> bool:
+        """Whether a received packet is for a multicast group."""
+        return wire.MULTICAST_LID <= self.dlid < wire.PERMISSIVE_LID
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a received packet of RoCE has met congestion on its way."""
+        header = self.grh
+        return header is not None and header.tclass & _ECN_MASK == _CONGESTION_EXPERIENCED
+
+    def __repr__(self) -> str:
+        return f"{self.op} to qp {self.qpn:#x}, psn {self.psn:#x}"
+
+
+def parse_transport(frame: memoryview, at: int) -> Packet:
+    """The packet whose base transport header begins at byte ``at``, to the invariant CRC.
+
+    Its payload stays a view of ``frame``, which must be long enough for that header and the CRC.
+    The caller fills in the link layer's own fields. Raises BadPacketError.
+    """
+    code, flags, pkey, dest_qp, a_psn = wire.BTH.unpack_from(frame, at)
+    op = wire.PACKET_OPS.get(code)
+    if op is None or flags & wire.TVER_MASK:
+        raise BadPacketError(f"opcode {code:#x}, version {flags & wire.TVER_MASK}: unknown")
+    packet = Packet(op, dest_qp & wire.QPN_MASK, a_psn & wire.PSN_MASK)
+    packet.pkey = pkey
+    packet.ack_request = a_psn & wire.ACK_REQUEST != 0
+    packet.solicited = flags & wire.SOLICITED != 0
+    at += wire.bth.size
+    end = len(frame) - wire.ICRC_BYTES - (flags >> wire.PAD_SHIFT & wire.PAD_MASK)
+    size = end - at - op.header_bytes
+    if size < 0 or size > MAX_PAYLOAD or (size and op.kind not in wire.WITH_PAYLOAD):
+        raise BadPacketError(f"{op} with {size} bytes of payload")
+    for header in op.headers:
+        _DECODERS[header](packet, frame, at)
+        at += header.size
+    packet.payload = frame[at:end]
+    return packet
+
+
+def build_transport(
+    packet: Packet, pkey: int, payload: Sequence[memoryview] | Sequence[bytes] = (), length: int = 0
+) -> tuple[int, list[Buffer]]:
+    """From the base transport header to the invariant CRC: how many bytes, and the pieces."""
+    op = packet.op
+    pad = -length & wire.PAD_MASK
+    flags = wire.MIGRATED | pad << wire.PAD_SHIFT | (wire.SOLICITED if packet.solicited else 0)
+    a_psn = packet.psn | wire.ACK_REQUEST if packet.ack_request else packet.psn
+    return wire.bth.size + op.header_bytes + length + pad + wire.ICRC_BYTES, [
+        wire.BTH.pack(op.code, flags, pkey, packet.qpn, a_psn),
+        *[_ENCODERS[header](packet) for header in op.headers],
+        *payload,
+        _ENDS[pad],
+    ]
+
+
+_ENDS = tuple(bytes(pad + wire.ICRC_BYTES) for pad in range(4))
+"""Padding and invariant CRC."""
+
+
+# Parsing and building of the extension headers.
+
+
+def _get_reth(packet: Packet, frame: memoryview, at: int) -> None:
+    packet.va, packet.rkey, packet.length = wire.RETH.unpack_from(frame, at)
+
+
+def _get_aeth(packet: Packet, frame: memoryview, at: int) -> None:
+    (word,) = wire.AETH.unpack_from(frame, at)
+    packet.syndrome, packet.msn = word >> wire.SYNDROME_SHIFT, word & wire.MSN_MASK
+
+
+def _get_atomic_eth(packet: Packet, frame: memoryview, at: int) -> None:
+    packet.va, packet.rkey, packet.swap_add, packet.compare = wire.ATOMIC_ETH.unpack_from(frame, at)
+
+
+def _get_atomic_ack_eth(packet: Packet, frame: memoryview, at: int) -> None:
+    (packet.original,) = wire.ATOMIC_ACK_ETH.unpack_from(frame, at)
+
+
+def _get_imm_dt(packet: Packet, frame: memoryview, at: int) -> None:
+    (packet.immediate,) = wire.IMM_DT.unpack_from(frame, at)
+
+
+def _get_ieth(packet: Packet, frame: memoryview, at: int) -> None:
+    (packet.inv_rkey,) = wire.IETH.unpack_from(frame, at)
+
+
+def _get_xrceth(packet: Packet, frame: memoryview, at: int) -> None:
+    packet.srqn = wire.XRCETH.unpack_from(frame, at)[0] & wire.QPN_MASK
+
+
+def _get_deth(packet: Packet, frame: memoryview, at: int) -> None:
+    packet.qkey, word = wire.DETH.unpack_from(frame, at)
+    packet.src_qpn = word & wire.QPN_MASK
+
+
+def _get_cnp(packet: Packet, frame: memoryview, at: int) -> None:
+    """All of it is reserved."""
+
+
+_DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
+    wire.reth: _get_reth,
+    wire.aeth: _get_aeth,
+    wire.atomic_eth: _get_atomic_eth,
+    wire.atomic_ack_eth: _get_atomic_ack_eth,
+    wire.imm_dt: _get_imm_dt,
+    wire.ieth: _get_ieth,
+    wire.xrceth: _get_xrceth,
+    wire.deth: _get_deth,
+    wire.cnp: _get_cnp,
+}
+
+_ENCODERS: dict[Prm, Callable[[Packet], bytes]] = {
+    wire.reth: lambda p: wire.RETH.pack(p.va, p.rkey, p.length),
+    wire.aeth: lambda p: wire.AETH.pack(p.syndrome << wire.SYNDROME_SHIFT | p.msn),
+    wire.atomic_eth: lambda p: wire.ATOMIC_ETH.pack(p.va, p.rkey, p.swap_add, p.compare),
+    wire.atomic_ack_eth: lambda p: wire.ATOMIC_ACK_ETH.pack(p.original),
+    wire.imm_dt: lambda p: wire.IMM_DT.pack(p.immediate),
+    wire.ieth: lambda p: wire.IETH.pack(p.inv_rkey),
+    wire.xrceth: lambda p: wire.XRCETH.pack(p.srqn),
+    wire.deth: lambda p: wire.DETH.pack(p.qkey, p.src_qpn),
+    wire.cnp: lambda p: bytes(wire.cnp.size),
+}
+
+
+def _ending(op: PacketOp) -> Prm | None:
+    """The header of immediate data or of a key to invalidate."""
+    last = op.headers[-1] if op.headers else None
+    return last if last in (wire.imm_dt, wire.ieth) else None
+
+
+OPS: dict[tuple[Service, Kind, bool, bool, Prm | None], PacketOp] = {
+    (op.service, op.kind, op.is_first, op.is_last, _ending(op)): op
+    for op in wire.PACKET_OPS.values()
+}
+"""Opcodes by meaning: service, kind, whether it begins and whether it ends its message, and the
+header of immediate data or of a key to invalidate, or None."""

@@ -1,0 +1,200 @@
+"""The device's capability pages: what it supports at most, and what the driver has chosen.
+
+The maximum (MAX) comes from the model and never changes. The current values (CUR) start equal to
+it, and SET_HCA_CAP may lower a field but never raise it above MAX. Every limit that the device
+enforces is read from CUR, so a driver always gets exactly what it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emu.device.errors import CmdError
+from layouts import caps as layout
+from layouts import eth_caps, memic
+from layouts.enums import CapMode, CapType, Status
+from layouts.prm import Prm
+
+PAGE_BYTES = 4096
+
+GROUPS: Mapping[CapType, Prm] = {
+    CapType.GENERAL: layout.cmd_hca_cap,
+    CapType.ODP: layout.odp_cap,
+    CapType.ATOMIC: layout.atomic_caps,
+    CapType.GENERAL_2: layout.cmd_hca_cap_2,
+    CapType.ETHERNET_OFFLOADS: eth_caps.per_protocol_networking_offload_caps,
+    CapType.FLOW_TABLE: eth_caps.flow_table_nic_cap,
+    CapType.ROCE: eth_caps.roce_cap,
+    CapType.DEV_MEM: memic.device_mem_cap,
+    CapType.DEBUG: eth_caps.debug_cap,
+}
+
+_OFF_AT_RESET: Mapping[CapType, Mapping[str, Any]] = {
+    CapType.GENERAL: {"cmdif_checksum": 0},
+    CapType.ODP: {
+        "mem_page_fault": 0,
+        "transport_page_fault_scheme_cap": {
+            "rc_odp_caps": {"srq_receive": 0},
+            "ud_odp_caps": {"srq_receive": 0},
+            "xrc_odp_caps": bytes(4),
+            "dc_odp_caps": bytes(4),
+        },
+    },
+}
+"""Fields whose current value starts at 0 although the maximum is higher: a driver must opt in.
+
+An older driver must not get behaviour that it does not know (core/main.c: handle_hca_cap_odp).
+"""
+
+_WRITABLE = {CapType.ATOMIC: ("atomic_req_8B_endianness_mode",)}
+"""Groups for which the driver sends only the fields that it sets, with all others 0.
+
+For the other groups it sends back a complete copy (core/main.c: handle_hca_cap_*).
+"""
+
+_GATES = {
+    CapType.ODP: "pg",
+    CapType.ATOMIC: "atomic",
+    CapType.GENERAL_2: "hca_cap_2",
+    CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
+    CapType.FLOW_TABLE: "nic_flow_table",
+    CapType.ROCE: "roce",
+    CapType.DEV_MEM: "device_memory",
+    CapType.DEBUG: "debug",
+}
+
+_EMPTY_WITHOUT_GATE = frozenset(
+    {
+        *(CapType.ETHERNET_OFFLOADS, CapType.FLOW_TABLE, CapType.ROCE),
+        *(CapType.DEV_MEM, CapType.DEBUG),
+    }
+)
+"""Groups that are empty, not unknown, where their gate is 0: an InfiniBand port lacks the first
+three, ConnectX-4 Lx device memory, a virtual function the last one."""
+
+
+class Caps:
+    """Capability pages of one function.
+
+    ``values`` gives each group's fields by their PRM names; a nested structure is a mapping.
+    """
+
+    def __init__(self, values: Mapping[CapType, Mapping[str, Any]]) -> None:
+        self._pages = {
+            (group, mode): self._page(prm, values.get(group, {}))
+            for group, prm in GROUPS.items()
+            for mode in CapMode
+        }
+        self.general = self._view(CapType.GENERAL, CapMode.CUR)
+        self.atomic = self._view(CapType.ATOMIC, CapMode.CUR)
+        self.odp = self._view(CapType.ODP, CapMode.CUR)
+        self.ethernet = self._view(CapType.ETHERNET_OFFLOADS, CapMode.CUR)
+        self.flow_table = self._view(CapType.FLOW_TABLE, CapMode.CUR)
+        self.roce = self._view(CapType.ROCE, CapMode.CUR)
+        self.debug = self._view(CapType.DEBUG, CapMode.CUR)
+        self.device_memory = self._view(CapType.DEV_MEM, CapMode.CUR)
+        for group, fields in _OFF_AT_RESET.items():
+            self._view(group, CapMode.CUR).assign(fields)
+
+    @staticmethod
+    def _page(prm: Prm, values: Mapping[str, Any]) -> bytearray:
+        page = bytearray(PAGE_BYTES)
+        prm.view(page).assign(values)
+        return page
+
+    def _view(self, group: CapType, mode: CapMode) -> Any:
+        return GROUPS[group].view(self._pages[group, mode])
+
+    def page(self, group: int, mode: int) -> bytes:
+        """The page that QUERY_HCA_CAP returns.
+
+        All zeros for a group that is not modelled at all, and for some that the model lacks:
+        rdma-core's tests read pages to decide whether to skip (test_mlx5_dm_ops).
+        Raises BAD_PARAM_ERR for a number that is not a group, and for any other group that was
+        turned off.
+        """
+        is_empty = group in _EMPTY_WITHOUT_GATE and not self.has(group)
+        if is_empty or (group in CapType._value2member_map_ and group not in GROUPS):
+            return bytes(PAGE_BYTES)
+        return bytes(self._pages[self._known(group), self._mode(mode)])
+
+    def set(self, group: int, page: bytes) -> None:
+        """Apply the driver's choice; fields that it cannot choose keep their value.
+
+        Raises BAD_PARAM_ERR for an unknown group, and for a field above its maximum.
+        """
+        known = self._known(group)
+        prm = GROUPS[known]
+        chosen = prm.view(page)
+        _check_below(chosen, self._view(known, CapMode.MAX))
+        if known in _WRITABLE:
+            current = self._view(known, CapMode.CUR)
+            for name in _WRITABLE[known]:
+                setattr(current, name, getattr(chosen, name))
+        else:
+            self._pages[known, CapMode.CUR][: prm.size] = page[: prm.size]
+
+    def lower(self, values: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+        """Lower general fields, given by dotted names, in both MAX and CUR.
+
+        Returns the old values; a value that is not lower changes nothing.
+        """
+        before = {}
+        views = [self._view(CapType.GENERAL, mode) for mode in (CapMode.MAX, CapMode.CUR)]
+        for name, value in values.items():
+            was = tuple(getattr(*_holder(view, name)) for view in views)
+            if all(isinstance(old, int) for old in was) and 0 <= int(value) < max(was):
+                before[name] = was
+                for view, old in zip(views, was):
+                    holder, last = _holder(view, name)
+                    setattr(holder, last, min(old, int(value)))
+        return before
+
+    def restore(self, before: Mapping[str, tuple[int, int]]) -> None:
+        """Undo ``lower``."""
+        for name, was in before.items():
+            for mode, old in zip((CapMode.MAX, CapMode.CUR), was):
+                holder, last = _holder(self._view(CapType.GENERAL, mode), name)
+                setattr(holder, last, old)
+
+    def has(self, group: int) -> bool:
+        """Whether the device has the group: it is modelled and its gate is open."""
+        if group not in GROUPS:
+            return False
+        gate = _GATES.get(CapType(group))
+        return gate is None or bool(getattr(self.general, gate))
+
+    def _known(self, group: int) -> CapType:
+        if not self.has(group):
+            raise CmdError(Status.BAD_PARAM_ERR, "capability group not supported", f"{group:#x}")
+        return CapType(group)
+
+    @staticmethod
+    def _mode(mode: int) -> CapMode:
+        try:
+            return CapMode(mode)
+        except ValueError:
+            raise CmdError(Status.BAD_PARAM_ERR, "unknown capability mode", f"{mode}") from None
+
+
+def _holder(view: Any, path: str) -> tuple[Any, str]:
+    """The view that contains the last component of a dotted path, and that component."""
+    *way, name = path.split(".")
+    for step in way:
+        view = getattr(view, step)
+    return view, name
+
+
+def _check_below(chosen: Any, maximum: Any) -> None:
+    for field in chosen.prm.fields:
+        value, limit = getattr(chosen, field.name), getattr(maximum, field.name)
+        if isinstance(value, int):
+            if value > limit:
+                raise CmdError(
+                    Status.BAD_PARAM_ERR,
+                    "capability set above its maximum",
+                    f"{chosen.prm.prm_name}.{field.name}: {value} > {limit}",
+                )
+        elif hasattr(value, "prm"):
+            _check_below(value, limit)

@@ -1,0 +1,90 @@
+"""Containment of unexpected exceptions: one stops only the function in which it was raised.
+
+It may be raised in the function's turn, in one of its timers, by an access of the driver to its
+registers, or for a packet that arrives for it.
+The exception is logged once with its traceback, and the function goes down as it would after an
+assert in its firmware: the health buffer shows a fatal syndrome, and the driver recovers. The other
+functions of the process continue. In the tests such an exception is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from emu.device.ports import Clock, Timer
+
+
+class Owner(Protocol):
+    """The object that is responsible for a piece of work: a function, or a connection."""
+
+    @property
+    def has_failed(self) -> bool:
+        """It has failed, and none of its work runs any more."""
+
+    def fail(self) -> None:
+        """Fail because of the exception that is being handled."""
+
+
+class ContainedClock:
+    """Implements :class:`emu.device.ports.Clock` for one owner; exceptions in its calls fail it."""
+
+    def __init__(self, clock: Clock, owner: Owner) -> None:
+        self.now_ns: Callable[[], int] = clock.now_ns
+        self.round = clock.round
+        self._call_later = clock.call_later
+        self._owner = owner
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call ``callback`` once, ``delay_ns`` from now, unless the owner has failed by then."""
+        return self._call_later(delay_ns, partial(contain, self._owner, callback))
+
+
+def contain(owner: Owner, call: Callable[[], object]) -> None:
+    """Do some work of an owner that has not failed; an exception fails the owner."""
+    if owner.has_failed:
+        return
+    try:
+        call()
+    except Exception:
+        owner.fail()
+
+
+RESTART_NS = 10_000_000_000
+RESTART_WHEN_SEEN_NS = 500_000_000
+"""A driver polls the health buffer every two to three seconds (core/health.c: poll_health). Then
+it waits two seconds for a disabled interface, which shows that the firmware has restarted
+(core/health.c: mlx5_error_sw_reset)."""
+
+
+class Recovery:
+    """Restarts a failed function once its driver has noticed the failure, or after a timeout."""
+
+    def __init__(self, clock: Clock, restart: Callable[[], None]) -> None:
+        self._clock = clock
+        self._restart = restart
+        self._timer: Timer | None = None
+        self._is_seen = False
+
+    def begin(self) -> None:
+        """The function has failed."""
+        self._set(RESTART_NS)
+
+    def seen(self) -> None:
+        """The driver has read the failure from the health buffer."""
+        if not self._is_seen:
+            self._is_seen = True
+            self._set(RESTART_WHEN_SEEN_NS)
+
+    def end(self) -> None:
+        """The function has been reset."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_seen = False
+
+    def _set(self, delay_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ns, self._restart)

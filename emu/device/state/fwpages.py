@@ -1,0 +1,49 @@
+"""Firmware pages: memory that the driver lends to the device (PRM "ICM memory").
+
+Real devices keep their contexts in host memory. This one does not need any, but can still ask for
+some, to exercise the driver's code that gives pages, takes them back and handles page requests.
+"""
+
+from __future__ import annotations
+
+from emu.device.objects.ledger import Ledger
+
+MOST_PAGES = 1 << 17
+"""512 MiB: more than any firmware asks for."""
+
+_KIND = "firmware page"
+_BYTES = 128
+"""What it costs the host to remember one page."""
+
+
+class FirmwarePages:
+    """The pages that the driver has given, and how many more the device wants."""
+
+    def __init__(self, boot_pages: int, ledger: Ledger) -> None:
+        self.boot_pages = boot_pages
+        """Pages wanted at boot, and the same number again at init."""
+        self._given: dict[int, None] = {}
+        self._ledger = ledger
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def holds_any(self, pages: dict[int, None]) -> bool:
+        """Whether the device holds any of the pages."""
+        return not self._given.keys().isdisjoint(pages)
+
+    def give(self, pages: dict[int, None]) -> None:
+        """Accept pages (IOVAs of 4 KiB), none of which is held already. Raises LIM_ERR."""
+        self._ledger.take(_KIND, len(pages) * _BYTES)
+        self._given.update(pages)
+
+    def take(self, count: int) -> list[int]:
+        """Return up to ``count`` pages, the newest first."""
+        pages = [self._given.popitem()[0] for _ in range(min(count, len(self._given)))]
+        self._ledger.give_back(_KIND, len(pages) * _BYTES)
+        return pages
+
+    def forget(self) -> None:
+        """Forget all pages; the driver does not want them back."""
+        self._given.clear()
+        self._ledger.close(_KIND)

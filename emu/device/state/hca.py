@@ -1,0 +1,270 @@
+"""The state of one function between two resets: ports to the outside, capabilities, objects.
+
+A reset creates a new ``Hca`` on the same ports. An ``Hca`` does no I/O and does nothing by itself:
+firmware commands (``emu.device.cmdif``) and the engine (``emu.device.engine``) operate on it, and
+``emu.device.engine.lifecycle`` stops it and gives its queues their turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emu.device.errors import CmdError
+from emu.device.objects import Cq, Eq, Queue
+from emu.device.objects.page_fault import PageFaultTable
+from emu.device.objects.table import Remains
+from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port
+from emu.device.port.eth.port import MAC_BYTES, EthPort, mac_of
+from emu.device.port.eth.roce.gids import GidTable
+from emu.device.port.eth.roce.link import RoceLink
+from emu.device.port.eth.wire import EthWire, NoWire
+from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
+from emu.device.port.ib.wire import IbWire
+from emu.device.ports import Clock, GuestMemory, Interrupts
+from emu.device.rounds import Line
+from emu.device.state.containment import ContainedClock, contain
+from emu.device.state.fwpages import FirmwarePages
+from emu.device.state.held import HeldRoom
+from emu.device.state.looks import SeldomLooks
+from emu.device.state.points import FaultPoints
+from emu.device.state.tables import ObjectTables
+from emu.device.state.unhandled import Unhandled
+from layouts.enums import EventType, PortType, Status
+
+if TYPE_CHECKING:
+    from emu.device.models import Model
+    from emu.device.state.tracer import DeviceTracer
+
+log = logging.getLogger(__name__)
+
+MSIX_VECTORS = 64
+ARRIVALS = "arrivals"
+"""The ledger's account of what waits in ``Hca.arrivals``."""
+
+
+class HcaState(IntEnum):
+    """How far the driver has brought the function up; each state allows more commands."""
+
+    DISABLED = 0
+    ENABLED = 1
+    INITIALIZED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HcaOptions:
+    """Options of a function besides its model."""
+
+    guid: int
+    lid: int = 1
+    boot_pages: int = 0
+    """Pages requested before INIT_HCA, and as many after it; 0 skips MANAGE_PAGES."""
+    windows_2a: bool = False
+    """Type 2 memory windows are of type 2A: access through one checks the QPN, not the PD."""
+    mac: int = 0
+    """MAC address of an Ethernet port; 0 derives it from the GUID."""
+    pkeys: tuple[int, ...] = ()
+    """P_Keys of an InfiniBand port, behind the default one."""
+
+
+class Hca(ObjectTables):
+    """One mlx5 function."""
+
+    def __init__(
+        self,
+        model: Model,
+        options: HcaOptions,
+        memory: GuestMemory,
+        interrupts: Interrupts,
+        clock: Clock,
+        wire: IbWire[Hca],
+        tracer: DeviceTracer | None = None,
+        unhandled: Unhandled | None = None,
+        on_failure: Callable[[], None] = lambda: None,
+        remains: Remains | None = None,
+        eth_wire: EthWire[Hca] | None = None,
+    ) -> None:
+        """``on_failure`` is called when the function fails because of a bug in the emulator.
+
+        ``remains`` receives the objects that are dropped; they may outlive this Hca. ``eth_wire``
+        is what an Ethernet port is plugged into.
+        """
+        super().__init__(model)
+        self.options = options
+        self.memory = memory
+        self.interrupts = interrupts
+        self.clock: Clock = ContainedClock(clock, self)
+        self.tracer = tracer
+        self.faults: FaultPoints | None = None
+        self.state = HcaState.DISABLED
+        self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
+        self._eth = _eth_port(model, options) if model.port_type is PortType.ETH else None
+        self.gids = GidTable(self.caps.roce.roce_address_table_size)
+        """The GID table of an Ethernet port."""
+        self._roce = RoceLink(self._eth, self.gids) if self._eth is not None else None
+        self.link: Link = self._ib or self.roce
+        """By which transport services reach their peers."""
+        self.wire: IbWire[Hca] = wire
+        """What carries transport packets."""
+        self.eth_wire: EthWire[Hca] = eth_wire or NoWire()
+        """What carries the frames of an Ethernet port."""
+        self.remains = remains if remains is not None else Remains()
+        self.fwpages = FirmwarePages(options.boot_pages, self.ledger)
+        self.issi = 0
+        self.internal_errors = 0
+        self.error_completions = 0
+        """CQEs of failed requests, flushed ones included."""
+        self.cq_overruns = 0
+        """CQs that have overrun and take no more completions."""
+        self.teardowns = 0
+        """How many times all objects have been dropped at once."""
+        self.has_failed = False
+        """An unexpected exception has stopped it permanently (see ``state.containment``)."""
+        self._on_failure = on_failure
+        self.has_signatures = False
+        """A key has or had block signatures, so its segments may be longer on the wire."""
+        self.round = clock.round
+        """What all functions have done in this round of the loop."""
+        self.arrivals = Line(
+            self.round, partial(contain, self), partial(self.ledger.hold, ARRIVALS)
+        )
+        """What has come to the port and waits for the next rounds: frames, datagrams."""
+        self.kept_views = 0
+        """Number of views that keys have cached since all views were last dropped."""
+        self.keys_with_views: set[int] = set()
+        """Indices of keys with cached views; may include keys that no longer exist."""
+        self.unhandled = unhandled if unhandled is not None else Unhandled()
+        self._event_eqs: dict[EventType, Eq] = {}
+        self.seldom_looks = SeldomLooks(self.clock)
+        """At queues in ERR that have had no new requests for a while."""
+        self.ready: deque[Queue] = deque()
+        """Queues that wait for a turn (``emu.device.engine.lifecycle.run``)."""
+        self.dumped: dict[str, array[int]] = {}
+        """The numbers of the queues that a resource dump lists, from its first access to its last.
+        """
+        self.broken_cqs: list[Cq] = []
+        """CQs that have just failed, whose queues must be stopped."""
+        self.stopping: Iterator[bool] | None = None
+        """The queues that are being stopped for such CQs, as far as they are still to be looked at:
+        for each one, whether it has been stopped."""
+        self.held_room = HeldRoom(self.ledger)
+        self.page_faults = PageFaultTable(self.ledger)
+        """Page faults that wait for the driver."""
+        self.wire.attach(self)
+        if self._eth is not None:
+            self.eth_wire.attach(self)
+
+    @property
+    def port(self) -> Port:
+        """The port, whatever its link layer."""
+        return self._ib or self.eth
+
+    @property
+    def ib(self) -> IbPort:
+        """The InfiniBand port. Raises BAD_OP_ERR when the function has none."""
+        if self._ib is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an InfiniBand port")
+        return self._ib
+
+    @property
+    def eth(self) -> EthPort:
+        """The Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        if self._eth is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
+        return self._eth
+
+    @property
+    def roce(self) -> RoceLink:
+        """RoCE on the Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        if self._roce is None:
+            raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
+        return self._roce
+
+    def initialize(self) -> None:
+        """INIT_HCA: the driver's capability choices take effect."""
+        self.make_tables()
+        self.state = HcaState.INITIALIZED
+
+    def forget_views(self) -> None:
+        """Drop the cached views of every key; never costs more than creating them did."""
+        for index in self.keys_with_views:
+            if (mkey := self.mkeys.get(index)) is not None:
+                mkey.views.clear()
+        self.keys_with_views.clear()
+        self.kept_views = 0
+
+    def drop_objects(self) -> None:
+        """Forget all objects at once. The caller must have stopped all work on them before."""
+        self.teardowns += 1
+        self._event_eqs.clear()
+        self.dumped.clear()
+        self.gids.clear()
+        self.clear_tables(self.remains)
+
+    def fail(self) -> None:
+        """Stop permanently because of the exception that is being handled.
+
+        No timer, packet or turn reaches a function that has failed.
+        """
+        if self.has_failed:
+            return
+        self.has_failed = True
+        self.internal_errors += 1
+        log.exception("%s: internal error: the function stops", self.model.name)
+        self._on_failure()
+
+    def subscribe(self, eq: Eq) -> None:
+        """Send the asynchronous event types in the EQ's mask to it from now on."""
+        for event in EventType:
+            if event is not EventType.COMP and eq.events >> event & 1:
+                self._event_eqs[event] = eq
+
+    def unsubscribe(self, eq: Eq) -> None:
+        """The EQ is going away."""
+        self._event_eqs = {
+            kind: owner for kind, owner in self._event_eqs.items() if owner is not eq
+        }
+
+    def event_eq(self, event: EventType) -> Eq | None:
+        """The EQ that has subscribed to an asynchronous event type."""
+        return self._event_eqs.get(event)
+
+    def unschedule(self, queue: Queue) -> None:
+        """Take back a turn that the queue waits for."""
+        if queue.is_ready:
+            queue.is_ready = False
+            self.ready.remove(queue)
+
+    def schedule(self, queue: Queue) -> None:
+        """Give the queue a turn: it has work, or may have some."""
+        if not queue.is_ready:
+            queue.is_ready = True
+            self.ready.append(queue)
+
+
+def _ib_port(model: Model, options: HcaOptions) -> IbPort:
+    return IbPort(
+        options.guid,
+        model.ib_link_width_oper,
+        model.ib_proto_oper,
+        device_id=model.identity.device_id,
+        lid=options.lid,
+        pkeys=(DEFAULT_PKEY, *options.pkeys),
+        node_description=_described(model),
+    )
+
+
+def _eth_port(model: Model, options: HcaOptions) -> EthPort:
+    mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
+    return EthPort(options.guid, mac, model.eth_speed, node_description=_described(model))
+
+
+def _described(model: Model) -> bytes:
+    """The node description until the guest sets another one (rdma-ndd does)."""
+    return f"{model.title}, mlx5emu".encode().ljust(NODE_DESCRIPTION_BYTES, b"\0")

@@ -1,0 +1,227 @@
+"""Converts views of declared structures to plain values: non-zero fields by their PRM names.
+
+Sizes are bounded, whatever a guest sends: a long list becomes its length and its first items, and
+bytes are cut after ``MOST_BYTES``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from emu.device.ports import Buffer
+from emu.device.trace.event import MOST_ITEMS
+from layouts.codec import ArrayView, View
+from layouts.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.enums import CqeOpcode, CqeSyndrome, EventType
+from layouts.eqe import (
+    eqe_cmd,
+    eqe_comp,
+    eqe_cq_err,
+    eqe_page_fault_memory,
+    eqe_page_fault_rdma,
+    eqe_page_fault_wqe,
+    eqe_page_req,
+    eqe_port_state,
+    eqe_qp_srq,
+)
+from layouts.eth_enums import CqeChecked
+from layouts.prm import Field, Prm
+
+MOST_BYTES = 64
+_FIRST_ITEMS = 4
+_SHORTEST_TEXT = 4
+_EVENT_DATA_BYTES = 28
+
+_HEADER = frozenset({"opcode", "status", "syndrome"})
+"""Fields that the trace line of a command already shows."""
+
+_PAGE_FAULTS = (eqe_page_fault_wqe, eqe_page_fault_rdma, eqe_page_fault_memory)
+_EVENT_DATA = {
+    EventType.COMP: eqe_comp,
+    EventType.CMD: eqe_cmd,
+    EventType.CQ_ERROR: eqe_cq_err,
+    EventType.PORT_CHANGE: eqe_port_state,
+    EventType.PAGE_REQUEST: eqe_page_req,
+} | dict.fromkeys(
+    (
+        EventType.PATH_MIG,
+        EventType.COMM_EST,
+        EventType.SQ_DRAINED,
+        EventType.WQ_CATAS_ERROR,
+        EventType.PATH_MIG_FAILED,
+        EventType.WQ_INVAL_REQ_ERROR,
+        EventType.WQ_ACCESS_ERROR,
+        EventType.SRQ_CATAS_ERROR,
+        EventType.SRQ_LAST_WQE,
+        EventType.SRQ_RQ_LIMIT,
+    ),
+    eqe_qp_srq,
+)
+
+
+_COMPLETIONS = {
+    CqeOpcode.REQ_ERR: (err_cqe, "s_wqe_opcode_qpn"),
+    CqeOpcode.RESP_ERR: (err_cqe, "s_wqe_opcode_qpn"),
+    CqeOpcode.SIG_ERR: (sig_err_cqe, "qpn"),
+}
+"""Layout and the field with the QP's number, for what differs from ``_COMPLETION``."""
+_COMPLETION = (cqe64, "sop_drop_qpn")
+_QPN_MASK = 0xFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """The structure inside a field that the layout leaves open, such as ``register_data``."""
+
+    field: str
+    layout: Prm
+    before: bytes | None = None
+    """The value that is about to be replaced; only fields that differ from it are shown."""
+
+
+def structure(layout: Prm, data: Buffer, inner: Inner | None = None) -> dict[str, Any]:
+    """The fields of a command's input or output, or its bytes if too short for the layout."""
+    if len(data) < layout.named_size(inner.field if inner is not None else ""):
+        return unknown(data)
+    view = layout.view(bytes(data).ljust(layout.size, b"\0"))
+    shown: dict[str, Any] = {}
+    for field in layout.fields:
+        if inner is not None and field.name == inner.field:
+            found = _inside(view, field, inner)
+            if found is not None:
+                shown[inner.layout.prm_name] = found
+                continue
+        if field.name not in _HEADER and (value := _shown(view, field)):
+            shown[field.name] = value
+    return shown
+
+
+def fields(view: Any) -> dict[str, Any]:
+    """The fields of a view that are not zero."""
+    return {field.name: value for field in view.prm.fields if (value := _shown(view, field))}
+
+
+def unknown(data: Buffer) -> dict[str, Any]:
+    """Data that cannot be decoded: its bytes as the field ``data``."""
+    return {"data": found} if (found := octets(data)) else {}
+
+
+def octets(data: Buffer) -> str:
+    """Bytes as a string: empty when all are zero, text where it is text, else hexadecimal."""
+    whole = bytes(data)
+    used = whole.rstrip(b"\0")
+    if len(used) >= _SHORTEST_TEXT and used.isascii():
+        text = used.decode("ascii")
+        if text.isprintable() and not text.startswith("0x"):
+            return text if len(text) <= MOST_BYTES else f"{text[:MOST_BYTES]}..."
+    if not used:
+        return ""
+    if len(whole) <= MOST_BYTES:
+        return f"0x{whole.hex()}"
+    return f"0x{whole[:MOST_BYTES].hex()}... {len(whole)} bytes"
+
+
+def event_layout(event: EventType, sub_type: int) -> Prm | None:
+    """The structure of an event's own data."""
+    if event is EventType.PAGE_FAULT and sub_type < len(_PAGE_FAULTS):
+        return _PAGE_FAULTS[sub_type]
+    return _EVENT_DATA.get(event)
+
+
+def event_data(event: EventType, sub_type: int, data: Buffer) -> dict[str, Any]:
+    """The fields of an event's own data, which may be shorter than the entry has room for."""
+    layout = event_layout(event, sub_type)
+    if layout is None:
+        return unknown(data)
+    return fields(layout.view(bytes(data).ljust(_EVENT_DATA_BYTES, b"\0")))
+
+
+def completion(entry: Buffer) -> dict[str, Any]:
+    """The keys of a cqe event from ``qpn`` on, for the 64 bytes of an entry.
+
+    A received Ethernet packet, which alone has a checked Ethernet header, has no queue's number but
+    its flow tag in that place.
+    """
+    opcode = entry[-1] >> 4
+    kind = _member(CqeOpcode, opcode)
+    layout, holder = _COMPLETIONS.get(kind, _COMPLETION) if kind is not None else _COMPLETION
+    view = layout.view(entry)
+    is_packet = kind is CqeOpcode.RESP_SEND and view.hds_ip_ext & CqeChecked.L2
+    number = getattr(view, holder) & _QPN_MASK
+    shown: dict[str, Any] = {"flow_tag" if is_packet else "qpn": number}
+    shown["type"] = opcode if kind is None else kind.name
+    if layout is err_cqe:
+        syndrome = _member(CqeSyndrome, view.syndrome)
+        shown["syndrome"] = view.syndrome if syndrome is None else syndrome.name
+    return shown | {"data": fields(view)}
+
+
+_Named = TypeVar("_Named", bound=IntEnum)
+
+
+def _member(enum: type[_Named], value: int) -> _Named | None:
+    return enum(value) if value in enum._value2member_map_ else None
+
+
+def _inside(view: View, field: Field, inner: Inner) -> dict[str, Any] | None:
+    """The inner structure's fields; None when the bytes are too few for it."""
+    held = _raw(view, field)
+    if len(held) < inner.layout.size:
+        return None
+    now = inner.layout.view(held)
+    if inner.before is None or len(inner.before) < inner.layout.size:
+        return fields(now)
+    return _changes(now, inner.layout.view(inner.before))
+
+
+def _changes(now: Any, before: Any) -> dict[str, Any]:
+    """The fields whose value has changed, including those that are now zero."""
+    shown: dict[str, Any] = {}
+    for field in now.prm.fields:
+        value, was = getattr(now, field.name), getattr(before, field.name)
+        if isinstance(value, View):
+            if nested := _changes(value, was):
+                shown[field.name] = nested
+        elif isinstance(value, ArrayView):
+            if _raw(now, field) != _raw(before, field):
+                shown[field.name] = _list(value)
+        elif value != was:
+            shown[field.name] = _plain(value)
+    return shown
+
+
+def _shown(view: View, field: Field) -> Any:
+    """A field's value; a false value when all of it is zero."""
+    value = getattr(view, field.name)
+    if isinstance(value, ArrayView) and not _raw(view, field).strip(b"\0"):
+        return None
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, View):
+        return fields(value)
+    if isinstance(value, ArrayView):
+        return _list(value)
+    return octets(value) if isinstance(value, bytes) else value
+
+
+def shortened(items: list[Any]) -> Any:
+    """A list as it is shown: whole, or as its length and its first items."""
+    if len(items) <= MOST_ITEMS:
+        return items
+    return {"count": len(items), "first": items[:_FIRST_ITEMS]}
+
+
+def _list(items: ArrayView) -> Any:
+    if len(items) <= MOST_ITEMS:
+        return [_plain(item) for item in items]
+    return {"count": len(items), "first": [_plain(items[at]) for at in range(_FIRST_ITEMS)]}
+
+
+def _raw(view: View, field: Field) -> bytes:
+    """A field's bytes; for a tail, all bytes that follow."""
+    start = view.base + field.offset // 8
+    return bytes(view.buf[start : start + field.width // 8 if field.width else None])

@@ -1,0 +1,104 @@
+"""A traced event, and its JSON form: one object on one line.
+
+Every line has ``t_ns`` (the device's clock when the line was made, in nanoseconds since some fixed
+moment), ``function`` (index of the PCI function; ``KERNEL`` for the guest's kernel) and ``point``.
+The other keys follow the point:
+
+====== ============================================================================================
+point  keys
+====== ============================================================================================
+reset  ``model``: the function is in its power-on state, at the start or after a reset
+cmd    ``slot``, ``op`` (the PRM's name), ``opcode``, ``status`` (name), ``duration_us``, ``in`` and
+       ``out`` (fields of input and output); when refused, ``syndrome``, ``reason`` and ``detail``
+       instead of ``out``; when not even taken, ``delivery`` (name) instead of ``status``
+mmio   ``access`` (read, write), ``offset`` in BAR 0, ``length``, ``register`` (its name, where it
+       has one), ``uar`` (index) or ``vector`` (MSI-X entry) it belongs to, ``value`` (a number up
+       to 8 bytes, else a hexadecimal string), ``fields`` of the value
+eqe    ``eqn``, ``type`` (name), ``sub_type`` (name or number), ``data`` (fields of the event)
+irq    ``vector``, ``eqn``
+wqe    ``qpn``, ``index`` (its number in the send queue), ``op`` (its opcode's name; of a UMR, what
+       it is used for: ``UMR register``, ``invalidate``, ``bind``, ``layout``, ``translations``,
+       ``change``), ``ds``, ``flags`` and ``imm`` of the control segment, and its other segments by
+       name: ``umr`` (flags and mask by name), ``mkc`` (what the mask selects), ``list``, ``bsf``,
+       ``eth_seg``, ``headers`` (the length of those inline), ``data``. A request that is tried
+       again is another event.
+cqe    ``cqn``, ``qpn`` (of a received Ethernet packet: ``flow_tag``), ``type`` (its opcode's
+       name), ``syndrome`` (name) when it is an error, ``data`` (fields of the entry)
+fault  a page fault is over: ``token``, ``qpn``, ``side`` (requester, responder), ``kind`` (name),
+       ``outcome`` (resumed, error, cancelled), ``duration_us`` since its event, ``key``, ``va`` and
+       ``length`` of what was absent
+log    a line of the log of a guest's kernel: ``text``; the lab puts it in (emu.guests.timeline)
+call   a call that a guest's ftrace has seen: ``name``, ``caller``, ``task``, ``pid``, ``cpu``
+====== ============================================================================================
+
+Fields carry the PRM's names. Those that are zero are left out, except where a change is shown.
+Numbers are JSON numbers of up to 64 bits. Nested structures are objects. A list of more than
+``MOST_ITEMS`` is ``{"count": all, "first": [some]}``. Bytes are a hexadecimal string, ``0x...``, or
+their text where they are one. Keys may be added; none changes its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+MOST_ITEMS = 16
+"""Longest list that is shown whole."""
+
+KERNEL = -1
+"""In place of a function's index: the event is the guest's kernel's."""
+
+_COMMON = ("t_ns", "function", "point")
+
+
+class Point(StrEnum):
+    """The trace points."""
+
+    RESET = "reset"
+    CMD = "cmd"
+    MMIO = "mmio"
+    EQE = "eqe"
+    IRQ = "irq"
+    WQE = "wqe"
+    CQE = "cqe"
+    FAULT = "fault"
+    LOG = "log"
+    CALL = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. ``fields`` holds plain values only: numbers, strings, lists and dicts."""
+
+    t_ns: int
+    function: int
+    point: str
+    """A :class:`Point`, or one that a later version has added."""
+    fields: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        """The JSON form, without the end of line."""
+        common = {"t_ns": self.t_ns, "function": self.function, "point": self.point}
+        return json.dumps(common | dict(self.fields), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Event:
+        """The event of a JSON line. Raises ValueError for anything else."""
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("no JSON") from None
+        if not isinstance(values, dict):
+            raise ValueError("no JSON object")
+        t_ns, function, point = (values.pop(key, None) for key in _COMMON)
+        if type(t_ns) is not int or type(function) is not int or not isinstance(point, str):
+            raise ValueError(f"{', '.join(_COMMON)} are not all there")
+        return cls(t_ns, function, point, values)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether this is a command that did not succeed."""
+        return self.point == Point.CMD and self.fields.get("status") != "OK"

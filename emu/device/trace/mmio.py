@@ -1,0 +1,145 @@
+"""Names for what lies in BAR 0: initialization segment, MSI-X structures, doorbells.
+
+Source of the doorbells: PRM "UAR page format"; cq.h (``mlx5_cq_arm``), core/eq.c
+(``eq_update_ci``) and hw/wr.c (``mlx5r_ring_db``, which rings with the first 8 bytes of the WQE's
+control segment) of Linux 6.12. MSI-X entries: PCI Express Base 5.0, 6.1.4.2; little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import construct as c
+
+from emu.device.function.doorbells import (
+    PAGE,
+    SEND_SPACING,
+    UAR_CQ_ARM,
+    UAR_CQ_ARM_CQN,
+    UAR_EQ_ARM,
+    UAR_EQ_CI,
+    UAR_SEND,
+)
+from emu.device.function.msix import MSIX_ENTRY_BYTES, MSIX_PBA, MSIX_TABLE
+from emu.device.models.model import BAR0_BYTES
+from emu.device.objects.memic import AREA_BYTES
+from emu.device.ports import Buffer
+from emu.device.state.hca import MSIX_VECTORS
+from emu.device.trace import decode
+from layouts.iseg import init_seg
+from layouts.prm import Prm, bits, rsvd
+
+_LONGEST_NUMBER = 8
+_WIDEST_REGISTER = 64
+"""Bits; a nested structure up to this width is one register, a wider one holds several."""
+
+_MEMIC = BAR0_BYTES - AREA_BYTES
+"""Where device memory begins in the models that have it."""
+
+_MSIX_ENTRY = ("message_address", "message_upper_address", "message_data", "vector_control")
+
+_EQ_DOORBELL = Prm("eq_doorbell", "eqn" / bits(8), "ci" / bits(24))
+_CQ_DOORBELL = Prm(
+    "cq_doorbell",
+    *(rsvd(2), "sn" / bits(2), rsvd(3), "solicited_only" / bits(1), "ci" / bits(24)),
+    *(rsvd(8), "cqn" / bits(24)),
+)
+_SEND_DOORBELL = Prm(
+    "send_doorbell",
+    *("opmod" / bits(8), "wqe_index" / bits(16), "opcode" / bits(8)),
+    *("qpn" / bits(24), rsvd(2), "ds" / bits(6)),
+)
+_DOORBELLS = {
+    UAR_CQ_ARM: ("CQ_ARM", _CQ_DOORBELL),
+    UAR_CQ_ARM_CQN: ("CQ_ARM", None),
+    UAR_EQ_ARM: ("EQ_ARM", _EQ_DOORBELL),
+    UAR_EQ_CI: ("EQ_CI", _EQ_DOORBELL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Register:
+    """A named place of the initialization segment; offset and width in bits."""
+
+    name: str
+    offset: int
+    width: int
+    kind: Any
+
+
+def _registers(prm: Prm, prefix: str = "", base: int = 0) -> Iterator[_Register]:
+    for field in prm.fields:
+        name, offset = prefix + field.name, base + field.offset
+        if isinstance(field.kind, Prm) and field.width > _WIDEST_REGISTER:
+            yield from _registers(field.kind, f"{name}.", offset)
+        elif isinstance(field.kind, c.Array):
+            item = field.width // int(field.kind.count)
+            for at in range(int(field.kind.count)):
+                yield _Register(f"{name}[{at}]", offset + at * item, item, field.kind.subcon)
+        else:
+            yield _Register(name, offset, field.width, field.kind)
+
+
+_ISEG = tuple(_registers(init_seg))
+
+
+def describe(offset: int, data: Buffer) -> dict[str, Any]:
+    """The keys of an mmio event from ``register`` on, for an access at ``offset`` of BAR 0."""
+    if MSIX_TABLE <= offset < MSIX_TABLE + MSIX_VECTORS * MSIX_ENTRY_BYTES:
+        vector, at = divmod(offset - MSIX_TABLE, MSIX_ENTRY_BYTES)
+        register = f"msix_table.{_MSIX_ENTRY[at // 4]}"
+        return {"register": register, "vector": vector, "value": _value(data, "little")}
+    if MSIX_PBA <= offset < MSIX_PBA + MSIX_VECTORS // 8:
+        return {"register": "msix_pba", "value": _value(data, "little")}
+    return {"value": _value(data, "big")} | _place(offset, data)
+
+
+def _place(offset: int, data: Buffer) -> dict[str, Any]:
+    if offset < init_seg.size:
+        return _in_segment(offset, data)
+    if offset >= _MEMIC:
+        return {"register": "memic"}
+    return _in_uar(offset, data)
+
+
+def _value(data: Buffer, order: Any) -> int | str:
+    if len(data) <= _LONGEST_NUMBER:
+        return int.from_bytes(data, order)
+    return decode.octets(data) or "0x0"
+
+
+def _in_segment(offset: int, data: Buffer) -> dict[str, Any]:
+    start, end = offset * 8, (offset + len(data)) * 8
+    found = [item for item in _ISEG if item.offset < end and start < item.offset + item.width]
+    if not found:
+        return {}
+    shown: dict[str, Any] = {"register": "/".join(item.name for item in found)}
+    first = found[0]
+    inside = start <= first.offset and first.offset + first.width <= end
+    if len(found) == 1 and inside and isinstance(first.kind, Prm):
+        at = (first.offset - start) // 8
+        if fields := decode.fields(first.kind.view(data, at)):
+            shown["fields"] = fields
+    return shown
+
+
+def _sent(at: int) -> tuple[str, Prm | None]:
+    """A send doorbell, its second half, or what BlueFlame copies behind it."""
+    within = at % SEND_SPACING
+    if within == 0:
+        return "SEND_DB", _SEND_DOORBELL
+    return "SEND_DB" if within == 4 else "BF", None
+
+
+def _in_uar(offset: int, data: Buffer) -> dict[str, Any]:
+    index, at = divmod(offset, PAGE)
+    shown: dict[str, Any] = {"uar": index}
+    name, layout = _sent(at) if at >= UAR_SEND else _DOORBELLS.get(at, ("", None))
+    if name:
+        shown["register"] = name
+    if layout is not None and len(data) >= layout.size:
+        # A doorbell's zero means something: index 0, or an opcode.
+        shown["fields"] = layout.view(data).as_dict()
+    return shown

@@ -1,0 +1,229 @@
+"""The tracer that records: it decodes trace points into events and passes them to a sink."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from emu.device.errors import CmdError
+from emu.device.objects import Qp
+from emu.device.trace import decode, mmio, work
+from emu.device.trace.event import Event, Point
+from emu.device.trace.text import TextForm
+from layouts.enums import EventType, PageFaultSubtype, PortChange, Status, op_name
+
+if TYPE_CHECKING:
+    from emu.device.cmdif.mailbox import DeliveryError
+    from emu.device.cmdif.registry import Command
+    from emu.device.cmdif.request import Request
+    from emu.device.objects import Sq
+    from emu.device.objects.page_fault import PageFault
+    from emu.device.objects.send_queue import Wqe
+    from emu.device.ports import Buffer, Clock
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+_STEPS_PER_EVENT = 24
+"""What an event counts among the steps of a round: decoding it and writing its line."""
+
+_SUB_TYPES = {EventType.PORT_CHANGE: PortChange, EventType.PAGE_FAULT: PageFaultSubtype}
+
+
+class Sink(Protocol):
+    """Where events go."""
+
+    @property
+    def is_open(self) -> bool:
+        """False once no more events are wanted."""
+
+    def write(self, event: Event) -> None:
+        """Take an event. Never raises: the trace must not disturb the device."""
+
+
+class EventList(list[Event]):
+    """A sink in memory, for tests; ``str`` gives the text form."""
+
+    is_open = True
+
+    def write(self, event: Event) -> None:
+        """Take an event."""
+        self.append(event)
+
+    def of(self, point: Point) -> list[Event]:
+        """The events of one point."""
+        return [event for event in self if event.point == point]
+
+    def __str__(self) -> str:
+        return "\n".join(map(TextForm(), self))
+
+
+class Stream(Protocol):
+    """What a :class:`LineSink` writes to."""
+
+    def write(self, text: str, /) -> object:
+        """Write whole lines, without buffering more than one call. Raises OSError."""
+
+
+class LineSink:
+    """Writes a line for each event to a stream that may fail.
+
+    The first failure (a full disk, a reader that has gone) ends the trace and is logged; the device
+    keeps running.
+    """
+
+    def __init__(self, stream: Stream, form: Callable[[Event], str]) -> None:
+        self.is_open = True
+        self.ended_by: OSError | None = None
+        """What has ended the trace before the run."""
+        self._stream = stream
+        self._form = form
+
+    def write(self, event: Event) -> None:
+        """Write the event's line, unless the stream has failed."""
+        if not self.is_open:
+            return
+        try:
+            self._stream.write(self._form(event) + "\n")
+        except OSError as error:
+            self.is_open = False
+            self.ended_by = error
+            log.warning("the trace ends here, the device goes on: %s", error)
+
+
+class Recorder:
+    """Implements :class:`emu.device.function.function.Tracer` for one function.
+
+    It is false once its sink is closed, so that trace points cost almost nothing from then on.
+    """
+
+    def __init__(self, sink: Sink, clock: Clock, function: int = 0) -> None:
+        """``clock`` is the function's own; ``function`` is its index in a run."""
+        self._sink = sink
+        self._clock = clock
+        self._function = function
+        self.requests: Counter[str] = Counter()
+        """How many work requests of each kind there were."""
+
+    def __bool__(self) -> bool:
+        return self._sink.is_open
+
+    def _record(self, point: Point, fields: dict[str, Any]) -> None:
+        self._clock.round.steps += _STEPS_PER_EVENT
+        self._sink.write(Event(self._clock.now_ns(), self._function, point, fields))
+
+    def power_on(self, model: str) -> None:
+        """The function's power-on state, at the start or after a reset."""
+        self._record(Point.RESET, {"model": model})
+
+    def mmio(self, kind: str, offset: int, data: Buffer) -> None:
+        """A BAR 0 access, with the register's name."""
+        place = {"access": kind, "offset": offset, "length": len(data)}
+        self._record(Point.MMIO, place | mmio.describe(offset, data))
+
+    def command(
+        self, hca: Hca, request: Request, command: Command | None
+    ) -> Callable[[CmdError | None], None]:
+        """A command, with its input and output or the reason of its refusal."""
+        # The handler may change state that is needed to decode the input, so decode that first.
+        given = _input(hca, request, command)
+        return partial(self._command_done, request, command, given, self._clock.now_ns())
+
+    def _command_done(
+        self,
+        request: Request,
+        command: Command | None,
+        given: dict[str, Any],
+        started_ns: int,
+        error: CmdError | None,
+    ) -> None:
+        took_ns = self._clock.now_ns() - started_ns
+        fields = _named(request.slot, request.opcode)
+        fields["status"] = (error.status if error else Status.OK).name
+        fields["duration_us"] = round(took_ns / 1000, 1)
+        fields["in"] = given
+        if error:
+            fields |= {
+                "syndrome": error.syndrome, "reason": error.reason, "detail": error.detail,
+            }  # fmt: skip
+        elif command:
+            inner = _inner(command, request)
+            fields["out"] = decode.structure(command.layout_out, request.out, inner)
+        self._record(Point.CMD, fields)
+
+    def undelivered(self, slot: int, entry: Any, error: DeliveryError) -> None:
+        """A command that was not taken."""
+        inline = getattr(entry, "in")
+        fields = _named(slot, int.from_bytes(inline[:2], "big"))
+        fields |= {"delivery": error.status.name, "reason": str(error)}
+        fields["in"] = decode.unknown(inline)
+        self._record(Point.CMD, fields)
+
+    def eqe(self, eqn: int, event: EventType, sub_type: int, data: Buffer) -> None:
+        """An EQE, decoded by its event type."""
+        fields: dict[str, Any] = {"eqn": eqn, "type": event.name}
+        if event in _SUB_TYPES:
+            names = {member.value: member.name for member in _SUB_TYPES[event]}
+            fields["sub_type"] = names.get(sub_type, sub_type)
+        elif sub_type:
+            fields["sub_type"] = sub_type
+        fields["data"] = decode.event_data(event, sub_type, data)
+        self._record(Point.EQE, fields)
+
+    def irq(self, vector: int, eqn: int) -> None:
+        """An interrupt."""
+        self._record(Point.IRQ, {"vector": vector, "eqn": eqn})
+
+    def wqe(self, hca: Hca, queue: Qp | Sq, wqe: Wqe) -> None:
+        """A work request, decoded by its opcode."""
+        key = hca.mkeys.get(wqe.imm >> 8)
+        mode = key.mode if key is not None else None
+        shown = work.request(wqe, queue.st if isinstance(queue, Qp) else None, mode)
+        self.requests[shown["op"]] += 1
+        self._record(Point.WQE, {"qpn": queue.handle} | shown)
+
+    def summary(self) -> Iterator[str]:
+        """What was seen, for the end of a run: one line for each kind of work request."""
+        for kind, count in sorted(self.requests.items()):
+            yield f"{count} work requests {kind}"
+
+    def cqe(self, cqn: int, entry: bytes, op_own: int) -> None:
+        """A CQE, decoded by its opcode."""
+        self._record(Point.CQE, {"cqn": cqn} | decode.completion(entry + bytes((op_own,))))
+
+    def page_fault(self, fault: PageFault, outcome: str, took_ns: int) -> None:
+        """A page fault, at its end."""
+        fields = {
+            "token": fault.token, "qpn": fault.qp.handle, "side": fault.side.value,
+            "kind": fault.access.kind.name, "outcome": outcome,
+            "duration_us": round(took_ns / 1000, 1), "key": fault.page.key, "va": fault.page.va,
+            "length": fault.page.length,
+        }  # fmt: skip
+        self._record(Point.FAULT, fields)
+
+
+def _named(slot: int, opcode: int) -> dict[str, Any]:
+    return {"slot": slot, "op": op_name(opcode), "opcode": opcode}
+
+
+def _input(hca: Hca, request: Request, command: Command | None) -> dict[str, Any]:
+    if command is None:
+        return decode.unknown(request.data)
+    inner = _inner(command, request, hca)
+    return decode.structure(command.layout_in, request.data, inner)
+
+
+def _inner(command: Command, request: Request, hca: Hca | None = None) -> decode.Inner | None:
+    """The structure in the command's open field, if its other fields determine one."""
+    opened = command.opened
+    if opened is None or len(request.data) < command.layout_in.size:
+        return None
+    cmd = command.layout_in.view(request.data)
+    layout = opened.layout(cmd)
+    if layout is None:
+        return None
+    before = opened.current(hca, cmd) if hca is not None and opened.current else None
+    return decode.Inner(opened.field, layout, before)

@@ -1,0 +1,139 @@
+"""Reads a stored trace (JSON lines) and selects events from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from emu.device.trace.event import Event, Point
+
+MOST_LINE_BYTES = 1 << 20
+"""Far longer than any line that a recorder writes."""
+
+REFUSED = "refused"
+"""Selects every status except OK."""
+
+_NS_PER_S = 1_000_000_000
+_TEXT_FORM = re.compile(r" *\d+\.\d{6} f\d+ [a-z]+ ")
+
+
+class StoredTextError(Exception):
+    """This is a trace in text form, which says less than the JSON form and is not read back."""
+
+
+class ByteLines(Protocol):
+    """The part of a binary file's interface that is needed here."""
+
+    def readline(self, size: int, /) -> bytes:
+        """A line, or as much of one; empty at the end."""
+
+
+class Reader:
+    """Events of a stored trace, one by one; lines that are not events are skipped."""
+
+    def __init__(self, stream: ByteLines, warn: Callable[[int, str], None]) -> None:
+        """``warn`` gets the number of the first bad line (from 1), and what is wrong with it."""
+        self._stream = stream
+        self._warn = warn
+        self.broken = 0
+        """Lines left out so far."""
+        self.events = 0
+        """Lines with an event so far."""
+
+    def __iter__(self) -> Iterator[tuple[str, Event]]:
+        """Each line with its event. Raises StoredTextError when the first line is in text form."""
+        for number, raw in enumerate(self._lines(), 1):
+            try:
+                line = raw.decode("ascii")
+                if number == 1 and _TEXT_FORM.match(line):
+                    raise StoredTextError
+                event = Event.from_json(line)
+            except ValueError as error:
+                self._leave_out(number, raw, error)
+            else:
+                self.events += 1
+                yield line, event
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines; only the beginning of a line that is too long."""
+        while line := self._stream.readline(MOST_LINE_BYTES):
+            yield line
+            while len(line) == MOST_LINE_BYTES and not line.endswith(b"\n"):
+                line = self._stream.readline(MOST_LINE_BYTES)
+
+    def _leave_out(self, number: int, raw: bytes, error: ValueError) -> None:
+        self.broken += 1
+        if self.broken > 1:
+            return
+        if isinstance(error, UnicodeDecodeError):
+            self._warn(number, "not ASCII")
+        else:
+            self._warn(number, str(error) if raw.endswith(b"\n") else "ends in the middle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which events are wanted; a criterion that is left empty matches everything.
+
+    ``ops`` and ``status`` select commands and exclude everything else. ``status`` is the name of a
+    status or a delivery status, or ``REFUSED``. Times are seconds since the trace began.
+    """
+
+    points: frozenset[str] = frozenset()
+    ops: frozenset[str] = frozenset()
+    status: str | None = None
+    function: int | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def takes(self, event: Event, origin_ns: int) -> bool:
+        """Whether the event is wanted, in a trace that began at ``origin_ns``."""
+        if self.points and event.point not in self.points:
+            return False
+        if self.function is not None and event.function != self.function:
+            return False
+        if (self.ops or self.status) and not self._takes_command(event):
+            return False
+        passed_ns = event.t_ns - origin_ns
+        if self.since is not None and passed_ns < self.since * _NS_PER_S:
+            return False
+        return self.until is None or passed_ns <= self.until * _NS_PER_S
+
+    def _takes_command(self, event: Event) -> bool:
+        if event.point != Point.CMD:
+            return False
+        if self.ops and str(event.fields.get("op")) not in self.ops:
+            return False
+        if self.status == REFUSED:
+            return event.is_refusal
+        answer = event.fields.get("status"), event.fields.get("delivery")
+        return self.status is None or self.status in answer
+
+
+def kind_of(event: Event) -> tuple[str, str]:
+    """How an event is counted: by its point, and its name there including what went wrong."""
+    words = [event.fields.get(_NAMES.get(event.point, ""), "")]
+    if event.is_refusal:
+        words.append(event.fields.get("status", "not delivered"))
+    elif event.point == Point.CQE:
+        words.append(event.fields.get("syndrome", ""))
+    return _printable(event.point), _printable(" ".join(filter(None, map(str, words))))
+
+
+def _printable(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else json.dumps(text)
+
+
+_NAMES: Mapping[str, str] = {
+    Point.CMD: "op",
+    Point.WQE: "op",
+    Point.CQE: "type",
+    Point.EQE: "type",
+    Point.MMIO: "register",
+    Point.RESET: "model",
+    Point.CALL: "name",
+}
+"""The field that says which kind it is."""

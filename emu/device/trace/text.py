@@ -1,0 +1,186 @@
+"""The text form of an event: one line, made for reading and for grep.
+
+::
+
+    12.345678 f0 cmd   slot 3 CREATE_EQ -> OK 41.2us  eq_context_entry{log_eq_size=7} | eq_number=1
+    12.345912 f0 mmio  write uar 0x8 EQ_ARM eqn=1 ci=5
+    12.346001 f0 eqe   eqn 1 CMD vector=0x8
+    12.346010 f0 irq   vector 0 eqn 1
+
+Time is in seconds since the first line. A number that counts something is decimal, any other from
+10 on hexadecimal. The form is derived from the event's fields alone, so that a stored trace gives
+the same lines; whatever a field holds, the line is one line of printable characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from emu.device.trace.event import KERNEL, Event, Point
+
+_NS_PER_US = 1_000
+_US_PER_S = 1_000_000
+
+_DECIMAL = re.compile(
+    r"(log|max|min|num|fw_rev)_.*|.*_(size|sz|us|khz|mtu|len|num|pages|entries|count|counter|stride)"
+    r"|slot|intr|count|length|lid|ds|packets|octets"
+)
+_MOST_NESTED = 6
+
+
+def seconds(ns: int) -> str:
+    """A time span in seconds, to the microsecond."""
+    sign, microseconds = "-" if ns < 0 else "", abs(ns) // _NS_PER_US
+    return f"{sign}{microseconds // _US_PER_S}.{microseconds % _US_PER_S:06}"
+
+
+class TextForm:
+    """Produces each event's line; time begins at the first event."""
+
+    def __init__(self) -> None:
+        self._origin_ns: int | None = None
+
+    def origin_ns(self, event: Event) -> int:
+        """The time origin: that of this event, if it is the first one asked about."""
+        if self._origin_ns is None:
+            self._origin_ns = event.t_ns
+        return self._origin_ns
+
+    def __call__(self, event: Event) -> str:
+        """The line, without its end."""
+        return " ".join(self.columns(event))
+
+    def columns(self, event: Event) -> tuple[str, str, str, str]:
+        """Time, function, point and what happened, padded to stand in columns."""
+        time = f"{seconds(event.t_ns - self.origin_ns(event)):>12}"
+        whose = "k" if event.function == KERNEL else f"f{event.function}"
+        return time, f"{whose:2}", f"{_word(event.point):5}", body(event)
+
+
+def body(event: Event) -> str:
+    """What happened, in words if the point has some, otherwise as ``name=value``."""
+    words = _WORDS.get(event.point)
+    return " ".join(words(event.fields) if words else _pairs(event.fields)).rstrip()
+
+
+def _reset(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield _word(fields.get("model"))
+
+
+def _cmd(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"slot {_word(fields.get('slot'))} {_word(fields.get('op'))} ->"
+    if "delivery" in fields:
+        yield f"not delivered, {_word(fields['delivery'])}: {_word(fields.get('reason'))}"
+    else:
+        yield _word(fields.get("status"))
+        yield f"{_word(fields.get('duration_us'))}us"
+    if "syndrome" in fields:
+        detail = f" ({_word(fields['detail'])})" if fields.get("detail") else ""
+        yield f"syndrome {_value('', fields['syndrome'])}: {_word(fields.get('reason'))}{detail}"
+    yield ""
+    yield from _pairs(fields.get("in"))
+    if fields.get("out"):
+        yield "|"
+        yield from _pairs(fields["out"])
+
+
+def _mmio(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_word(fields.get('access')):5}"
+    if "uar" in fields:
+        yield f"uar {_value('', fields['uar'])}"
+    if "vector" in fields:
+        yield f"vector {_word(fields['vector'])}"
+    register = fields.get("register")
+    yield f"at {_value('', fields.get('offset'))}" if register is None else _word(register)
+    if fields.get("fields"):
+        yield from _pairs(fields["fields"])
+    else:
+        yield f"= {_value(_word(register), fields.get('value'))}"
+
+
+def _eqe(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"eqn {_value('', fields.get('eqn'))} {_word(fields.get('type'))}"
+    if "sub_type" in fields:
+        yield _word(fields["sub_type"])
+    yield from _pairs(fields.get("data"))
+
+
+def _irq(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"vector {_word(fields.get('vector'))} eqn {_value('', fields.get('eqn'))}"
+
+
+def _wqe(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"qpn {_value('', fields.get('qpn'))} {_word(fields.get('index'))}"
+    yield _word(fields.get("op"))
+    named = ("qpn", "index", "op")
+    yield from _pairs({name: value for name, value in fields.items() if name not in named})
+
+
+def _cqe(fields: Mapping[str, Any]) -> Iterator[str]:
+    whose = "flow_tag" if "flow_tag" in fields else "qpn"
+    yield f"cqn {_value('', fields.get('cqn'))} {whose} {_value('', fields.get(whose))}"
+    yield _word(fields.get("type"))
+    if "syndrome" in fields:
+        yield _word(fields["syndrome"])
+    yield from _pairs(fields.get("data"))
+
+
+def _fault(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"token {_value('', fields.get('token'))} qpn {_value('', fields.get('qpn'))}"
+    yield f"{_word(fields.get('side'))} {_word(fields.get('kind'))} ->"
+    yield f"{_word(fields.get('outcome'))} {_word(fields.get('duration_us'))}us"
+    yield from _pairs({name: fields[name] for name in ("key", "va", "length") if name in fields})
+
+
+def _log(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield _word(fields.get("text"))
+
+
+def _call(fields: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_word(fields.get('name'))} <- {_word(fields.get('caller'))}"
+    yield f"{_word(fields.get('task'))}-{_word(fields.get('pid'))} cpu {_word(fields.get('cpu'))}"
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    Point.RESET: _reset,
+    Point.CMD: _cmd,
+    Point.MMIO: _mmio,
+    Point.EQE: _eqe,
+    Point.IRQ: _irq,
+    Point.WQE: _wqe,
+    Point.CQE: _cqe,
+    Point.FAULT: _fault,
+    Point.LOG: _log,
+    Point.CALL: _call,
+}
+
+
+def _pairs(fields: Any, depth: int = 0) -> Iterator[str]:
+    if not isinstance(fields, Mapping):
+        return
+    for name, value in fields.items():
+        opening = "" if isinstance(value, Mapping) else "="
+        yield f"{_word(name)}{opening}{_value(name, value, depth)}"
+
+
+def _value(name: str, value: Any, depth: int = 0) -> str:
+    if depth > _MOST_NESTED:
+        return "..."
+    if isinstance(value, Mapping):
+        return f"{{{' '.join(_pairs(value, depth + 1))}}}"
+    if isinstance(value, list):
+        return f"[{','.join(_value(name, item, depth + 1) for item in value)}]"
+    if type(value) is not int or -10 < value < 10 or _DECIMAL.fullmatch(name):
+        return _word(value)
+    return f"{value:#x}"
+
+
+def _word(value: Any) -> str:
+    """A value as it is, or quoted if it contains anything that could affect a terminal."""
+    if isinstance(value, (Mapping, list)):
+        return _value("", value)
+    text = str(value)
+    return text if text.isascii() and text.isprintable() else json.dumps(text)

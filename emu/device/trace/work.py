@@ -1,0 +1,227 @@
+"""Work requests in words: the segments of a WQE, by opcode and transport service.
+
+A UMR says what it changes by flag and field names; the context shows only what its mask selects.
+``kind`` tells apart what it is used for: the driver registers, invalidates, binds a window or moves
+translations, all with the one opcode (hw/wr.c, hw/umr.c; rdma-core's mlx5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any
+
+from emu.device.trace import decode
+from layouts.enums import AccessMode, MkeyMask, Opcode, QpType, UmrFlag
+from layouts.eth_wqe import INLINE_HDR_START, INSERT_VLAN, wqe_eth_seg
+from layouts.mkey import mkc
+from layouts.prm import Prm
+from layouts.wqe import (
+    DS,
+    INLINE,
+    INLINE_LENGTH,
+    REPEAT_BLOCK,
+    av,
+    bsf,
+    klm,
+    mtt,
+    seg_set_psv,
+    stride_block_ctrl_seg,
+    wqe_atomic_seg,
+    wqe_data_seg,
+    wqe_masked_atomic_seg,
+    wqe_raddr_seg,
+    wqe_umr_ctrl_seg,
+    wqe_xrc_seg,
+)
+
+if TYPE_CHECKING:
+    from emu.device.objects.send_queue import Wqe
+
+_RDMA = (wqe_raddr_seg,)
+_SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
+    Opcode.RDMA_WRITE: _RDMA,
+    Opcode.RDMA_WRITE_IMM: _RDMA,
+    Opcode.RDMA_READ: _RDMA,
+    Opcode.ATOMIC_CS: (wqe_raddr_seg, wqe_atomic_seg),
+    Opcode.ATOMIC_FA: (wqe_raddr_seg, wqe_atomic_seg),
+    Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_atomic_seg),
+    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_atomic_seg),
+}
+"""What stands between the control segment and the data."""
+
+_WITH_VECTOR = (QpType.UD, QpType.QP0, QpType.QP1, QpType.DCI)
+_EXTENDED_AV = 1 << 31
+_BASE_AV_BYTES = 16
+_FENCE_SHIFT = 5
+_SOLICITED, _SIGNALED = 1 << 1, 0b10 << 2
+_MOST_SEGMENTS = 32
+
+_MKC_FIELDS: Mapping[MkeyMask, tuple[str, ...]] = {
+    MkeyMask.LEN: ("len", "length64"),
+    MkeyMask.PAGE_SIZE: ("log_page_size",),
+    MkeyMask.PAGE_SIZE_5: ("log_page_size",),
+    MkeyMask.PD: ("pd",),
+    MkeyMask.EN_SIGERR: ("expected_sigerr_count",),
+    MkeyMask.KEY: ("mkey_7_0",),
+    MkeyMask.SMALL_FENCE: ("small_fence_on_rdma_read_response",),
+}
+"""Fields of the context that a bit selects, where they do not have its name."""
+
+
+def kind(wqe: Wqe) -> str:
+    """What a request is for: its opcode, or for a UMR what it is used for."""
+    if wqe.opcode != Opcode.UMR or wqe.ds * DS < DS + wqe_umr_ctrl_seg.size + mkc.size:
+        return _opcode(wqe)
+    mask = wqe_umr_ctrl_seg.view(wqe.buf, DS).mkey_mask
+    if mask & MkeyMask.FREE and mkc.view(wqe.buf, DS + wqe_umr_ctrl_seg.size).free:
+        return "UMR invalidate"
+    if not mask:
+        return "UMR translations"
+    if mask & MkeyMask.LEN and not mask & MkeyMask.START_ADDR:
+        return "UMR layout"
+    if mask & MkeyMask.LEN:
+        return "UMR register" if mask & MkeyMask.PAGE_SIZE else "UMR bind"
+    return "UMR change"
+
+
+def request(wqe: Wqe, st: QpType | None, mode: AccessMode | None) -> dict[str, Any]:
+    """The keys of a wqe event from ``index`` on.
+
+    ``st`` is the transport service, None for a request of an Ethernet send queue. ``mode`` is the
+    access mode of the key that a UMR changes, where there is one.
+    """
+    shown: dict[str, Any] = {"index": wqe.index, "op": kind(wqe), "ds": wqe.ds}
+    if flags := _control_flags(wqe.fm_ce_se):
+        shown["flags"] = flags
+    if wqe.imm:
+        shown["imm"] = wqe.imm
+    body = wqe.buf[: wqe.ds * DS]
+    if wqe.opcode == Opcode.UMR:
+        shown |= _umr(body, mode)
+    elif wqe.opcode == Opcode.SET_PSV:
+        shown |= _segment(seg_set_psv, body, DS)
+    elif wqe.opcode in Opcode._value2member_map_ and wqe.opcode != Opcode.NOP:
+        shown |= _frame(body) if st is None else _message(wqe.opcode, body, st)
+    return shown
+
+
+def _opcode(wqe: Wqe) -> str:
+    known = wqe.opcode in Opcode._value2member_map_
+    return Opcode(wqe.opcode).name if known else f"opcode {wqe.opcode:#x}"
+
+
+def _control_flags(bits: int) -> str:
+    names = [
+        name for name, bit in (("SIGNALED", _SIGNALED), ("SOLICITED", _SOLICITED)) if bits & bit
+    ]
+    if fence := bits >> _FENCE_SHIFT:
+        names.append(f"FENCE_{fence}")
+    return "|".join(names)
+
+
+def _names(enum: type[IntFlag], bits: int) -> str:
+    known = [flag for flag in enum if flag & bits]
+    rest = bits & ~sum(map(int, known))
+    return "|".join([flag.name or "" for flag in known] + ([f"{rest:#x}"] if rest else []))
+
+
+def _segment(layout: Prm, body: bytes, at: int) -> dict[str, Any]:
+    """A segment by its name, without the driver's prefix; nothing where the WQE is too short."""
+    if at + layout.size > len(body):
+        return {}
+    return {layout.prm_name.removeprefix("wqe_"): decode.fields(layout.view(body, at))}
+
+
+def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    at = DS
+    if st is QpType.XRC:
+        shown |= _segment(wqe_xrc_seg, body, at)
+        at += wqe_xrc_seg.size
+    if st in _WITH_VECTOR:
+        base = body[at : at + _BASE_AV_BYTES].ljust(av.size, b"\0")
+        is_extended = av.view(base).dqp_dct & _EXTENDED_AV
+        shown |= _segment(av, body if is_extended else body[:at] + base, at)
+        at += av.size if is_extended else _BASE_AV_BYTES
+    for layout in _SEGMENTS.get(opcode, ()):
+        shown |= _segment(layout, body, at)
+        at += layout.size
+    if data := list(_data(body, at)):
+        shown["data"] = data
+    return shown
+
+
+def _frame(body: bytes) -> dict[str, Any]:
+    """The Ethernet segment; the headers that are inline, by their length; the data."""
+    shown = _segment(wqe_eth_seg, body, DS)
+    if not shown:
+        return {}
+    at, trailer = DS + wqe_eth_seg.size, wqe_eth_seg.view(body, DS).trailer
+    if trailer and not trailer & INSERT_VLAN:
+        size = trailer >> 16
+        shown["headers"] = {"inline": size}
+        at += max(size - (wqe_eth_seg.size - INLINE_HDR_START), 0) + DS - 1 & ~(DS - 1)
+    if data := list(_data(body, at)):
+        shown["data"] = data
+    return shown
+
+
+def _data(body: bytes, at: int) -> Iterator[dict[str, Any]]:
+    for _ in range(_MOST_SEGMENTS):
+        if at + DS > len(body):
+            return
+        segment = wqe_data_seg.view(body, at)
+        if segment.byte_count & INLINE:
+            length = segment.byte_count & INLINE_LENGTH
+            yield {"inline": length}
+            at += (4 + length + DS - 1) & ~(DS - 1)
+        else:
+            yield decode.fields(segment)
+            at += DS
+
+
+def _umr(body: bytes, mode: AccessMode | None) -> dict[str, Any]:
+    at = DS
+    if at + wqe_umr_ctrl_seg.size + mkc.size > len(body):
+        return {}
+    ctrl = wqe_umr_ctrl_seg.view(body, at)
+    has_offset = bool(ctrl.flags & UmrFlag.TRANSLATION_OFFSET)
+    umr: dict[str, Any] = {
+        "flags": _names(UmrFlag, ctrl.flags),
+        "mask": _names(MkeyMask, ctrl.mkey_mask),
+    }
+    if ctrl.xlt_octowords:
+        umr["xlt_octowords"] = ctrl.xlt_octowords
+    if has_offset:
+        umr["xlt_offset"] = ctrl.xlt_offset_47_16 << 16 | ctrl.xlt_offset
+    at += wqe_umr_ctrl_seg.size
+    shown = {"umr": umr, "mkc": _context(mkc.view(body, at), ctrl.mkey_mask)}
+    at += mkc.size
+    if not ctrl.flags & UmrFlag.INLINE:
+        return shown | ({"list": list(_data(body[: at + DS], at))} if ctrl.xlt_octowords else {})
+    end = at + ctrl.xlt_octowords * DS
+    if entries := list(_entries(body[at:end], mode)):
+        shown["list"] = decode.shortened(entries)
+    if not has_offset and ctrl.xlt_offset and end + bsf.size <= len(body):
+        shown["bsf"] = decode.fields(bsf.view(body, end))
+    return shown
+
+
+def _context(ctx: Any, mask: int) -> dict[str, Any]:
+    """The fields that the mask selects, zero or not."""
+    names = (_MKC_FIELDS.get(flag, (str(flag.name).lower(),)) for flag in MkeyMask if flag & mask)
+    return {name: getattr(ctx, name) for group in names for name in group}
+
+
+def _entries(xlt: bytes, mode: AccessMode | None) -> Iterator[dict[str, Any]]:
+    """The translations, without the padding after them."""
+    layout = mtt if mode is AccessMode.MTT else klm
+    used = len(xlt.rstrip(b"\0"))
+    for at in range(0, len(xlt) - layout.size + 1, layout.size):
+        if at >= used:
+            return
+        view = layout.view(xlt, at)
+        if layout is klm and view.key == REPEAT_BLOCK:
+            view = stride_block_ctrl_seg.view(xlt, at)
+        yield decode.fields(view)

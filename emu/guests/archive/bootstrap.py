@@ -1,0 +1,158 @@
+"""Runs mmdebstrap(1) and reports its progress.
+
+mmdebstrap itself chooses its mode: root mode for root, user namespaces for other users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from emu.guests.errors import LabError
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+"""Called with the current activity, how much of it is done, and the total (0: not known yet)."""
+
+_STEPS_PER_PACKAGE = 3  # downloaded, unpacked, set up
+_PACKAGE_STEP = re.compile(r"(Get:|Unpacking |Setting up )")
+_PACKAGE_COUNT = re.compile(r"\d+ upgraded, (\d+) newly installed")
+_STAGE = re.compile(r"I: ([\w -]+?)(?:\.\.\.)?$")
+_PROXY = re.compile(r'(Acquire::(?:http|https)::[\w:.-]*Proxy[\w-]*) "(.*)";')
+
+
+def bootstrap(
+    arguments: Sequence[str],
+    *,
+    what: str,
+    log: Path,
+    progress: Progress | None = None,
+    pass_fds: Sequence[int] = (),
+) -> None:
+    """Run mmdebstrap with ``arguments``; its output goes to ``log``.
+
+    Raises :class:`LabError` with its error, or when it is not installed. When we are
+    interrupted, it ends and removes its files.
+
+    It has a session of its own: when it fails, it sends its process group SIGHUP, to end the
+    processes that it has started, and whoever started us is not to be among them.
+    """
+    program = shutil.which("mmdebstrap")
+    if program is None:
+        raise LabError("mmdebstrap is not installed: run scripts/setup, or install that package")
+    options = [f"--aptopt={option}" for option in proxy_options()]
+    # /tmp may be a small tmpfs; mmdebstrap needs a directory that every user can reach.
+    environ = {"TMPDIR": "/var/tmp"} | os.environ | {"LC_ALL": "C.UTF-8"}
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [program, "--verbose", *options, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environ,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        meter = Meter(what, progress)
+        try:
+            for line in process.stderr:
+                out.write(line)
+                meter.feed(line.rstrip("\n"))
+        except BaseException:
+            # It waits for what it has started, which a terminal would interrupt as well.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            out.writelines(process.stderr)  # until it has cleaned up
+            raise
+    if process.returncode != 0:
+        raise LabError(f"building {what} failed: {first_error(log.read_text())}; all of it: {log}")
+
+
+def bootstrap_files(
+    arguments: Sequence[str],
+    suite: str,
+    sources: Sequence[str],
+    target: Path,
+    kept: re.Pattern[str],
+    *,
+    what: str,
+    log: Path,
+    progress: Progress | None = None,
+) -> None:
+    """Unpack into ``target`` those files of a tree of mmdebstrap's whose names match ``kept``.
+
+    The names begin with ``./``. The tree gets to us as an archive, as in a user namespace
+    mmdebstrap can reach no directory of ours. Raises :class:`LabError`.
+    """
+    packed = target / "packages.tar"
+    words = ["--format=tar", *arguments, suite, str(packed), *sources]
+    bootstrap(words, what=what, log=log, progress=progress)
+    with tarfile.open(packed) as tar:
+        members = [member for member in tar if kept.fullmatch(member.name)]
+        if hasattr(tarfile, "tar_filter"):
+            tar.extractall(target, members, filter="tar")
+        else:  # Python before 3.11.4, for example Debian 12's
+            tar.extractall(target, members)
+    packed.unlink()
+
+
+class Meter:
+    """Turns mmdebstrap's output lines into calls of a :data:`Progress`."""
+
+    def __init__(self, what: str, progress: Progress | None) -> None:
+        self._what = what
+        self._progress = progress
+        self._done = self._total = 0
+        self._stage = "starting"
+
+    def feed(self, line: str) -> None:
+        """Process one line."""
+        if match := _PACKAGE_COUNT.match(line):
+            self._total += _STEPS_PER_PACKAGE * int(match[1])
+        elif _PACKAGE_STEP.match(line):
+            self._done += 1
+        elif match := _STAGE.match(line):
+            self._stage = match[1]
+            logger.info("%s: %s", self._what, self._stage)
+        else:
+            return
+        if self._progress is not None:
+            self._progress(f"{self._what}: {self._stage}", self._done, self._total)
+
+
+def first_error(log: str) -> str:
+    """The log line that best explains a failure: the first error, else the last line.
+
+    If one of our scripts fails, mmdebstrap only reports that; the line before tells the reason.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for before, line in pairwise(["no output", *lines]):
+        if line.startswith("E: command failed: "):
+            return before
+        if line.startswith(("E: ", "dpkg: error", "mke2fs: ")):
+            return line.removeprefix("E: ")
+    return (lines or ["no output"])[-1]
+
+
+def proxy_options() -> list[str]:
+    """The machine's proxy settings for apt, which mmdebstrap does not read."""
+    program = shutil.which("apt-config")
+    if program is None:
+        return []
+    dump = subprocess.run([program, "dump"], capture_output=True, text=True, check=False).stdout
+    return [f'{name} "{value}"' for name, value in _PROXY.findall(dump) if value]

@@ -1,0 +1,152 @@
+"""The user's cache directory: guest images, an unpacked QEMU, logs of past runs, small answers.
+
+It is located as in the XDG base directory specification. Everything in it can be rebuilt, so
+deleting any of it is safe while no guest runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from emu.guests.errors import LabError
+
+logger = logging.getLogger(__name__)
+
+KEPT_RUNS = 16  # log directories; creating a new one deletes older ones
+
+
+def cache_dir() -> Path:
+    """``$XDG_CACHE_HOME/mlx5emu``, by default ``~/.cache/mlx5emu``; created when absent."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The specification says to ignore a relative path here.
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return _trusted(_made(root / "mlx5emu"))
+
+
+def subdir(name: str) -> Path:
+    """A directory in the cache, created when absent."""
+    return _trusted(_made(cache_dir() / name))
+
+
+def _trusted(path: Path) -> Path:
+    """Return the path; LabError if others could put kernels and programs there for us to run."""
+    about = path.stat()
+    # Root may use another user's, as in a container with that user's directory mounted.
+    if os.getuid() not in (about.st_uid, 0) and about.st_uid != 0:
+        raise LabError(f"the cache directory {path} belongs to another user, {about.st_uid}")
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise LabError(
+            f"others may write to the cache directory {path}: `chmod -R go-w {path}` prevents it,"
+            " if you trust what is there"
+        )
+    return path
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():  # not writable for a group, whatever the umask
+            path.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot make the cache directory {path}: {error.strerror}") from error
+    return path
+
+
+@contextlib.contextmanager
+def lock(name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the cache's lock ``name``; call ``on_wait`` once if another process holds it.
+
+    The kernel drops the lock when its holder dies, so none is ever stale.
+    """
+    path = subdir("locks") / name
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is not None:
+                on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Create an empty directory next to ``target``; on success it atomically replaces ``target``.
+
+    On failure nothing remains. The caller holds a lock for ``target``. The directory has its own
+    temporary name, so a killed build is not mistaken for a good one; the next build deletes it.
+    """
+    _made(target.parent)
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield work
+        if target.exists():
+            shutil.rmtree(target)
+        work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def new_run_dir() -> Path:
+    """Create a directory for one run's logs, named after this process.
+
+    The oldest beyond :data:`KEPT_RUNS` are removed, except those whose process still runs.
+    """
+    runs = subdir("runs")
+    with lock("runs"):
+        free = [path for path in runs.iterdir() if not _is_in_use(path)]
+        free.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in free[KEPT_RUNS - 1 :]:
+            shutil.rmtree(old, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=runs))
+
+
+def _is_in_use(run_dir: Path) -> bool:
+    """Whether its process, or another one that has reused its number, still runs."""
+    return Path("/proc", run_dir.name.split("-")[1]).exists()
+
+
+def disk_usage(path: Path) -> int:
+    """Bytes that a file or a tree occupies on disk (images are sparse)."""
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_blocks * 512 if path.exists() else 0
+    return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """Load a JSON object from the cache; an unreadable one counts as empty."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def save_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object as :func:`save_text` does."""
+    save_text(path, json.dumps(value, indent=1))
+
+
+def save_text(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file atomically: a reader sees either the old or the new one. Raises OSError."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        try:
+            file.write(text)
+            file.close()
+            Path(file.name).chmod(mode)
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise

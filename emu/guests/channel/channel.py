@@ -1,0 +1,250 @@
+"""The host's end of the port into the guest: sends commands, receives their output and status.
+
+One thread reads; any thread may start commands and wait for them. If the receiver of the output is
+slow, the reader blocks and so do the guest's commands: no buffer grows without bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from emu.guests.channel import frames
+from emu.guests.channel.job import Job, Sink
+from emu.guests.errors import ChannelClosedError, GuestError, GuestHungError, told_failure
+from emu.host.printable import one_line
+
+logger = logging.getLogger(__name__)
+
+PING_INTERVAL = 5.0
+CLOSE_TIMEOUT = 2.0
+_MOST_OF_A_RELEASE = 64
+"""Maximum length in bytes of the kernel's release: struct new_utsname."""
+
+
+class Channel:
+    """A connection to the program inside the guest; it survives reboots."""
+
+    def __init__(self, connection: socket.socket, hang_timeout: float) -> None:
+        self._connection = connection
+        self._hang_timeout = hang_timeout
+        # Sending to a stopped guest must not block for ever.
+        connection.settimeout(hang_timeout)
+        self._decoder = frames.Decoder()
+        self._send_lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._jobs: dict[int, Job] = {}
+        self._last_number = 0
+        self._release: str | None = None
+        self._failure: BaseException | None = None
+        self._reading = True
+        self._ping_sent: float | None = None
+        self._clock = b""
+        self._thread = threading.Thread(target=self._read, name="guest channel", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection to the guest is up, as far as is known."""
+        return self._failure is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the guest is up, since its last reboot as well."""
+        return self._release is not None
+
+    def wait_ready(self, timeout: float) -> str | None:
+        """Wait until the guest is up; return its kernel release, or None after ``timeout``."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._release or self._failure, timeout)
+            self._raise_failure()
+            return self._release
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        has_input: bool = False,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command; without ``has_input`` it reads end of file at once."""
+        settings = [f"{name}={value}" for name, value in environ.items()]
+        payload = frames.encode_command(list(argv), settings, has_input)
+        return self._begin(frames.RUN, payload, name, sink)
+
+    def ask(self, what: str, **about: str) -> Job:
+        """Ask a door (:mod:`emu.guests.named.door`) for what it does itself."""
+        payload = json.dumps({"what": what, **about}).encode()
+        return self._begin(frames.ASK, payload, what, None)
+
+    def mark_clock(self) -> None:
+        """Put our clock into the log of the guest's kernel, beside its own."""
+        stamp = frames.encode_clock(time.monotonic_ns())
+        self.send(frames.CLOCK, 0, stamp)
+        self.wait_for(lambda: self._clock == stamp, self._hang_timeout)
+
+    def _begin(self, kind: int, payload: bytes, name: str, sink: Sink | None) -> Job:
+        with self._changed:
+            self._raise_failure()
+            self._last_number = self._last_number % 0xFFFF + 1
+            job = Job(self, self._last_number, name, sink)
+            self._jobs[job.number] = job
+        self.send(kind, job.number, payload)
+        return job
+
+    def power(self, action: str) -> None:
+        """Make the guest ``reboot`` or ``poweroff``; it sends nothing more until it is up again."""
+        self.send(frames.POWER, 0, action.encode())
+
+    def expect_reboot(self) -> None:
+        """Ignore everything received until the guest has booted again."""
+        with self._changed:
+            self._decoder.hunt()
+            self._release = None
+            self._end_jobs(GuestError("the guest was rebooted"))
+
+    def fail(self, error: BaseException) -> None:
+        """Raise ``error`` in all present and future waiters; only the first call has an effect."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def give_up(self, job: Job, error: BaseException) -> None:
+        """Raise ``error`` in the waiters for ``job``."""
+        with self._changed:
+            job.failure = job.failure or error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Close the connection; waiters get :class:`ChannelClosedError`."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join(CLOSE_TIMEOUT)  # it may be blocked in a receiver of output
+        self._connection.close()
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until ``condition`` holds; False after ``timeout``. Pings the guest meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = PING_INTERVAL
+            if deadline is not None:
+                left = min(left, max(0.0, deadline - time.monotonic()))
+            with self._changed:
+                if self._changed.wait_for(lambda: condition() or self._failure is not None, left):
+                    if not condition():
+                        self._raise_failure()
+                    return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            self._look_after()
+
+    def send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
+        """Send one frame."""
+        data = frames.encode(kind, job, payload)
+        try:
+            with self._send_lock:
+                self._connection.sendall(data)
+        except TimeoutError as error:
+            raise GuestHungError("the guest takes no more input") from error
+        except OSError as error:
+            self.fail(ChannelClosedError("the guest has ended"))
+            with self._changed:
+                self._raise_failure()
+            raise AssertionError from error
+
+    def _look_after(self) -> None:
+        """Ping a silent guest; :class:`GuestHungError` if it has not answered for too long."""
+        asked = self._ping_sent
+        if asked is None:
+            self._ping_sent = time.monotonic()
+            self.send(frames.PING)
+        elif self._reading and time.monotonic() - asked > self._hang_timeout:
+            raise GuestHungError(f"the guest gave no sign of life for {self._hang_timeout:g} s")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _read(self) -> None:
+        try:
+            self._read_frames()
+        except Exception:
+            logger.exception("the guest's messages cannot be read any more")
+            self.fail(GuestError("a mistake in reading the guest's messages"))
+
+    def _read_frames(self) -> None:
+        while True:
+            self._reading = True
+            try:
+                data = self._connection.recv(4 * frames.CHUNK)
+            except TimeoutError:
+                continue
+            except OSError:
+                data = b""
+            self._reading = False
+            self._ping_sent = None
+            if not data:
+                self.fail(ChannelClosedError("the guest has ended"))
+                return
+            try:
+                for frame in self._decoder.feed(data):
+                    self._handle(frame)
+            except frames.FrameError as error:
+                self.fail(GuestError(f"the guest sent what is no message: {error}"))
+                return
+            except (OSError, GuestError):  # sending a reply has failed
+                self.fail(ChannelClosedError("the guest has ended"))
+                return
+
+    def _handle(self, frame: frames.Frame) -> None:
+        job = self._jobs.get(frame.job)
+        if frame.kind == frames.HELLO:
+            with self._send_lock:
+                self._connection.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
+            rest = frame.payload[len(frames.MARK) :][:_MOST_OF_A_RELEASE]
+            release = one_line(rest.decode("utf-8", "replace"))
+            with self._changed:
+                self._release = release
+                self._changed.notify_all()
+        elif frame.kind == frames.BYE:
+            self._decoder.hunt()
+        elif frame.kind == frames.CLOCK:
+            with self._changed:
+                self._clock = frame.payload
+                self._changed.notify_all()
+        elif job is None:
+            if frame.kind != frames.PONG:
+                logger.debug("frame %d for no command (%d)", frame.kind, frame.job)
+        elif frame.kind in (frames.STDOUT, frames.STDERR):
+            job.deliver(frame.kind, frame.payload)
+            with self._changed:
+                self._changed.notify_all()
+        else:
+            self._note(job, frame)
+
+    def _note(self, job: Job, frame: frames.Frame) -> None:
+        """Handle a command's end, or its report of consumed input."""
+        with self._changed:
+            if frame.kind == frames.CREDIT:
+                consumed = job.consumed + frames.decode_count(frame.payload)
+                job.consumed = min(consumed, job.sent)
+            elif frame.kind == frames.FAILED:
+                job.failure = job.failure or told_failure(frame.payload)
+                self._jobs.pop(job.number, None)
+            elif frame.kind == frames.EXIT and frame.payload:
+                job.status = frame.payload[0]
+                self._jobs.pop(job.number, None)
+            self._changed.notify_all()
+
+    def _end_jobs(self, error: GuestError) -> None:
+        for job in self._jobs.values():
+            job.failure = job.failure or error
+        self._jobs.clear()
+        self._changed.notify_all()

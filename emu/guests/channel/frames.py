@@ -1,0 +1,164 @@
+"""Messages between the host and the program inside the guest, over one virtio-serial port.
+
+Both ends use this file. It imports little and uses no dataclasses: importing those alone would take
+a guest on emulated processors a tenth of a second at each boot.
+
+A frame is a header (kind, command number, payload length; big-endian) and the payload. A reboot
+can truncate a frame, so each side ignores what it receives until the other's HELLO, which begins
+with a mark that occurs nowhere else.
+"""
+
+from __future__ import annotations
+
+import struct
+
+HEADER = struct.Struct(">BHI")
+MAX_PAYLOAD = 1 << 20
+CHUNK = 32 * 1024  # what one write to a virtio-serial port takes (virtio_console.c)
+WINDOW = 256 * 1024  # bytes of standard input in flight, which the guest has to buffer
+MARK = bytes.fromhex("9f6d6c7835656d75e3c0d1b47a925f08")
+
+HELLO = 1  # both ways: MARK; from the guest also its kernel's release
+RUN = 2  # to the guest: encode_command()
+STDIN = 3  # to the guest: data, empty for the end
+SIGNAL = 4  # to the guest: one byte, the signal
+POWER = 5  # to the guest: b"reboot" or b"poweroff"
+PING = 6  # to the guest, which answers with PONG
+STDOUT = 7
+STDERR = 8
+EXIT = 9  # from the guest: one byte, the status as a shell gives it
+CREDIT = 10  # from the guest: that many bytes of STDIN are consumed
+PONG = 11
+BYE = 12  # from the guest: nothing follows before the next HELLO
+PAUSE = 14  # to the guest: one byte, 1 when it is to read no more of the command's output, else 0
+CLOCK = 15  # both ways: encode_clock(), for the log of the guest's kernel; it comes back
+ASK = 16  # to a door: JSON, what it is to do itself; answered as a command is
+FAILED = 13  # from a door (emu.guests.named.door): JSON, why the command has no exit status
+
+_COUNT = struct.Struct(">I")
+_CLOCK = struct.Struct(">Q")
+
+
+class FrameError(ValueError):
+    """Bytes that are not a frame, or a malformed payload."""
+
+
+class Frame:
+    """One message; ``job`` is the number of the command it belongs to, 0 for none."""
+
+    __slots__ = ("job", "kind", "payload")
+
+    def __init__(self, kind: int, job: int, payload: bytes) -> None:
+        self.kind = kind
+        self.job = job
+        self.payload = payload
+
+
+def encode(kind: int, job: int = 0, payload: bytes = b"") -> bytes:
+    """The bytes of a frame."""
+    if len(payload) > MAX_PAYLOAD:
+        raise FrameError(f"payload of {len(payload)} bytes; at most {MAX_PAYLOAD} fit")
+    return HEADER.pack(kind, job, len(payload)) + payload
+
+
+def encode_count(count: int) -> bytes:
+    """Payload of CREDIT."""
+    return _COUNT.pack(count)
+
+
+def decode_count(payload: bytes) -> int:
+    """Inverse of :func:`encode_count`."""
+    if len(payload) != _COUNT.size:
+        raise FrameError(f"a count of {len(payload)} bytes")
+    return int(_COUNT.unpack(payload)[0])
+
+
+def encode_clock(ns: int) -> bytes:
+    """Payload of CLOCK: the host's monotonic clock in nanoseconds."""
+    return _CLOCK.pack(ns)
+
+
+def decode_clock(payload: bytes) -> int:
+    """Inverse of :func:`encode_clock`."""
+    if len(payload) != _CLOCK.size:
+        raise FrameError(f"a clock of {len(payload)} bytes")
+    return int(_CLOCK.unpack(payload)[0])
+
+
+def encode_command(argv: list[str], environ: list[str], has_input: bool) -> bytes:
+    """Payload of RUN: argument list, its ``NAME=VALUE`` environment, whether STDIN follows."""
+    parts = [bytes([has_input])]
+    for words in (argv, environ):
+        parts.append(_COUNT.pack(len(words)))
+        for word in words:
+            raw = word.encode("utf-8", "surrogateescape")
+            parts += [_COUNT.pack(len(raw)), raw]
+    return b"".join(parts)
+
+
+def decode_command(payload: bytes) -> tuple[list[str], list[str], bool]:
+    """Inverse of :func:`encode_command`."""
+    at = 1
+    lists: list[list[str]] = []
+    try:
+        for _ in range(2):
+            (count,) = _COUNT.unpack_from(payload, at)
+            at += _COUNT.size
+            words = []
+            for _ in range(count):
+                (length,) = _COUNT.unpack_from(payload, at)
+                at += _COUNT.size + length
+                if at > len(payload):
+                    raise FrameError("a command that ends early")
+                words.append(payload[at - length : at].decode("utf-8", "surrogateescape"))
+            lists.append(words)
+    except struct.error:
+        raise FrameError("a command that ends early") from None
+    if at != len(payload):
+        raise FrameError("bytes after a command")
+    return lists[0], lists[1], payload[0] != 0
+
+
+class Decoder:
+    """Splits a byte stream into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._hunting = True
+
+    def hunt(self) -> None:
+        """Drop everything up to the other side's next HELLO."""
+        self._hunting = True
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add ``data`` to the stream; return the frames that are now complete.
+
+        Raises :class:`FrameError` for an impossible length.
+        """
+        self._buffer += data
+        if self._hunting and not self._found_hello():
+            return []
+        frames = []
+        while len(self._buffer) >= HEADER.size:
+            kind, job, length = HEADER.unpack_from(self._buffer)
+            if length > MAX_PAYLOAD:
+                raise FrameError(f"a frame of {length} bytes")
+            end = HEADER.size + length
+            if len(self._buffer) < end:
+                break
+            frames.append(Frame(kind, job, bytes(self._buffer[HEADER.size : end])))
+            del self._buffer[:end]
+        return frames
+
+    def _found_hello(self) -> bool:
+        at = self._buffer.find(MARK)
+        while at >= 0:
+            start = at - HEADER.size
+            if start >= 0 and self._buffer[start] == HELLO:
+                del self._buffer[:start]
+                self._hunting = False
+                return True
+            at = self._buffer.find(MARK, at + 1)
+        # Keep what could be the beginning of an incomplete HELLO.
+        del self._buffer[: max(0, len(self._buffer) - HEADER.size - len(MARK) + 1)]
+        return False

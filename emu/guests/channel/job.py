@@ -1,0 +1,112 @@
+"""A command in the guest, seen from the host."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from emu.guests.channel import frames
+from emu.guests.errors import CommandTimeoutError, GuestError
+
+Sink = Callable[[int, bytes], None]
+"""Called with output as it arrives: ``frames.STDOUT`` or ``frames.STDERR``, and the bytes."""
+
+OUTPUT_LIMIT = 256 << 20  # bytes that a command without a sink may write
+KILL_GRACE = 3.0
+
+
+class JobChannel(Protocol):
+    """The operations that a command needs from the connection to its guest."""
+
+    def send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
+        """Send one frame."""
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until ``condition`` holds; False after ``timeout``."""
+
+    def give_up(self, job: Job, error: BaseException) -> None:
+        """Raise ``error`` in the waiters for ``job``."""
+
+
+class Job:
+    """A command in the guest."""
+
+    def __init__(self, channel: JobChannel, number: int, name: str, sink: Sink | None) -> None:
+        self._channel = channel
+        self._sink = sink or self._collect
+        self.number = number
+        self.name = name
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.status: int | None = None
+        self.failure: BaseException | None = None
+        # Two counters with one writer each: us, and the channel's reader thread.
+        self.sent = self.consumed = 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the command; return its exit status as a shell reports it.
+
+        A command that exceeds ``timeout`` is killed and :class:`CommandTimeoutError` is raised.
+        Other errors mean that the guest is gone or hangs, or that the output's receiver failed.
+        """
+        if not self._channel.wait_for(self._is_over, timeout):
+            self.kill(signal.SIGTERM)
+            if not self._channel.wait_for(self._is_over, KILL_GRACE):
+                self.kill()
+            message = f"{self.name}: still running after {timeout:g} s"
+            raise CommandTimeoutError(message, bytes(self.stdout), bytes(self.stderr))
+        if self.failure is not None:
+            raise self.failure
+        assert self.status is not None
+        return self.status
+
+    def write(self, data: bytes, timeout: float | None = None) -> None:
+        """Send standard input; wait while much is unread. Ignored once the command has ended."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        view = memoryview(data)
+        while view and not self._is_over():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._channel.wait_for(lambda: self._room() > 0 or self._is_over(), left):
+                return  # wait() will report it
+            part = view[: min(self._room(), frames.CHUNK)]
+            self.sent += len(part)
+            self._channel.send(frames.STDIN, self.number, bytes(part))
+            view = view[len(part) :]
+
+    def close_input(self) -> None:
+        """End the command's standard input."""
+        self._channel.send(frames.STDIN, self.number)
+
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        """Send a signal to the command and the processes that it started."""
+        if self.status is None:
+            self._channel.send(frames.SIGNAL, self.number, bytes([signum]))
+
+    def pause(self, wanted: bool) -> None:
+        """Let the guest read no more of its output, or go on; a command that writes then waits."""
+        if not self._is_over():
+            self._channel.send(frames.PAUSE, self.number, bytes([wanted]))
+
+    def _room(self) -> int:
+        """Bytes of input that the guest can accept now."""
+        return frames.WINDOW - (self.sent - self.consumed)
+
+    def _is_over(self) -> bool:
+        return self.status is not None or self.failure is not None
+
+    def deliver(self, kind: int, data: bytes) -> None:
+        """Pass output on; called by the reader thread."""
+        if self.failure is not None:
+            return
+        try:
+            self._sink(kind, data)
+        except Exception as error:  # from a sink, which is not ours: raised in the waiter
+            self._channel.give_up(self, error)
+            self.kill()
+
+    def _collect(self, kind: int, data: bytes) -> None:
+        (self.stdout if kind == frames.STDOUT else self.stderr).extend(data)
+        if len(self.stdout) + len(self.stderr) > OUTPUT_LIMIT:
+            raise GuestError(f"{self.name}: said more than {OUTPUT_LIMIT >> 20} MiB")

@@ -1,0 +1,250 @@
+"""rdma-core's conformance tests in a guest, module by module.
+
+The tests come with Debian's python3-pyverbs; the image has them under ``DIRECTORY``. Most of them
+need a capability and skip themselves without it; the reasons for skipping are part of the result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from importlib import resources
+from math import isfinite
+from typing import Any
+
+from emu.guests.channel import frames
+from emu.guests.conformance.results import Case, Verdict
+from emu.guests.errors import GuestError, LabError
+from emu.guests.guest.guest import Guest
+
+DIRECTORY = "/usr/share/rdma-core-tests"
+HUGE_PAGES = 64
+"""Number of huge pages that the huge-page tests need."""
+
+DEFAULT_TIMEOUT = 60.0
+_LIST_SECONDS = 60.0
+
+_MOST_TESTS = 100_000
+_MOST_OF_A_LINE = 64 << 10
+_MOST_OF_A_NAME = 500
+_MOST_OF_A_DETAIL = 8000
+_LAST_STDERR = 64 << 10
+"""Limits on what is kept of a module's results, since they come from a guest."""
+
+_PREPARE_SECONDS = 120.0
+
+# rdma_cm's tests connect to an address of the port that they run on: of IPoIB, or of the network
+# interface of an Ethernet port, where an MTU of 4200 makes room for RoCE's path MTU of 4096. A
+# user's own kernel may lack IPoIB; these tests then skip themselves.
+_PREPARE = """
+modprobe ib_ipoib
+number=0
+for net in /sys/class/infiniband/*/device/net/*; do
+    [ -e "$net" ] || continue
+    number=$((number + 1))
+    ip address replace "10.7.$number.1/24" dev "${net##*/}"
+    ip address replace "fd00:7:$number::1/64" dev "${net##*/}" nodad
+    if [ "$(cat $net/type)" = 1 ]; then ip link set "${net##*/}" mtu 4200; fi
+    ip link set "${net##*/}" up
+done
+for net in /sys/class/infiniband/*/device/net/*; do
+    [ -e "$net" ] || continue
+    for _ in $(seq 300); do
+        if grep -qs 1 "$net/carrier"; then break; fi
+        sleep 0.1
+    done
+done
+"""
+
+
+class Outcome(Enum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    ERROR = "error"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+
+
+_TEST_AND_SET = "before rdma-core 52 the test expects test_and_set to store 0xff instead of 1"
+MISTAKEN = {
+    "test_flow_table_drop": (
+        "in create_devx_flow_table",
+        "RDMA flow tables are not offered, which the test does not ask",
+    ),
+    "test_counters_bulk_flow": (
+        "in create_bulk_counter",
+        "bulks of flow counters are not offered, which the test does not ask",
+    ),
+    "test_flow_meter": (
+        "Reg C is not supported",
+        "flow meters are not offered, which before rdma-core 57 the test takes for an error",
+    ),
+    "test_dm_atomic_ops": ("1 != 255", _TEST_AND_SET),
+    "test_parallel_dm_atomic_ops": ("11 != 9", _TEST_AND_SET),
+}
+"""Tests that are mistaken: what their failure says, and the reason to report.
+
+They use a feature without checking its capability, or expect what later versions correct. Such a
+failure counts as skipped; any other one counts as a failure.
+"""
+
+BROKEN = (Outcome.FAILED, Outcome.ERROR, Outcome.CRASHED, Outcome.TIMEOUT)
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """One test: its full name, how it ended, why, and how long it took."""
+
+    test: str
+    outcome: Outcome
+    detail: str
+    seconds: float
+
+
+@dataclass
+class ModuleRun:
+    """What one module's tests did."""
+
+    module: str
+    tests: list[TestRun] = field(default_factory=list)
+
+    def count(self, *outcomes: Outcome) -> int:
+        """The number of tests with one of these outcomes."""
+        return sum(test.outcome in outcomes for test in self.tests)
+
+    def skip_reasons(self) -> list[tuple[str, int]]:
+        """Why tests were skipped, the most frequent reason first."""
+        reasons = Counter(test.detail for test in self.tests if test.outcome is Outcome.SKIPPED)
+        return reasons.most_common()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Counts and all tests, in a form for JSON."""
+        tests = [asdict(test) | {"outcome": test.outcome.value} for test in self.tests]
+        counts = {outcome.value: self.count(outcome) for outcome in Outcome}
+        return {"module": self.module, "counts": counts, "tests": tests}
+
+
+def cases(runs: list[ModuleRun]) -> list[Case]:
+    """Every test of the modules, in a form for other tools."""
+    return [
+        Case(run.module, test.test, _VERDICTS[test.outcome], test.detail, test.seconds)
+        for run in runs
+        for test in run.tests
+    ]
+
+
+_VERDICTS = {
+    Outcome.PASSED: Verdict.PASS,
+    Outcome.SKIPPED: Verdict.SKIP,
+    Outcome.FAILED: Verdict.FAIL,
+    Outcome.ERROR: Verdict.ERROR,
+    Outcome.CRASHED: Verdict.ERROR,
+    Outcome.TIMEOUT: Verdict.ERROR,
+}
+
+_NO_RESULT = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+"""What creating a result from values of wrong types can raise."""
+
+Watcher = Callable[[str, int, int], None]
+"""Called with the module's name, how many of its tests are finished, and how many there are."""
+
+
+def prepare(guest: Guest) -> None:
+    """Set up what the tests need besides a port: addresses on each interface, and its MTU."""
+    guest.run(["sh", "-c", _PREPARE], timeout=_PREPARE_SECONDS).check()
+
+
+def list_modules(guest: Guest) -> list[str]:
+    """Names of the test modules in the guest's image, sorted."""
+    found = guest.run(["ls", DIRECTORY], timeout=_LIST_SECONDS).check().stdout.split()
+    return sorted(
+        name.removesuffix(".py")
+        for name in found
+        if name.startswith("test_") and name.endswith(".py")
+    )
+
+
+def choose(modules: list[str], wanted: tuple[str, ...]) -> list[str]:
+    """The ``wanted`` modules, or all of the image if empty. LabError for an unknown name."""
+    unknown = sorted(set(wanted) - set(modules))
+    if unknown:
+        raise LabError(f"no test module {', '.join(unknown)}; there are {', '.join(modules)}")
+    return [name for name in modules if name in wanted] if wanted else modules
+
+
+def run_module(guest: Guest, module: str, timeout: float, watch: Watcher) -> ModuleRun:
+    """Run one module; each test may take ``timeout`` seconds.
+
+    Crashes and hangs of tests are reported as outcomes; only errors of the guest are raised.
+    """
+    collector = _Collector(module, watch)
+    program = resources.files("emu.guests.conformance").joinpath("inside.py").read_bytes()
+    words = ["python3", "-", module, "--directory", DIRECTORY, "--timeout", str(timeout)]
+    job = guest.popen(words, has_input=True, sink=collector.take)
+    job.write(program)
+    job.close_input()
+    guest.wait(job, None)
+    return collector.finish()
+
+
+class _Collector:
+    """Turns the lines written by the program in the guest into results."""
+
+    def __init__(self, module: str, watch: Watcher) -> None:
+        self._run = ModuleRun(module)
+        self._watch = watch
+        self._count: int | None = None
+        self._pending = b""
+        """The beginning of an incomplete line."""
+        self._stderr = bytearray()
+
+    def take(self, kind: int, data: bytes) -> None:
+        """Process more of the program's output. Raises GuestError for an invalid line."""
+        if kind != frames.STDOUT:
+            self._stderr += data
+            del self._stderr[:-_LAST_STDERR]
+            return
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        try:
+            for line in lines:
+                self._event(json.loads(line))
+        except _NO_RESULT:
+            raise GuestError(f"{self._run.module}: the guest sent what is no result") from None
+        if len(self._pending) > _MOST_OF_A_LINE or len(self._run.tests) > _MOST_TESTS:
+            raise GuestError(f"{self._run.module}: the guest sent results without an end")
+
+    def _event(self, event: dict[str, Any]) -> None:
+        if "count" in event:
+            self._count = min(max(int(event["count"]), 0), _MOST_TESTS)
+            return
+        outcome, seconds = Outcome(event["outcome"]), float(event["seconds"])
+        name, detail = (event[key].strip() for key in ("test", "detail"))
+        name, detail = name[:_MOST_OF_A_NAME], detail[:_MOST_OF_A_DETAIL]
+        if not isfinite(seconds):
+            raise ValueError
+        if outcome in (Outcome.ERROR, Outcome.FAILED):
+            place, reason = MISTAKEN.get(name.rpartition(".")[2], ("", ""))
+            if place and place in detail:
+                outcome, detail = Outcome.SKIPPED, reason
+        if outcome in (Outcome.CRASHED, Outcome.TIMEOUT):
+            detail = f"{detail}\n{self._last_words()}".strip()
+        self._run.tests.append(TestRun(name, outcome, detail, seconds))
+        self._watch(self._run.module, len(self._run.tests), self._count or 0)
+
+    def finish(self) -> ModuleRun:
+        """The results, after the program has ended."""
+        if not self._run.tests and self._count is None:
+            name = f"tests.{self._run.module}"
+            self._run.tests.append(TestRun(name, Outcome.CRASHED, self._last_words(), 0.0))
+        return self._run
+
+    def _last_words(self, lines: int = 20) -> str:
+        return "\n".join(self._stderr.decode(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,179 @@
+"""Checks whether everything the guest lab needs is available."""
+
+from __future__ import annotations
+
+import ctypes.util
+import enum
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+
+from rich.filesize import decimal
+
+from emu.guests import cache
+from emu.guests.archive.mirror import KEYRING, debian_mirror
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES
+from emu.guests.errors import LabError
+from emu.guests.image import image
+from emu.guests.image.image import Image
+from emu.guests.machine import accel, qemu
+from emu.guests.machine.qemu import Qemu
+
+_PACKAGES = ("click", "construct", "pyelftools", "pytest", "rich", "zstandard")
+_ROOM = 3_000_000_000  # bytes: QEMU, one image, and the image's tree during its build
+_SETUP = "scripts/setup"
+
+
+class State(enum.Enum):
+    """The state of one part of the lab."""
+
+    GOOD = "ok"
+    NOTE = "note"  # optional, or created when needed
+    BAD = "missing"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part of the lab; ``remedy`` is a command to type."""
+
+    part: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def examine() -> list[Check]:
+    """Check every part. Builds and fetches nothing; may boot a kernel to try KVM."""
+    program, qemu_check = _qemu()
+    images = {
+        built.suite: built for built in image.cached() if built.is_current and not built.packages
+    }
+    # If everything is in the cache, the tools needed only for building may be absent.
+    needed = State.BAD if program is None or DEFAULT_SUITE not in images else State.NOTE
+    return [
+        _machine(),
+        _python(),
+        *_builders(needed),
+        qemu_check,
+        _kvm(program, next(iter(images.values()), None)),
+        *_images(images),
+        _cache(needed),
+        _libvfio_user(),
+        _passt(),
+    ]
+
+
+def _machine() -> Check:
+    system = f"{platform.system()} on {platform.machine()}"
+    good = system == "Linux on x86_64"
+    return Check("machine", State.GOOD if good else State.BAD, system)
+
+
+def _python() -> Check:
+    missing = []
+    for name in _PACKAGES:
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("Python packages", State.BAD, f"no {', '.join(missing)}", _SETUP)
+    return Check("Python packages", State.GOOD, f"all, Python {platform.python_version()}")
+
+
+def _builders(needed: State) -> list[Check]:
+    """The programs that building an image needs besides Python."""
+    checks = []
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs")):
+        found = shutil.which(program, path=path)
+        state = State.GOOD if found else needed
+        remedy = "" if found else f"apt-get install {package}"
+        checks.append(Check(package, state, found or f"no {program}", remedy))
+    keyring = KEYRING.exists()
+    checks.append(
+        Check(
+            "archive keys",
+            State.GOOD if keyring else needed,
+            str(KEYRING) if keyring else f"no {KEYRING}",
+            "" if keyring else "apt-get install debian-archive-keyring",
+        )
+    )
+    try:
+        checks.append(Check("package archive", State.GOOD, debian_mirror()))
+    except LabError as error:
+        checks.append(Check("package archive", needed, str(error), "export MLX5EMU_MIRROR=URI"))
+    if os.geteuid() != 0:
+        checks.append(_user_namespaces(needed))
+    return checks
+
+
+def _user_namespaces(needed: State) -> Check:
+    """User namespaces, which mmdebstrap needs for users other than root."""
+    if shutil.which("newuidmap") is None:
+        return Check("user namespaces", needed, "no newuidmap", "apt-get install uidmap")
+    return Check("user namespaces", State.GOOD, "newuidmap")
+
+
+def _qemu() -> tuple[Qemu | None, Check]:
+    try:
+        program = qemu.find()
+    except LabError as error:
+        return None, Check("QEMU", State.BAD, str(error), "unset MLX5EMU_QEMU")
+    if program is None:
+        found = "none with vfio-user-pci; Debian's is fetched when it is needed"
+        return None, Check("QEMU", State.NOTE, found)
+    found = f"{program.version_text} ({program.origin}): {qemu.program_path(program)}"
+    return program, Check("QEMU", State.GOOD, found)
+
+
+def _kvm(program: Qemu | None, built: Image | None) -> Check:
+    if not accel.is_accessible():
+        found = "no /dev/kvm that may be used: guests run on emulated processors"
+        return Check("KVM", State.NOTE, found)
+    answer = accel.known_answer(program) if program else None
+    if answer is None and program and built:
+        answer = accel.kvm_boots(program, built)
+    if answer is None:
+        return Check("KVM", State.NOTE, "not tried yet: needs QEMU and a guest image")
+    if answer:
+        return Check("KVM", State.GOOD, "boots a kernel")
+    return Check("KVM", State.NOTE, "does not boot a kernel: guests run on emulated processors")
+
+
+def _images(images: dict[str, Image]) -> list[Check]:
+    checks = []
+    for suite in SUITES:
+        built = images.get(suite)
+        if built is None:
+            found = f"not built; mlx5emu guest build --suite {suite}"
+            checks.append(Check(f"guest {suite}", State.NOTE, found))
+        else:
+            size = decimal(cache.disk_usage(built.path))
+            found = f"Linux {built.release}, rdma-core {built.rdma_core}, {size}"
+            checks.append(Check(f"guest {suite}", State.GOOD, found))
+    return checks
+
+
+def _cache(needed: State) -> Check:
+    directory = cache.cache_dir()
+    free = shutil.disk_usage(directory).free
+    found = f"{directory}: {decimal(cache.disk_usage(directory))}, {decimal(free)} free"
+    return Check("cache", State.GOOD if free > _ROOM else needed, found)
+
+
+def _libvfio_user() -> Check:
+    library = ctypes.util.find_library("vfio-user")
+    if library is None:
+        return Check("libvfio-user", State.NOTE, "absent; only --transport libvfio-user wants it")
+    return Check("libvfio-user", State.GOOD, library)
+
+
+def _passt() -> Check:
+    found = shutil.which("passt")
+    if found is None:
+        absent = "absent; only --net user wants it"
+        return Check("passt", State.NOTE, absent, "apt-get install passt")
+    return Check("passt", State.GOOD, found)

@@ -1,0 +1,55 @@
+"""A guest's memory in a file that crash(8) and drgn open: on request, or when the guest panics.
+
+QEMU writes it (``dump-guest-memory``) in the format that kdump has, compressed and without pages
+of zeros. What the tools have to know of the kernel is in it when the guest's kernel has told QEMU
+so: its module qemu_fw_cfg does that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from emu.guests.errors import GuestError
+
+FORMAT = "kdump-raw-zlib"
+_UTSNAME_AT = 12
+_UTSNAME_FIELD = 65
+_HEADERS = 1 << 20
+_RELEASE = re.compile(rb"OSRELEASE=([!-~]{1,64})\n")
+
+
+def write(execute: Callable[..., object], path: Path) -> None:
+    """Write the memory by QMP's ``execute``; of a failure nothing is left. Raises GuestError."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        execute("dump-guest-memory", paging=False, protocol=f"file:{part}", format=FORMAT)
+        part.chmod(0o600)
+        with part.open("r+b") as file:
+            complete(file)
+        part.replace(path)
+    except OSError as error:
+        raise GuestError(f"{path}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def complete(file: BinaryIO) -> None:
+    """Say in the header which system it is, which QEMU leaves out and drgn wants to know.
+
+    The header has struct new_utsname behind signature and version (makedumpfile, diskdump_mod.h);
+    the release stands in VMCOREINFO as well, if that is there.
+    """
+    release = _RELEASE.search(file.read(_HEADERS))
+    names = (
+        "Linux",
+        "guest",
+        release[1].decode() if release else "unknown",
+        "#1",
+        "x86_64",
+        "none",
+    )
+    file.seek(_UTSNAME_AT)
+    file.write(b"".join(name.encode().ljust(_UTSNAME_FIELD, b"\0") for name in names))

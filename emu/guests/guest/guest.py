@@ -1,0 +1,345 @@
+"""A guest with emulated functions: boots it, runs commands in it, reads its console, stops it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.channel.channel import Channel
+from emu.guests.channel.job import Job, Sink
+from emu.guests.errors import (
+    ChannelClosedError,
+    CommandFailedError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+)
+from emu.guests.guest import console, dump
+from emu.guests.guest.server import RECORD_NAME
+from emu.guests.guest.vm import Served, Vm
+from emu.guests.guest.watch import Stay
+from emu.guests.options import GuestOptions
+
+logger = logging.getLogger(__name__)
+
+UP, BOOTING, PANICKED, OFF = STATES = ("up", "booting", "panicked", "off")
+"""What a guest's state can be."""
+_MODPROBE_TIMEOUT = 60.0
+_MARKS = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a command in the guest; ``status`` is the exit status as a shell reports it."""
+
+    command: str
+    status: int
+    stdout: str
+    stderr: str
+
+    def check(self) -> Result:
+        """Return the result itself if it is a success, else raise :class:`CommandFailedError`."""
+        if self.status != 0:
+            raise CommandFailedError(f"{self.command}: status {self.status}", self.stderr)
+        return self
+
+
+class Guest:
+    """A guest that is started, asked to run commands, and stopped.
+
+    ::
+
+        with Guest(GuestOptions(suite="sid")) as guest:
+            print(guest.run("ibv_devices").check().stdout)
+
+    Errors are :class:`GuestError` and its subclasses. Several guests may run at the same time, and
+    several threads may use the same guest.
+    """
+
+    def __init__(
+        self,
+        options: GuestOptions | None = None,
+        *,
+        progress: Progress | None = None,
+        on_wait: Callable[[], None] | None = None,
+        served: Served | None = None,
+    ) -> None:
+        self.options = options or GuestOptions()
+        self._served = served
+        self.kernel_release = ""
+        self._progress = progress
+        self._on_wait = on_wait
+        self._vm: Vm | None = None
+        self._channel: Channel | None = None
+        self._server_failure: GuestError | None = None
+        self._ending: GuestError | None = None
+        """How a guest has ended that stays as it is."""
+        self._begun = 0.0
+
+    def __enter__(self) -> Guest:
+        if self._vm is None:
+            self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Boot until the guest accepts commands; its driver has then probed the functions."""
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        """Start to boot, without waiting; :meth:`wait_ready` is to follow."""
+        if self._vm is not None:
+            raise GuestError("the guest is running already")
+        self._begun = time.monotonic()
+        self._server_failure = None
+        stay = Stay(self._come_back, self._end) if self.options.stays else None
+        self._ending = None
+        self._vm = Vm(self.options, self.lose_server, self._served, stay)
+        atexit.register(self.stop)
+        try:
+            connection = self._vm.start(self._progress, self._on_wait)
+            with self._diagnosed():
+                self._channel = Channel(connection, self.options.hang_timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_ready(self) -> None:
+        """Wait until the guest accepts commands; it is stopped if it does not come up."""
+        try:
+            with self._diagnosed():
+                if self._server_failure is not None:
+                    raise self._server_failure
+                self._wait_ready()
+                if not self.options.hold_probe:
+                    self._machine.arm_faults()
+        except BaseException:
+            self.stop()
+            raise
+        took = time.monotonic() - self._begun
+        logger.info("guest %s ready in %.1f s", self.kernel_release, took)
+
+    def await_boot(self) -> None:
+        """Wait until a guest that has rebooted accepts commands again; at once when it does."""
+        with self._diagnosed():
+            if self.state == BOOTING:
+                self._wait_ready()
+
+    def stop(self) -> None:
+        """Stop the guest and its server at once; disk changes are lost. May be called twice."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._vm is not None:
+            self._vm.stop()
+        self._channel = self._vm = None
+        atexit.unregister(self.stop)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: bytes = b"",
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Result:
+        """Run a command as root and wait until it ends.
+
+        A string goes to ``sh -c``; a list of words runs as it is. With ``sink`` the output goes
+        there while the command runs, and not into the result. Raises :class:`CommandTimeoutError`
+        after ``timeout`` seconds; the guest stays usable.
+        """
+        job = self.popen(command, has_input=bool(stdin), environ=environ, sink=sink)
+        with self._diagnosed():
+            if stdin:
+                job.write(stdin, timeout)
+                job.close_input()
+            status = job.wait(timeout)
+        stdout, stderr = (bytes(data).decode(errors="replace") for data in (job.stdout, job.stderr))
+        return Result(job.name, status, stdout, stderr)
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        *,
+        has_input: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command without waiting for it; see :meth:`run`."""
+        words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        if not words:
+            raise GuestError("no command")
+        name = command if isinstance(command, str) else shlex.join(words)
+        with self._diagnosed():
+            channel = self._running
+            if self.state == BOOTING:
+                raise GuestError("the guest is booting")  # what it is sent now is lost
+            return channel.start(name, words, environ or {}, has_input=has_input, sink=sink)
+
+    def wait(self, job: Job, timeout: float | None = None) -> int:
+        """Wait for a command from :meth:`popen`; return its status. Errors as in :meth:`run`."""
+        with self._diagnosed():
+            return job.wait(timeout)
+
+    def reboot(self, *, hard: bool = False) -> None:
+        """Reboot in the same QEMU and wait until the guest accepts commands.
+
+        By default the kernel shuts its devices down first; ``hard`` resets the machine instead.
+        """
+        with self._diagnosed():
+            channel, vm = self._running, self._machine
+            vm.control("set-action", reboot="reset")
+            channel.expect_reboot()
+            if hard:
+                vm.control("system_reset")
+            else:
+                channel.power("reboot")
+            self._wait_ready()
+            vm.control("set-action", reboot="shutdown")
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a command of QEMU's control protocol (QMP) and return its result."""
+        with self._diagnosed():
+            return self._machine.control(command, **arguments)
+
+    def probe(self) -> None:
+        """Load the driver and let it take the functions, where booting has left that out.
+
+        Without a time limit: a debugger may stop it for as long as it likes.
+        """
+        self.run(["sh", "/run/mlx5emu/probe.sh"]).check()
+        with self._diagnosed():
+            self._machine.arm_faults()
+
+    def dump(self, path: Path) -> None:
+        """Write the guest's memory into ``path``, for crash and drgn; the guest stops meanwhile."""
+        # The kernel tells QEMU then what the file has to say of it.
+        if self.state == UP:
+            self.run(["modprobe", "-q", "qemu_fw_cfg"], timeout=_MODPROBE_TIMEOUT)
+        with self._diagnosed():
+            dump.write(self._machine.control, path)
+
+    def mark_clock(self) -> None:
+        """Put our clock into the kernel's log; the best of a few tells how the clocks relate."""
+        with self._diagnosed():
+            for _ in range(_MARKS):
+                self._running.mark_clock()
+
+    def kill_server(self) -> None:
+        """Kill the server: the functions disappear at once and the guest runs on without them."""
+        self._machine.kill_server()
+
+    @property
+    def control_socket(self) -> Path:
+        """The socket to which :class:`emu.server.control.Client` connects."""
+        return self._machine.control_socket
+
+    @property
+    def gdb_socket(self) -> Path | None:
+        """The socket to which a debugger connects; None without ``options.gdb``."""
+        return self._machine.gdb_socket
+
+    @property
+    def record(self) -> Path:
+        """The record of the faults that have fired."""
+        return self.options.record or self.logs / RECORD_NAME
+
+    @property
+    def server_failure(self) -> GuestError | None:
+        """Why the server has ended by itself, or what it has complained of at its end."""
+        return self._server_failure
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the guest accepts commands, as far as is known."""
+        return self._channel is not None and self._channel.is_open
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the guest's processors are emulated, and not run by KVM."""
+        return self._vm is None or self._vm.is_emulated
+
+    @property
+    def state(self) -> str:
+        """One of :data:`STATES`; without ``options.stays`` none of those after the first two."""
+        if self._ending is not None:
+            return PANICKED if isinstance(self._ending, GuestPanicError) else OFF
+        is_ready = self._channel is not None and self._channel.is_ready
+        return UP if is_ready else BOOTING
+
+    @property
+    def logs(self) -> Path:
+        """Directory of ``console.log``, ``qemu.log`` and ``server.log``."""
+        return self._machine.logs
+
+    @property
+    def console(self) -> str:
+        """The console's output; of a very long one, the start and the end."""
+        return self._machine.console
+
+    def dmesg(self) -> str:
+        """The kernel's log."""
+        return self.run(["dmesg"], timeout=60).check().stdout
+
+    @property
+    def _machine(self) -> Vm:
+        if self._vm is None:
+            raise GuestError("the guest is not running")
+        return self._vm
+
+    @property
+    def _running(self) -> Channel:
+        if self._channel is None:
+            raise GuestError("the guest is not running")
+        return self._channel
+
+    def lose_server(self, error: GuestError) -> None:
+        """The server has ended: whoever waits for the guest gets ``error``."""
+        self._server_failure = error
+        if self._channel is not None:
+            self._channel.fail(error)
+
+    def _come_back(self) -> None:
+        """The guest is about to boot again."""
+        if self._channel is not None:
+            self._channel.expect_reboot()
+
+    def _end(self, error: GuestError) -> None:
+        """The guest has panicked or powered off: its commands, and all later ones, say so."""
+        self._ending = error
+        if self._channel is not None:
+            self._channel.fail(error)
+
+    def _wait_ready(self) -> None:
+        release = self._running.wait_ready(self.options.boot_timeout)
+        if release is None:
+            raise GuestHungError(
+                f"the guest is not up after {self.options.boot_timeout:g} s; where its console goes"
+                " on, a longer --boot-timeout (boot_timeout) helps"
+            )
+        self.kernel_release = release
+        if self.options.trace is not None:
+            self._running.mark_clock()
+
+    @contextlib.contextmanager
+    def _diagnosed(self) -> Iterator[None]:
+        """Add the last console lines to errors about the guest, and the reason if it has ended."""
+        try:
+            yield
+        except ChannelClosedError as error:
+            raise self._machine.why_ended() from error
+        except GuestError as error:
+            if self._vm is not None:
+                error.console = error.console or console.tail(self._vm.console)
+            raise

@@ -1,0 +1,87 @@
+"""Puts a guest's own log, and the calls that its ftrace sees, into the trace of its functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from emu.device.trace.event import Event
+from emu.guests.errors import GuestError, LabError
+from emu.guests.guest.guest import Guest
+from emu.guests.timeline.clock import Clock
+from emu.guests.timeline.kernel_log import call_events, log_events
+from emu.guests.timeline.merge import merged
+from emu.host.userfiles import write_parts
+
+_TIMEOUT = 120.0
+_BUFFER_KIB = 16384
+"""For each processor: some hundred thousand calls."""
+_START = f"""
+set -e
+grep -q /sys/kernel/tracing /proc/mounts || mount -t tracefs tracefs /sys/kernel/tracing
+cd /sys/kernel/tracing
+echo 0 > tracing_on
+echo global > trace_clock  # printk's
+echo {_BUFFER_KIB} > buffer_size_kb
+for functions; do echo "$functions" >> set_ftrace_filter; done
+echo function > current_tracer
+echo 1 > tracing_on
+"""
+_FINISH = "cd /sys/kernel/tracing; echo 0 > tracing_on; cat trace"
+_COUNTS = re.compile(r"# entries-in-buffer/entries-written: (\d{1,12})/(\d{1,12})")
+
+
+class KernelTrace:
+    """What the kernel says while a command runs. ``warn`` gets a line when something is missing."""
+
+    def __init__(self, functions: Sequence[str], warn: Callable[[str], None]) -> None:
+        self._functions = functions
+        self._warn = warn
+        self._log: list[Event] = []
+        self._calls: list[Event] = []
+
+    def begin(self, guest: Guest) -> None:
+        """Trace the functions; the guest's driver is loaded, and has taken no function yet."""
+        guest.mark_clock()
+        self._log = list(log_events(guest.dmesg()))
+        if self._functions:
+            started = guest.run(["sh", "-c", _START, "sh", *self._functions], timeout=_TIMEOUT)
+            if started.status != 0:
+                names = ", ".join(self._functions)
+                raise LabError(f"the guest's kernel cannot trace {names}: {started.stderr.strip()}")
+
+    def end(self, guest: Guest) -> None:
+        """Take what there is; of a guest that has gone, what stands on its console."""
+        try:
+            guest.mark_clock()
+            self._log = list(log_events(guest.dmesg()))
+            if self._functions:
+                self._take_calls(guest.run(_FINISH, timeout=_TIMEOUT).check().stdout)
+        except GuestError:
+            last = self._log[-1].t_ns if self._log else 0
+            self._log += [event for event in log_events(guest.console) if event.t_ns > last]
+            if self._functions:
+                self._warn("the guest has ended, and the calls that it has traced are lost")
+
+    def write(self, trace: Path, device: Iterable[Event]) -> None:
+        """Write the device's events and the kernel's to ``trace``. Raises :class:`LabError`."""
+        kernel = [*self._log, *self._calls]
+        part = trace.with_name(f"{trace.name}.part")
+        try:
+            clock = Clock.of_log(self._log)
+            write_parts(part, _lines(merged(device, kernel, clock)))
+            part.replace(trace)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _take_calls(self, text: str) -> None:
+        self._calls = list(call_events(text))
+        counts = _COUNTS.search(text)
+        lost = int(counts[2]) - int(counts[1]) if counts is not None else 0
+        if lost:
+            self._warn(f"{lost} calls came before those in the trace, for which there was no room")
+
+
+def _lines(events: Iterable[Event]) -> Iterator[str]:
+    return (f"{event.to_json()}\n" for event in events)

@@ -1,0 +1,74 @@
+"""Starts child processes that do not outlive us, and listens on sockets they connect to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from emu.guests.errors import GuestError
+
+STOP_TIMEOUT = 5.0
+
+
+def tied(command: Sequence[str]) -> list[str]:
+    """Wrap ``command`` so that the kernel sends it SIGTERM when we die for any reason.
+
+    The kernel ties it to the thread that starts it (prctl(2), PR_SET_PDEATHSIG). So only the main
+    thread does this; a process started by another thread could be terminated too early.
+    """
+    program = shutil.which("setpriv")
+    if program is None or threading.current_thread() is not threading.main_thread():
+        return list(command)
+    return [program, "--pdeathsig", "TERM", "--", *command]
+
+
+def stop(process: subprocess.Popen[bytes] | None) -> None:
+    """End a process: SIGTERM, a short wait, then SIGKILL. Harmless if it has already ended."""
+    if process is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Listener:
+    """A UNIX socket on which one child process connects to us."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(path))
+        self._socket.listen(1)
+
+    def accept(self, process: subprocess.Popen[bytes], timeout: float) -> socket.socket:
+        """Wait for ``process`` to connect; :class:`GuestError` when it ends or takes too long."""
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            ready, _, _ = select.select([self._socket.fileno(), pidfd], [], [], timeout)
+        finally:
+            os.close(pidfd)
+        if self._socket.fileno() not in ready:
+            raise GuestError("QEMU ended at once" if ready else "QEMU does not connect")
+        return self._socket.accept()[0]
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening and remove the socket."""
+        self._socket.close()
+        self.path.unlink(missing_ok=True)

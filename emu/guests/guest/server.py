@@ -1,0 +1,178 @@
+"""The process that serves a guest's emulated functions: ``mlx5emu serve``, our child process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from emu.guests.errors import ServerError
+from emu.guests.guest import console
+from emu.guests.guest.late_plan import late_plan
+from emu.guests.guest.process import stop, tied
+from emu.guests.options import GuestOptions
+from emu.server.control.client import SOCKET_NAME, Client, ControlError
+
+logger = logging.getLogger(__name__)
+
+READY_TIMEOUT = 60.0
+RECORD_NAME = "faults.jsonl"
+"""File name, in the guest's logs, of the record of a run with faults."""
+
+
+class Server:
+    """One process for all functions of a guest, so that they can send packets to each other.
+
+    ``on_end`` is called with a :class:`ServerError` if it ends by itself after it was ready.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[str],
+        *,
+        directory: Path,
+        log: Path | None,
+        trace: Path | None = None,
+        faults: Path | None = None,
+        record: Path | None = None,
+        run: Mapping[str, Any] | None = None,
+        options: Sequence[str] = (),
+        on_end: Callable[[ServerError], None],
+    ) -> None:
+        self.sockets = tuple(directory / f"function{number}" for number in range(len(devices)))
+        self._log = log
+        self._on_end = on_end
+        self._settled = threading.Event()
+        self._is_ready = self._stopping = False
+        self._command = [sys.executable, "-m", "emu", "serve"]
+        for socket, device in zip(self.sockets, devices, strict=True):
+            self._command += ["--socket", str(socket), "--device", device]
+        if trace is not None:
+            self._command += ["--trace", str(trace)]
+        self._late_plan = late_plan(faults) if faults is not None else None
+        early = faults if self._late_plan is None else None
+        for name, path in (("--faults", early), ("--record", record)):
+            if path is not None:
+                self._command += [name, str(path)]
+        if record is not None:
+            self._command += ["--run", json.dumps(run or {})]
+        self.control = directory / SOCKET_NAME
+        self._command += ["--control", str(self.control)]
+        self._command += options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of_guest(
+        cls,
+        options: GuestOptions,
+        directory: Path,
+        log: Path | None,
+        on_end: Callable[[ServerError], None],
+    ) -> Server:
+        """The server for a guest's options; its sockets will be in ``directory``."""
+        return cls(
+            options.devices,
+            directory=directory,
+            log=log,
+            trace=options.trace,
+            faults=options.faults,
+            record=options.record or _record_in_logs(options, log),
+            run=_run_in_record(options),
+            options=options.server_options,
+            on_end=on_end,
+        )
+
+    def start(self) -> None:
+        """Start the process and wait until it listens; :class:`ServerError` when it does not."""
+        logger.info("starting %s", " ".join(self._command))
+        stderr = self._log.open("wb") if self._log is not None else None
+        try:
+            self._process = subprocess.Popen(
+                tied(self._command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+        finally:
+            if stderr is not None:
+                stderr.close()
+        threading.Thread(
+            target=self._watch, args=(self._process,), name="device server", daemon=True
+        ).start()
+        if not self._settled.wait(READY_TIMEOUT):
+            self.stop()
+            raise ServerError(f"the device server is not ready after {READY_TIMEOUT:g} s")
+        if not self._is_ready:
+            raise ServerError(self._obituary(self._process.wait()))
+
+    @property
+    def has_late_plan(self) -> bool:
+        """Whether the plan is for a driver that is up, and waits for :meth:`arm`."""
+        return self._late_plan is not None
+
+    def arm(self) -> None:
+        """The driver is up: load the plan that waits for it, once. Raises :class:`ServerError`."""
+        text, self._late_plan = self._late_plan, None
+        if text is None:
+            return
+        try:
+            with Client(self.control) as control:
+                control.load_plan(text)
+        except ControlError as error:
+            raise ServerError(f"the fault plan could not be loaded: {error}") from None
+
+    def stop(self) -> None:
+        """End the process; ``on_end`` is called if it says that something has gone wrong."""
+        was_stopping, self._stopping = self._stopping, True
+        stop(self._process)
+        status = self._process.returncode if self._process is not None else 0
+        if self._is_ready and not was_stopping and status > 0:
+            self._on_end(ServerError(self._obituary(status)))
+
+    def kill(self) -> None:
+        """End the process at once, without giving it a chance to clean up."""
+        self._stopping = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                if line.strip() == b"ready":
+                    self._is_ready = True
+                    self._settled.set()
+        status = process.wait()
+        if self._is_ready and not self._stopping:
+            self._on_end(ServerError(self._obituary(status)))
+        self._settled.set()
+
+    def _obituary(self, status: int) -> str:
+        lines = []
+        if self._log is not None:
+            lines = console.read(self._log).strip().splitlines()
+        said = ""
+        if lines:
+            said = f": {lines[-1].removeprefix('Error: ').removeprefix('mlx5emu: ')}"
+        return f"the device server ended with status {status}{said}"
+
+
+def _run_in_record(options: GuestOptions) -> dict[str, Any]:
+    """What a record contains about the guest, for a replay."""
+    return {
+        "suite": options.suite,
+        "packages": options.packages,
+        "kernel": options.kernel and str(options.kernel),
+        "modules": options.modules and str(options.modules),
+    }
+
+
+def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:
+    """Where a plan's record goes by default."""
+    return log.parent / RECORD_NAME if options.faults is not None and log is not None else None

@@ -1,0 +1,197 @@
+"""Starts, connects to and ends the processes of a guest: QEMU and the server of its functions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError, ServerError
+from emu.guests.guest import console
+from emu.guests.guest.console_log import ConsoleLog
+from emu.guests.guest.process import Listener, stop, tied
+from emu.guests.guest.server import Server
+from emu.guests.guest.watch import Stay, Watch
+from emu.guests.machine.command_line import arguments
+from emu.guests.machine.launch import machine_for
+from emu.guests.machine.qmp import Qmp
+from emu.guests.options import GuestOptions
+from emu.guests.workdir import work_directory
+
+logger = logging.getLogger(__name__)
+
+BOOTING = "booting the guest"
+"""What a :data:`Progress` is told when nothing is built or fetched any more."""
+CONNECT_TIMEOUT = 60.0
+EXIT_TIMEOUT = 10.0  # seconds for QEMU to end after its guest
+
+
+@dataclass(frozen=True)
+class Served:
+    """Functions of a server that somebody else runs: their sockets, and its control socket."""
+
+    sockets: tuple[Path, ...]
+    control: Path | None
+
+
+class Vm:
+    """The processes of one guest and their files.
+
+    ``logs`` outlives the guest, with ``console.log``, ``qemu.log`` and ``server.log``.
+    ``on_server_end`` is called, from another thread, when the server ends by itself. ``stay`` is
+    told of what the guest does to its machine, when that is to stay.
+    """
+
+    def __init__(
+        self,
+        options: GuestOptions,
+        on_server_end: Callable[[ServerError], None],
+        served: Served | None = None,
+        stay: Stay | None = None,
+    ) -> None:
+        self.logs = cache.new_run_dir()
+        self._served = served
+        self._options = options
+        self._on_server_end = on_server_end
+        self._open = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Server | None = None
+        self._qmp: Qmp | None = None
+        self._console: ConsoleLog | None = None
+        self.is_emulated = True
+        """Whether QEMU emulates the processors."""
+        self._stay = stay
+        self._watch: Watch | None = None
+        self.gdb_socket: Path | None = None
+        """Where QEMU takes a debugger, if it does."""
+
+    def start(
+        self, progress: Progress | None = None, on_wait: Callable[[], None] | None = None
+    ) -> socket.socket:
+        """Start both processes; return the connection to the port into the guest.
+
+        The caller must call :meth:`stop` even after an error.
+        """
+        work = self._open.enter_context(work_directory())
+        functions = self._start_server(work)
+        self._console = log = ConsoleLog(self.logs / "console.log")
+        self._open.callback(log.close)
+        control = self._open.enter_context(Listener(work / "qmp"))
+        port = self._open.enter_context(Listener(work / "port"))
+        if self._options.dump is not None or self._stay is not None:
+            self._watch = Watch(self._options.dump, work, lambda: self.console, self._stay)
+            self._open.callback(self._watch.close)
+        if self._options.gdb:
+            self.gdb_socket = work / "gdb"
+        machine = machine_for(
+            self._options,
+            work,
+            functions=functions,
+            control=control.path,
+            port=port.path,
+            events=None if self._watch is None else self._watch.control,
+            gdb=self.gdb_socket,
+            console_log=log.path,
+            progress=progress,
+            on_wait=on_wait,
+        )
+        self.is_emulated = machine.accelerator != "kvm"
+        if progress is not None and not self._options.verbose:  # else its console is seen
+            progress(BOOTING, 0, 0)
+        process = self._start_qemu(arguments(machine), log)
+        if self._watch is not None:
+            self._watch.start(process)
+        try:
+            self._qmp = Qmp(control.accept(process, CONNECT_TIMEOUT))
+            self._open.callback(self._qmp.close)
+            return port.accept(process, CONNECT_TIMEOUT)
+        except OSError as error:
+            raise self.why_ended() from error
+
+    def stop(self) -> None:
+        """End the processes at once. May be called twice."""
+        self._open.close()
+
+    def control(self, command: str, **arguments: object) -> object:
+        """Run a QMP command."""
+        if self._qmp is None:
+            raise GuestError("the guest is not running")
+        return self._qmp.execute(command, **arguments)
+
+    @property
+    def control_socket(self) -> Path:
+        """The server's control socket."""
+        if self._served is not None and self._served.control is not None:
+            return self._served.control
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        return self._server.control
+
+    def arm_faults(self) -> None:
+        """The driver is up: begin a fault plan that waits for that."""
+        if self._server is not None:
+            self._server.arm()
+
+    def kill_server(self) -> None:
+        """Kill the server without letting it clean up; ``on_server_end`` is not called."""
+        if self._server is None:
+            raise GuestError("the guest has no functions")
+        self._server.kill()
+
+    @property
+    def console(self) -> str:
+        """The console's output; :mod:`emu.guests.guest.console_log` says how much of it."""
+        if self._console is not None:
+            self._console.flush()
+        return console.read(self.logs / "console.log")
+
+    def why_ended(self) -> GuestError:
+        """Why QEMU has ended, or is about to."""
+        status: int | None = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(EXIT_TIMEOUT)
+        tail = console.tail(self.console)
+        reason = console.panic(self.console)
+        if reason is not None:
+            kept = f"; {self._watch.outcome}" if self._watch and self._watch.outcome else ""
+            return GuestPanicError(f"the guest panicked: {reason}{kept}", tail)
+        if status == 0:
+            return GuestStoppedError("the guest powered off or rebooted", tail)
+        log = console.read(self.logs / "qemu.log").strip().splitlines()
+        said = f": {log[-1]}" if log else ""
+        return GuestStoppedError(f"QEMU ended with status {status}{said}", tail)
+
+    def _start_server(self, work: Path) -> tuple[Path, ...]:
+        if self._served is not None:
+            return self._served.sockets
+        if not self._options.devices:
+            return ()
+        log = None if self._options.verbose else self.logs / "server.log"
+        server = Server.of_guest(self._options, work, log, self._on_server_end)
+        self._open.callback(server.stop)
+        server.start()
+        self._server = server
+        return server.sockets
+
+    def _start_qemu(self, command: list[str], console_log: ConsoleLog) -> subprocess.Popen[bytes]:
+        logger.debug("starting %s", shlex.join(command))
+        with (self.logs / "qemu.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                tied(command),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if self._options.verbose else subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=(console_log.fd,),
+            )
+        console_log.started()
+        self._open.callback(stop, self._process)
+        return self._process

@@ -1,0 +1,112 @@
+"""What becomes of a guest that resets its machine, as a panic does, or powers off.
+
+QEMU stops there (``-action shutdown=pause``) until we have said what is to be done: the memory of a
+guest that has panicked may be kept in a file, QEMU may end, or the guest may stay as it is, for
+those who want to look at it. A guest that stays comes back when it has reset its machine by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests.errors import GuestError, GuestPanicError, GuestStoppedError
+from emu.guests.guest import console, dump
+from emu.guests.guest.process import Listener
+from emu.guests.machine.qmp import Qmp
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 60.0
+WRITE_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Who is told of a guest that stays; both are called by the thread that watches."""
+
+    on_reboot: Callable[[], None]
+    """It has reset its machine and is about to boot again."""
+    on_end: Callable[[GuestError], None]
+    """It has panicked or powered off, and stays so."""
+
+
+class Watch:
+    """Waits for such an event on a QMP connection of its own.
+
+    ``path`` is where the memory goes when the guest panics, if anywhere. ``read_console`` returns
+    what is on the console by then. Without ``stay`` QEMU ends.
+    """
+
+    def __init__(
+        self, path: Path | None, work: Path, read_console: Callable[[], str], stay: Stay | None
+    ) -> None:
+        self._path = path
+        self._read_console = read_console
+        self._stay = stay
+        self._listener = Listener(work / "events")
+        self._booted_at = 0
+        """How much was on the console when the guest last began to boot."""
+        self.outcome = ""
+        """What has become of the memory of a guest that has panicked."""
+
+    @property
+    def control(self) -> Path:
+        """The socket that QEMU connects to."""
+        return self._listener.path
+
+    def start(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait, in a thread of its own, until ``process`` ends."""
+        threading.Thread(target=self._watch, args=(process,), name="watch", daemon=True).start()
+
+    def close(self) -> None:
+        """To be called when QEMU has ended."""
+        self._listener.close()
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            connection = self._listener.accept(process, CONNECT_TIMEOUT)
+            with contextlib.closing(Qmp(connection, WRITE_TIMEOUT)) as qmp:
+                while True:
+                    self._handle(qmp, qmp.wait_for("SHUTDOWN"))
+        except (GuestError, OSError) as error:
+            logger.debug("QEMU has ended: %s", error)
+
+    def _handle(self, qmp: Qmp, about: dict[str, object]) -> None:
+        """Do what is to be done about a machine that has stopped."""
+        said = self._read_console()
+        reason = console.panic(said[self._booted_at :])
+        if reason is not None and self._path is not None:
+            self._keep(qmp, self._path)
+        if self._stay is None:
+            qmp.execute("quit")
+        elif reason is not None:
+            kept = f"; {self.outcome}" if self.outcome else ""
+            self._stay.on_end(GuestPanicError(f"the guest panicked: {reason}{kept}"))
+        elif about.get("reason") == "guest-reset":
+            self._booted_at = len(said)
+            self._stay.on_reboot()
+            _boot_again(qmp)
+        elif about.get("guest") is True:
+            self._stay.on_end(GuestStoppedError("the guest powered off"))
+
+    def _keep(self, qmp: Qmp, path: Path) -> None:
+        try:
+            dump.write(qmp.execute, path)
+            self.outcome = f"its memory is in {path}"
+        except GuestError as error:
+            self.outcome = f"its memory is lost: {error}"
+
+
+def _boot_again(qmp: Qmp) -> None:
+    """Do the reset at which QEMU has stopped; it takes it for one more to stop at otherwise."""
+    qmp.execute("set-action", reboot="reset")
+    qmp.execute("system_reset")
+    qmp.wait_for("RESET")  # the machine cannot go on before
+    qmp.execute("set-action", reboot="shutdown")
+    qmp.execute("cont")

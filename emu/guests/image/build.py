@@ -1,0 +1,189 @@
+"""Builds the directory of a guest image: runs mmdebstrap, then extracts what the host needs.
+
+The recipe's scripts make the root file system. The host copies the files that it boots with out of
+that image without mounting it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress, bootstrap
+from emu.guests.archive.mirror import source_line
+from emu.guests.errors import LabError
+from emu.guests.image.recipe import Recipe
+from emu.guests.kernel import binaries
+from emu.guests.kernel.modules import load_order, module_name
+
+logger = logging.getLogger(__name__)
+
+ROOT_DISK = "root.ext4"
+INFO = "info.json"
+_EXPORTS = "/usr/lib/mlx5emu"  # where the recipe's scripts put files for the host
+_EXPORTED = ("vmlinuz", "busybox", "release", "rdma-core")
+
+
+def build(wanted: Recipe, work: Path, progress: Progress | None) -> None:
+    """Build a suite's plain image in ``work``, an empty directory. Raises :class:`LabError`."""
+    _make_disk(wanted, work, None, progress)
+    disk = work / ROOT_DISK
+    copy_out(disk, work, {f"{_EXPORTS}/{name}": name for name in _EXPORTED})
+    release = (work / "release").read_text().strip()
+    modules = _export_modules(disk, work, f"/usr/lib/modules/{release}")
+    vmlinux = binaries.extract_vmlinux(work / "vmlinuz")
+    if vmlinux is not None:
+        (work / "vmlinux").write_bytes(vmlinux)
+    rdma_core = (work / "rdma-core").read_text().strip()
+    told = {"suite": wanted.suite, "release": release, "rdma_core": rdma_core, "modules": modules}
+    _describe(wanted, work, told)
+
+
+def extend(base: Path, wanted: Recipe, work: Path, progress: Progress | None) -> None:
+    """Build an image in ``work`` from the one in ``base``, with the recipe's extra packages.
+
+    Unchanged files are hard links, not copies. Raises :class:`LabError`.
+    """
+    _make_disk(wanted, work, base / ROOT_DISK, progress)
+    for path in base.rglob("*"):
+        target = work / path.relative_to(base)
+        if path.is_dir():
+            target.mkdir()
+        elif path.name not in (ROOT_DISK, INFO):
+            target.hardlink_to(path)
+    _describe(wanted, work, cache.load_json(base / INFO))
+
+
+def try_packages(wanted: Recipe, progress: Progress | None) -> None:
+    """Check that the archive has the extra packages: takes seconds, a build takes a minute.
+
+    Raises :class:`LabError` for a package that it does not have.
+    """
+    extra = f"--include={','.join(wanted.extra)}"
+    words = ["--simulate", "--variant=custom", *_common(wanted), extra, *_where(wanted)]
+    _bootstrap(wanted, words, progress)
+
+
+def _describe(wanted: Recipe, work: Path, told: Mapping[str, Any]) -> None:
+    built = datetime.now(UTC).isoformat(timespec="seconds")
+    info = {"key": wanted.key, "built": built, "packages": wanted.extra}
+    cache.save_json(work / INFO, {**told, **info})
+
+
+def _make_disk(wanted: Recipe, work: Path, base: Path | None, progress: Progress | None) -> None:
+    """Run mmdebstrap, which leaves the root file system in ``work``."""
+    logger.info("building a guest image: %s", wanted.title)
+    with contextlib.ExitStack() as stack:
+        # In a user namespace these steps run as another user, who may be unable to reach the cache.
+        target = _opened(stack, work / ROOT_DISK, os.O_CREAT | os.O_RDWR)
+        os.fchmod(target, 0o666)
+        if base is None:
+            _bootstrap(wanted, _arguments(wanted, target), progress, [target])
+        else:
+            source = _opened(stack, base, os.O_RDONLY)
+            words = _extension(wanted, source, target)
+            _bootstrap(wanted, words, progress, [source, target])
+        os.fchmod(target, 0o444)
+
+
+def _opened(stack: contextlib.ExitStack, path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _bootstrap(
+    wanted: Recipe,
+    arguments: list[str],
+    progress: Progress | None,
+    pass_fds: Sequence[int] = (),
+) -> None:
+    bootstrap(
+        arguments,
+        what=f"guest image {wanted.title}",
+        log=cache.cache_dir() / f"build-{wanted.suite}.log",
+        progress=progress,
+        pass_fds=pass_fds,
+    )
+
+
+def _arguments(wanted: Recipe, target: int) -> list[str]:
+    """mmdebstrap's arguments for a suite's plain image; ``target`` is the disk's descriptor."""
+    return [
+        "--variant=minbase",
+        *_common(wanted),
+        f"--include={','.join(wanted.packages)}",
+        f"--customize-hook={wanted.finalize}",
+        f"--customize-hook={_filled(wanted.pack, IMAGE=target)}",
+        *_where(wanted),
+    ]
+
+
+def _extension(wanted: Recipe, source: int, target: int) -> list[str]:
+    """mmdebstrap's arguments for an image with extra packages, given both disks' descriptors."""
+    return [
+        "--variant=custom",
+        *_common(wanted),
+        f"--setup-hook={_filled(wanted.restore, BASE=source)}",
+        f"--customize-hook={wanted.install}",
+        f"--customize-hook={_filled(wanted.pack, IMAGE=target)}",
+        *_where(wanted),
+    ]
+
+
+def _common(wanted: Recipe) -> list[str]:
+    return [
+        "--format=null",
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude={path}" for path in wanted.excluded),
+        *(f"--dpkgopt=path-include={path}" for path in wanted.included),
+        *(f"--aptopt={option}" for option in wanted.apt_options),
+    ]
+
+
+def _where(wanted: Recipe) -> list[str]:
+    return [wanted.suite, "/dev/null", source_line(wanted.suite)]
+
+
+def _filled(script: str, **descriptors: int) -> str:
+    for name, descriptor in descriptors.items():
+        script = script.replace(f"@{name}@", f"/proc/self/fd/{descriptor}")
+    return script
+
+
+def _export_modules(disk: Path, work: Path, tree: str) -> list[str]:
+    """Copy out the modules needed to mount the root disk; return their names in loading order."""
+    tables = {f"{tree}/modules.dep": "modules.dep", f"{tree}/modules.builtin": "modules.builtin"}
+    copy_out(disk, work, tables)
+    order = load_order(*((work / name).read_text() for name in tables.values()))
+    (work / "modules").mkdir()
+    copy_out(disk, work, {f"{tree}/{path}": f"modules/{module_name(path)}.ko" for path in order})
+    return [f"{module_name(path)}.ko" for path in order]
+
+
+def copy_out(disk: Path, work: Path, names: Mapping[str, str]) -> None:
+    """Copy files out of an ext4 image, without mounting it; targets are relative to ``work``."""
+    environ = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    program = shutil.which("debugfs", path=environ["PATH"])
+    if program is None:
+        raise LabError("debugfs is not installed: install the package e2fsprogs")
+    commands = "".join(f'dump "{source}" "{target}"\n' for source, target in names.items())
+    result = subprocess.run(
+        [program, "-f", "-", str(disk)],
+        input=commands,
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for source, target in names.items():
+        if not (work / target).exists():
+            raise LabError(f"the image lacks {source}: {result.stderr.strip()}")

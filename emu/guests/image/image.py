@@ -1,0 +1,119 @@
+"""Guest images: built from Debian's packages by recipe, kept in the cache, found by key.
+
+An image is a directory: ``root.ext4`` (never written; each run adds a layer of its own), the
+kernel as Debian ships it and unpacked, and what an initramfs needs. An image in the cache is used
+without network access. An image with extra packages is built from the suite's plain image, shares
+its kernel, and takes a third of the time to build.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.archive.names import SUITES
+from emu.guests.errors import LabError
+from emu.guests.image.build import INFO, ROOT_DISK, build, extend, try_packages
+from emu.guests.image.recipe import Recipe, recipe
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in the cache."""
+
+    path: Path
+    suite: str
+    key: str
+    release: str
+    rdma_core: str
+    built: str
+    modules: list[str] = field(default_factory=list)  # loaded by the initramfs, in loading order
+    packages: list[str] = field(default_factory=list)  # installed in addition to the standard ones
+
+    @property
+    def root_disk(self) -> Path:
+        """The root file system: a raw ext4 disk without a partition table."""
+        return self.path / ROOT_DISK
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel to start: the unpacked one if QEMU can start it."""
+        unpacked = self.path / "vmlinux"
+        return unpacked if unpacked.exists() else self.path / "vmlinuz"
+
+    @property
+    def busybox(self) -> bytes:
+        """The static busybox of this suite."""
+        return (self.path / "busybox").read_bytes()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the current recipe would build this same image."""
+        return self.suite in SUITES and recipe(self.suite, self.packages).key == self.key
+
+    def boot_modules(self) -> list[tuple[str, bytes]]:
+        """Names and contents of the modules needed to mount the root disk, in loading order."""
+        return [(name, (self.path / "modules" / name).read_bytes()) for name in self.modules]
+
+
+def ensure(
+    suite: str,
+    packages: Sequence[str] = (),
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Image:
+    """Return the image of a suite; build it if the cache has none for the current recipe.
+
+    ``packages`` are Debian packages to install in addition to the standard ones. If two processes
+    want the same image, one builds it and the other calls ``on_wait`` and waits. Raises
+    :class:`LabError`.
+    """
+    wanted = recipe(suite, packages)
+    target = cache.subdir("images") / wanted.name
+    image = _load(target)
+    if image is None:
+        base = _base(wanted, progress, on_wait) if wanted.extra else None
+        with cache.lock(f"image-{suite}", on_wait):
+            image = _load(target)
+            if image is None:
+                with cache.building(target) as work:
+                    if base is None:
+                        build(wanted, work, progress)
+                    else:
+                        extend(base.path, wanted, work, progress)
+                image = _load(target)
+    if image is None:
+        raise LabError(f"the image in {target} is damaged: remove it with mlx5emu guest clean")
+    return image
+
+
+def _base(wanted: Recipe, progress: Progress | None, on_wait: Callable[[], None] | None) -> Image:
+    """The image that an image with extra packages is built from."""
+    if _load(cache.subdir("images") / wanted.base.name) is None:
+        # A build takes a minute; checking first that the archive has the packages takes seconds.
+        try_packages(wanted, progress)
+    return ensure(wanted.suite, (), progress, on_wait)
+
+
+def cached() -> list[Image]:
+    """Every image in the cache, including those of older recipes."""
+    found = [_load(path) for path in sorted(cache.subdir("images").iterdir())]
+    return [image for image in found if image is not None]
+
+
+def remove(image: Image) -> None:
+    """Delete an image after builds of its suite have ended; running guests keep its open files."""
+    with cache.lock(f"image-{image.suite}"):
+        shutil.rmtree(image.path)
+
+
+def _load(path: Path) -> Image | None:
+    info = cache.load_json(path / INFO)
+    try:
+        return Image(path=path, **info)
+    except TypeError:
+        return None

@@ -1,0 +1,149 @@
+"""What a guest image is made of. A change here changes the key of every image: all are rebuilt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+
+from emu.guests.archive.names import SUITES, check_packages
+from emu.guests.errors import LabError
+
+_PACKAGES = (
+    "linux-image-amd64",
+    # RDMA: the user-space stack, its conformance suite, benchmarks and diagnostics
+    "rdma-core",
+    "ibverbs-utils",
+    "infiniband-diags",
+    "perftest",
+    "python3-pyverbs",
+    "python3-scapy",
+    "rdmacm-utils",
+    # what uses RDMA: storage over fabrics, NFS
+    "fio",
+    "nfs-common",
+    "nfs-kernel-server",
+    "nvme-cli",
+    # tools of the kernel's subsystems: devlink and rdma come with iproute2
+    "ethtool",
+    "iproute2",
+    "iputils-ping",
+    "iperf3",
+    "kmod",
+    "pciutils",
+    # the rest of a usable system
+    "busybox-static",
+    "e2fsprogs",
+    "procps",
+    "python3",
+    "util-linux",
+    "xz-utils",
+)
+
+# Paths that no guest needs: documentation, hooks that would build an initramfs nobody boots, and
+# drivers of devices that QEMU does not emulate; these drivers are two thirds of the kernel package.
+_EXCLUDED = (
+    "/etc/kernel/postinst.d/*",
+    "/usr/share/kernel/postinst.d/*",
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    *(
+        f"{prefix}/lib/modules/*/kernel/{directory}/*"
+        for prefix in ("", "/usr")
+        for directory in (
+            "sound",
+            "drivers/accel",
+            "drivers/comedi",
+            "drivers/gpu",
+            "drivers/hid",
+            "drivers/iio",
+            "drivers/input",
+            "drivers/media",
+            "drivers/net/wireless",
+            "drivers/staging",
+            "drivers/usb",
+        )
+    ),
+)
+_INCLUDED = tuple(f"/usr/share/doc/rdma-core{path}" for path in ("", "/tests", "/tests/*"))
+
+
+_SPARE_MIB = 2400  # free space in a root file system
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines an image's contents, except the package versions in the archive.
+
+    With ``extra`` packages the image is built from that of :attr:`base` by the scripts ``restore``
+    and ``install``, which are empty otherwise.
+    """
+
+    suite: str
+    packages: tuple[str, ...]
+    excluded: tuple[str, ...]
+    included: tuple[str, ...]
+    apt_options: tuple[str, ...]
+    finalize: str
+    pack: str
+    extra: tuple[str, ...] = ()
+    restore: str = ""
+    install: str = ""
+
+    @property
+    def key(self) -> str:
+        """A hash of the whole recipe: twelve hexadecimal digits."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """Directory of the image in the cache."""
+        return f"{self.suite}-{self.key}"
+
+    @property
+    def base(self) -> Recipe:
+        """The recipe without the extra packages."""
+        return replace(self, extra=(), restore="", install="")
+
+    @property
+    def title(self) -> str:
+        """The image's name in messages: the suite and the extra packages."""
+        return " with ".join(filter(None, (self.suite, ", ".join(self.extra))))
+
+
+def recipe(suite: str, packages: Sequence[str] = ()) -> Recipe:
+    """The recipe for a suite with extra packages; those that every guest has anyway are ignored.
+
+    Raises :class:`LabError` for an unknown suite and for bad package names.
+    """
+    if suite not in SUITES:
+        raise LabError(f"no guest suite {suite!r}: choose one of {', '.join(SUITES)}")
+    check_packages(packages)
+    apt_options = ['Acquire::Languages "none"', 'APT::Install-Recommends "false"']
+    if suite == "sid":
+        # An archive may hold an old snapshot of sid, whose Release file has expired.
+        apt_options.append('Acquire::Check-Valid-Until "false"')
+    base = Recipe(
+        suite=suite,
+        packages=_PACKAGES,
+        excluded=_EXCLUDED,
+        included=_INCLUDED,
+        apt_options=tuple(apt_options),
+        finalize=_script("finalize"),
+        pack=_script("pack").replace("@SPARE@", str(_SPARE_MIB)),
+    )
+    extra = tuple(sorted(set(packages) - set(_PACKAGES)))
+    if not extra:
+        return base
+    restore, install = (
+        _script(name).replace("@PACKAGES@", " ".join(extra)) for name in ("restore", "install")
+    )
+    return replace(base, extra=extra, restore=restore, install=install)
+
+
+def _script(name: str) -> str:
+    return resources.files("emu.guests.image").joinpath(f"{name}.sh").read_text()

@@ -1,0 +1,265 @@
+"""The program inside the guest: runs the host's commands and sends their output back.
+
+It is the guest's init process, so it also reaps orphans, and its death is a kernel panic, which the
+host notices. Every command leads its own process group and writes to pipes, not to the
+virtio-serial port: that cannot be opened twice, so opening ``/dev/stderr`` would fail. Output that
+a background process writes after its command has ended is dropped.
+
+This file is in the initramfs of each boot, not in the suite's image, so changing it needs no image
+build. It imports little, see ``frames``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable
+
+from emu.guests.channel import frames
+
+PORT_NAME = "mlx5emu"
+BUSYBOX = "/run/mlx5emu/busybox"
+DRAIN_LIMIT = 64  # reads after a command's end: far more than a pipe's 64 KiB
+ENVIRONMENT = {
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "TERM": "dumb",
+    "USER": "root",
+}
+OUTPUTS = (frames.STDOUT, frames.STDERR)
+
+
+class Job:
+    """A running command: its process, our ends of its pipes, input it has not read yet."""
+
+    def __init__(self, number: int, pid: int, stdin: int | None, outputs: dict[int, int]) -> None:
+        self.number = number
+        self.pid = pid
+        self.stdin = stdin
+        self.outputs = outputs  # our end of a pipe -> STDOUT or STDERR
+        self.pending = bytearray()
+        self.is_paused = False
+        self.input_ended = False
+
+
+class Runner:
+    """Serves the host's port for as long as the guest runs."""
+
+    def __init__(self, port: int, kernel_log: str = "/dev/kmsg") -> None:
+        self._port = port
+        self._kernel_log = kernel_log
+        self._decoder = frames.Decoder()
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._jobs: dict[int, Job] = {}
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The signals that busybox's reboot and poweroff send to init.
+        signal.signal(signal.SIGTERM, lambda *_: self._power("reboot"))
+        signal.signal(signal.SIGUSR2, lambda *_: self._power("poweroff"))
+        self._watch(wake_read, select.POLLIN, lambda: self._reap(wake_read))
+        self._watch(port, select.POLLIN, self._serve_port)
+
+    def run(self) -> None:
+        """Send HELLO, then serve."""
+        self._send(frames.HELLO, 0, frames.MARK + os.uname().release.encode())
+        while True:
+            for fd, _ in self._poll.poll():
+                # An earlier handler of this round may have closed the descriptor.
+                if fd in self._handlers:
+                    self._handlers[fd]()
+
+    def _watch(self, fd: int, events: int, handler: Callable[[], None]) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, events)
+
+    def _close(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+        os.close(fd)
+
+    def _send(self, kind: int, job: int, payload: bytes = b"") -> None:
+        data = memoryview(frames.encode(kind, job, payload))
+        while data:
+            data = data[os.write(self._port, data[: frames.CHUNK]) :]
+
+    def _serve_port(self) -> None:
+        data = os.read(self._port, 4 * frames.CHUNK)
+        if not data:
+            self._power("poweroff")  # the host is gone
+        for frame in self._decoder.feed(data):
+            self._serve(frame)
+
+    def _serve(self, frame: frames.Frame) -> None:
+        job = self._jobs.get(frame.job)
+        if frame.kind == frames.RUN:
+            self._start(frame)
+        elif frame.kind == frames.PING:
+            self._send(frames.PONG, 0)
+        elif frame.kind == frames.POWER:
+            self._power(frame.payload.decode())
+        elif frame.kind == frames.STDIN and job is not None:
+            self._take_input(job, frame.payload)
+        elif frame.kind == frames.PAUSE and job is not None:
+            self._pause(job, frame.payload == b"\x01")
+        elif frame.kind == frames.CLOCK:
+            self._note_clock(frame.payload)
+        elif frame.kind == frames.SIGNAL and job is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.killpg(job.pid, frame.payload[0])
+
+    def _start(self, frame: frames.Frame) -> None:
+        argv, settings, has_input = frames.decode_command(frame.payload)
+        environ = ENVIRONMENT | dict(setting.split("=", 1) for setting in settings)
+        stdin = os.pipe2(os.O_CLOEXEC) if has_input else (os.open(os.devnull, os.O_RDONLY), None)
+        stdout, stderr = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        theirs = (stdin[0], stdout[1], stderr[1])
+        ours = (stdin[1], stdout[0], stderr[0])
+        try:
+            pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, at) for at, fd in enumerate(theirs)],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except OSError as error:
+            self._refuse(frame.job, argv[0], error)
+            for fd in ours:
+                if fd is not None:
+                    os.close(fd)
+            return
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        for fd in ours:
+            if fd is not None:
+                os.set_blocking(fd, False)
+        job = Job(frame.job, pid, ours[0], dict(zip(ours[1:], OUTPUTS, strict=True)))
+        self._jobs[job.number] = job
+        for fd in job.outputs:
+            self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+
+    def _pause(self, job: Job, wanted: bool) -> None:
+        """Leave the output in its pipes, so that the command waits when they are full."""
+        if wanted == job.is_paused:
+            return
+        job.is_paused = wanted
+        for fd in job.outputs:
+            if wanted:
+                del self._handlers[fd]
+                self._poll.unregister(fd)
+            else:
+                self._watch(fd, select.POLLIN, self._output_handler(job, fd))
+
+    def _note_clock(self, payload: bytes) -> None:
+        """The host's clock, in the log beside the kernel's (:mod:`emu.guests.timeline.clock`)."""
+        with contextlib.suppress(OSError), open(self._kernel_log, "wb", buffering=0) as log:
+            log.write(b"<6>mlx5emu: clock %d\n" % frames.decode_clock(payload))
+        self._send(frames.CLOCK, 0, payload)
+
+    def _refuse(self, number: int, name: str, error: OSError) -> None:
+        self._send(frames.STDERR, number, f"{name}: {error.strerror}\n".encode())
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        self._send(frames.EXIT, number, bytes([127 if missing else 126]))
+
+    def _output_handler(self, job: Job, fd: int) -> Callable[[], None]:
+        def handler() -> None:
+            self._pass_output(job, fd)
+
+        return handler
+
+    def _pass_output(self, job: Job, fd: int) -> bool:
+        """Read once and send the data on; False when there is nothing more for now."""
+        try:
+            data = os.read(fd, frames.CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            del job.outputs[fd]
+            self._close(fd)
+            return False
+        if job.number in self._jobs:
+            self._send(job.outputs[fd], job.number, data)
+        return True
+
+    def _take_input(self, job: Job, data: bytes) -> None:
+        if job.stdin is None:
+            self._send(frames.CREDIT, job.number, frames.encode_count(len(data)))
+            return
+        if not data:
+            job.input_ended = True
+        job.pending += data
+        if job.stdin not in self._handlers:
+            self._watch(job.stdin, select.POLLOUT, lambda: self._feed(job))
+
+    def _feed(self, job: Job) -> None:
+        """Write what the command accepts; close its input at the end or if it has closed it."""
+        assert job.stdin is not None
+        try:
+            count = os.write(job.stdin, job.pending) if job.pending else 0
+        except BrokenPipeError:
+            count = len(job.pending)
+            job.input_ended = True
+        del job.pending[:count]
+        if count:
+            self._send(frames.CREDIT, job.number, frames.encode_count(count))
+        if job.pending:
+            return
+        if job.input_ended:
+            self._close(job.stdin)
+            job.stdin = None
+        else:
+            del self._handlers[job.stdin]
+            self._poll.unregister(job.stdin)
+
+    def _reap(self, wake: int) -> None:
+        os.read(wake, 512)
+        by_pid = {job.pid: job for job in self._jobs.values()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in by_pid:
+                self._finish(by_pid[pid], os.waitstatus_to_exitcode(status))
+
+    def _finish(self, job: Job, code: int) -> None:
+        for fd in list(job.outputs):
+            for _ in range(DRAIN_LIMIT):
+                if not self._pass_output(job, fd):
+                    break
+        if job.stdin is not None:
+            self._close(job.stdin)
+        self._pause(job, False)  # what it has left in the background is read, and dropped
+        del self._jobs[job.number]
+        self._send(frames.EXIT, job.number, bytes([code if code >= 0 else 128 - code]))
+
+    def _power(self, action: str) -> None:
+        """Reboot or power off at once, without sync: disk changes are discarded anyway."""
+        self._send(frames.BYE, 0)
+        os.execv(BUSYBOX, ["busybox", "reboot" if action == "reboot" else "poweroff", "-f"])
+
+
+def open_port() -> int:
+    """Open the host's port; without udev there is no name for it in /dev/virtio-ports."""
+    base = "/sys/class/virtio-ports"
+    for entry in os.listdir(base):
+        with open(f"{base}/{entry}/name") as file:
+            if file.read().strip() == PORT_NAME:
+                return os.open(f"/dev/{entry}", os.O_RDWR | os.O_CLOEXEC)
+    raise FileNotFoundError(f"no port {PORT_NAME} in {base}")
+
+
+def main() -> None:
+    """Entry point in the guest; never returns."""
+    os.chdir("/root")
+    os.environ["PATH"] = ENVIRONMENT["PATH"]  # posix_spawnp searches our own PATH
+    Runner(open_port()).run()

@@ -1,0 +1,94 @@
+"""Kernels by their names in Debian's archive: which packages a name means, and fetching them.
+
+mmdebstrap unpacks the packages in a directory of its own and hands them over as an archive: in a
+user namespace, as it works for users other than root, it can reach nothing of theirs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress, bootstrap_files
+from emu.guests.archive.mirror import source_line
+from emu.guests.errors import LabError
+
+PREFIX = "debian:"
+_FLAVOURS = ("rt", "cloud")
+_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+_SUITES = ("bookworm", "trixie", "sid", "experimental")
+_FILES = re.compile(r"\./(boot|(usr/)?lib/modules)/.*")
+_KNOWN = re.compile(r"^kernel: linux-image-(\d+(?:\.\d+){1,2})[-+.~0-9a-z]*-amd64$", re.MULTILINE)
+_FEW = 4
+
+
+def suites_of(name: str, suite: str) -> tuple[str, ...]:
+    """Where a name's packages come from: a version from every suite, a flavour from ``suite``."""
+    return _SUITES if _VERSION.fullmatch(name) else (suite,)
+
+
+def package_pattern(name: str) -> str:
+    """The names of a kernel's packages, as an extended regular expression. Raises LabError."""
+    if name in _FLAVOURS:
+        return f"linux-image-{name}-amd64"
+    if not _VERSION.fullmatch(name):
+        raise LabError(_no_name(name))
+    version = name.replace(".", "[.]")
+    return f"linux-image-{version}([.+~][0-9a-z.+~]*)?(-(rc)?[0-9]+)?-amd64"
+
+
+def fetch(name: str, suite: str, work: Path, progress: Progress | None) -> None:
+    """Unpack the files of the newest kernel of that name into ``work``. Raises LabError."""
+    pattern, suites = package_pattern(name), suites_of(name, suite)
+    script = resources.files(__package__).joinpath("newest.sh").read_text()
+    log = cache.cache_dir() / "build-kernel.log"
+    # The expired Release file of an archive's old snapshot is no obstacle, as for images.
+    bootstrap_files(
+        [
+            *("--variant=extract", f"--extract-hook={script.replace('@PATTERN@', pattern)}"),
+            '--aptopt=Acquire::Languages "none"',
+            '--aptopt=APT::Install-Recommends "false"',
+            '--aptopt=Acquire::Check-Valid-Until "false"',
+        ],
+        suites[-1],
+        [*map(source_line, suites)],
+        work,
+        _FILES,
+        what=f"kernel {PREFIX}{name}",
+        log=log,
+        progress=progress,
+    )
+    if not any(work.iterdir()):
+        raise LabError(_no_kernel(name, suites, log.read_text(errors="replace")))
+
+
+def _no_name(name: str) -> str:
+    """What to say of a word that is neither a flavour nor a version."""
+    version = _VERSION.match(name)
+    near = [version[0]] if version else difflib.get_close_matches(name, _FLAVOURS)
+    flavours = ", ".join(f"{PREFIX}{flavour}" for flavour in _FLAVOURS)
+    meant = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+    return f"no kernel {PREFIX}{name}: {flavours}, or a version such as {PREFIX}6.12{meant}"
+
+
+def _no_kernel(name: str, suites: Sequence[str], log: str) -> str:
+    """What to say of a name without a kernel; ``log`` has the names that the archive has."""
+    found = {match[1] for match in _KNOWN.finditer(log)}
+    there = sorted(found | {".".join(one.split(".")[:2]) for one in found}, key=_numbers)
+    near = sorted(there, key=lambda one: _distance(one, name))[:_FEW]
+    words = ", ".join(f"{PREFIX}{one}" for one in sorted(near, key=_numbers))
+    return f"no kernel {PREFIX}{name} in {', '.join(suites)}" + f"; near it: {words}" * bool(words)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _distance(one: str, other: str) -> list[int]:
+    """How far two versions are from each other, the first number counting most."""
+    pairs = zip((*_numbers(one), 0, 0), (*_numbers(other), 0, 0), strict=False)
+    return [abs(left - right) for left, right in pairs]

@@ -1,0 +1,172 @@
+"""Which kernel `--kernel` means: a bzImage, a build tree, packages, or a name of Debian's archive.
+
+Packages are unpacked into the cache once, and what is missing of their module tables is made, so a
+kernel that was built for installation boots without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.errors import LabError
+from emu.guests.kernel import archive, module_tree
+
+ARCHIVE = archive.PREFIX
+_IMAGE = Path("arch/x86/boot/bzImage")
+_DEB = b"!<arch>\n"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A kernel to boot: its bzImage, and a module tree, a build tree, or neither."""
+
+    kernel: Path
+    modules: Path | None = None
+
+
+def choose(
+    words: Sequence[str],
+    suite: str,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Chosen:
+    """The kernel that the words mean: several packages, or one of the other kinds.
+
+    ``suite`` is where the archive's kernels without a version come from. Raises :class:`LabError`.
+    """
+    if len(words) == 1 and words[0].startswith(ARCHIVE):
+        return _of_archive(words[0].removeprefix(ARCHIVE), suite, progress, on_wait)
+    paths = [Path(word).resolve() for word in words]
+    for path in paths:
+        if not path.exists():
+            raise LabError(f"no kernel {path}: a bzImage, a build tree, packages, or debian:NAME")
+    if all(path.is_file() and _is_package(path) for path in paths):
+        return _of_packages(paths, on_wait)
+    if len(paths) != 1:
+        raise LabError("only packages (.deb) go together; else one --kernel")
+    if paths[0].is_file():
+        return Chosen(paths[0])
+    return _of_tree(paths[0])
+
+
+def _is_package(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_DEB)) == _DEB
+
+
+def _of_tree(tree: Path) -> Chosen:
+    if not (tree / _IMAGE).is_file():
+        what = "a kernel's build tree" if (tree / ".config").exists() else "no build tree"
+        raise LabError(f"{tree} is {what} without {_IMAGE}: mlx5emu kernel build makes it")
+    return Chosen(tree / _IMAGE, tree if module_tree.is_build_tree(tree) else None)
+
+
+def _of_packages(paths: list[Path], on_wait: Callable[[], None] | None) -> Chosen:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    name = f"deb-{digest.hexdigest()[:16]}"
+
+    def fill(work: Path) -> None:
+        for path in paths:
+            unpack(path, work)
+
+    return _cached(name, fill, on_wait)
+
+
+def unpack(package: Path, target: Path) -> None:
+    """Unpack a .deb. Raises :class:`LabError`."""
+    program = shutil.which("dpkg-deb")
+    if program is None:
+        raise LabError("dpkg-deb is not installed: install the package dpkg")
+    command = [program, "--extract", str(package), str(target)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise LabError(f"cannot unpack {package}: {_last_line(result.stderr)}")
+
+
+def _of_archive(
+    name: str, suite: str, progress: Progress | None, on_wait: Callable[[], None] | None
+) -> Chosen:
+    """``rt`` and ``cloud`` are the suite's; a version may come from every suite."""
+    archive.package_pattern(name)
+    has_version = archive.suites_of(name, suite) != (suite,)
+    key = f"debian-{name}" if has_version else f"debian-{name}-{suite}"
+    return _cached(key, lambda work: archive.fetch(name, suite, work, progress), on_wait)
+
+
+def _cached(name: str, fill: Callable[[Path], None], on_wait: Callable[[], None] | None) -> Chosen:
+    """The kernel of that name in the cache; ``fill`` unpacks its packages into a directory."""
+    target = cache.subdir("kernels") / name
+    if not target.exists():
+        with cache.lock(f"kernel-{name}", on_wait):
+            if not target.exists():
+                with cache.building(target) as work:
+                    unpacked = work / "unpacked"
+                    unpacked.mkdir()
+                    fill(unpacked)
+                    take_kernel(unpacked, work)
+                    shutil.rmtree(unpacked)
+    return _stored(target)
+
+
+def take_kernel(unpacked: Path, target: Path) -> None:
+    """Move kernel, modules and configuration out of unpacked packages.
+
+    Of several kernels the newest is taken. Raises :class:`LabError`.
+    """
+    images = _images(unpacked)
+    if not images:
+        raise LabError(
+            "there is no kernel in the packages: linux-image-VERSION has one, or"
+            " linux-image-VERSION, linux-binary-VERSION and linux-modules-VERSION together"
+        )
+    release = max(images, key=_version_key)
+    shutil.move(images[release], target / "vmlinuz")
+    tree = target / "lib" / "modules" / release
+    tree.parent.mkdir(parents=True)
+    for root in ("usr/lib/modules", "lib/modules"):
+        if (unpacked / root / release).is_dir() and not (unpacked / root).is_symlink():
+            shutil.copytree(unpacked / root / release, tree, symlinks=True, dirs_exist_ok=True)
+    for config in (unpacked / "boot" / f"config-{release}", tree / "config"):
+        if config.is_file():
+            shutil.copy(config, target / "config")
+    if not tree.is_dir():
+        raise LabError(f"the packages have no modules for {release}: add linux-modules-{release}")
+    if not (tree / "modules.dep").exists():
+        module_tree.depmod(target, release)
+
+
+def _images(unpacked: Path) -> dict[str, Path]:
+    """The kernels in unpacked packages, by release."""
+    return {
+        path.name.removeprefix("vmlinuz-") if path.parent.name == "boot" else path.parent.name: path
+        for pattern in ("boot/vmlinuz-*", "lib/modules/*/vmlinuz", "usr/lib/modules/*/vmlinuz")
+        for path in unpacked.glob(pattern)
+    }
+
+
+def _version_key(release: str) -> list[tuple[int, str]]:
+    # A candidate (7.3~rc1, 7.3-rc1) comes before its release.
+    words = re.findall(r"\d+|[a-z]+", release)
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in words] + [(0, "")]
+
+
+def _stored(target: Path) -> Chosen:
+    trees = list((target / "lib" / "modules").glob("*"))
+    if len(trees) != 1 or not (target / "vmlinuz").is_file():
+        raise LabError(f"the kernel in {target} is damaged: remove that directory")
+    return Chosen(target / "vmlinuz", trees[0])
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[-1]

@@ -1,0 +1,102 @@
+"""Boots a user's own kernel and its modules with a suite's file system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.errors import LabError
+from emu.guests.kernel import binaries, kconfig, module_tree
+from emu.guests.kernel.modules import load_order, module_name
+from emu.guests.options import GuestOptions
+
+_SPARE = 32 << 20  # bytes of free space on a module disk
+
+
+@dataclass(frozen=True)
+class BootKernel:
+    """A kernel to start, what its initramfs loads, and the disk with the rest of its modules."""
+
+    path: Path
+    release: str
+    boot_modules: list[tuple[str, bytes]]
+    module_disk: Path | None = None
+
+
+def prepare(options: GuestOptions, bzimage: Path, work: Path) -> BootKernel:
+    """Prepare a user's kernel for booting; files go to ``work``.
+
+    Without ``options.modules`` the kernel must have everything built in. Raises :class:`LabError`
+    with the names of the options that it lacks, if its configuration is known.
+    """
+    modules = options.modules
+    release = binaries.release(bzimage)
+    vmlinux = binaries.extract_vmlinux(bzimage)
+    config = kconfig.known(bzimage, modules, vmlinux)
+    if config is not None:
+        kconfig.check(config, options, modules)
+    path = bzimage
+    if vmlinux is not None:
+        path = work / "vmlinux"
+        path.write_bytes(vmlinux)
+    if modules is None:
+        return BootKernel(path, release, [])
+    tree = find_tree(modules, release, work)
+    return BootKernel(path, release, _boot_modules(tree), _module_disk(tree, work))
+
+
+def find_tree(modules: Path, release: str, work: Path) -> Path:
+    """The directory with ``modules.dep``: ``modules``, or where modules_install puts it below.
+
+    Of a build tree it is made; a tree without its tables is copied to ``work``, which has them.
+    """
+    if module_tree.is_build_tree(modules):
+        return module_tree.staged(modules, release)
+    trees = [
+        modules / below
+        for below in ("", release, f"lib/modules/{release}", f"usr/lib/modules/{release}")
+    ]
+    for tree in trees:
+        if (tree / "modules.dep").is_file():
+            return tree
+    for tree in trees:
+        if (tree / "kernel").is_dir():
+            copy = work / "lib" / "modules" / release
+            shutil.copytree(tree, copy, symlinks=True)
+            module_tree.depmod(work, release)
+            return copy
+    raise LabError(f"no modules for kernel {release} in {modules}: no modules.dep is there")
+
+
+def _boot_modules(tree: Path) -> list[tuple[str, bytes]]:
+    builtin = tree / "modules.builtin"
+    order = load_order(
+        (tree / "modules.dep").read_text(), builtin.read_text() if builtin.exists() else ""
+    )
+    return [
+        (f"{module_name(name)}.ko", binaries.unpack_module(name, (tree / name).read_bytes()))
+        for name in order
+    ]
+
+
+def _module_disk(tree: Path, work: Path) -> Path:
+    """An ext4 image of the tree; the guest mounts it where modprobe searches."""
+    disk = work / "modules.ext4"
+    size = cache.disk_usage(tree) * 5 // 4 + _SPARE
+    program = shutil.which("mke2fs", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        raise LabError("mke2fs is not installed: install the package e2fsprogs")
+    options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0"]
+    result = subprocess.run(
+        [program, *options, "-d", str(tree), str(disk), f"{size >> 10}k"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise LabError(f"cannot pack the modules in {tree}: {result.stderr.strip()}")
+    return disk

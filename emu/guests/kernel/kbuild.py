@@ -1,0 +1,86 @@
+"""Configures and builds a kernel for the lab, with the kernel's own build system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from emu.guests.errors import LabError
+from emu.guests.kernel import kconfig
+
+_TOOLS = {
+    "make": "make",
+    "gcc": "gcc",
+    "ld": "binutils",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+}
+"""Programs that a build runs, and Debian's packages of them."""
+_HEADERS = {"gelf.h": "libelf-dev"}
+_INCLUDE = (Path("/usr/include"), Path("/usr/local/include"))
+
+
+def check_tools() -> None:
+    """Raise :class:`LabError` with the line to type for what a build needs and is not here."""
+    packages = [package for name, package in _TOOLS.items() if shutil.which(name) is None]
+    packages += [
+        package
+        for name, package in _HEADERS.items()
+        if not any((where / name).exists() for where in _INCLUDE)
+    ]
+    if packages:
+        raise LabError(f"a kernel's build needs more: apt-get install {' '.join(packages)}")
+
+
+def check_tree(tree: Path) -> None:
+    """Raise :class:`LabError` unless it is a kernel's source or build tree."""
+    if not (tree / "Makefile").is_file():
+        raise LabError(f"{tree} is no kernel's source or build tree: it has no Makefile")
+
+
+def configure(tree: Path, debug: Iterable[str], output: Path | None) -> list[str]:
+    """Write the smallest configuration; return the options that this kernel does not have.
+
+    ``output`` is where the build is, by default in ``tree``. Raises :class:`LabError`.
+    """
+    check_tree(tree)
+    wanted = kconfig.smallest(debug)
+    check_tools()
+    where = output or tree
+    where.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".config") as fragment:
+        fragment.writelines(f"CONFIG_{name}={value}\n" for name, value in wanted.items())
+        fragment.flush()
+        _make(tree, output, "-s", "allnoconfig", f"KCONFIG_ALLCONFIG={fragment.name}")
+    got = kconfig.parse((where / ".config").read_text())
+    return [name for name, value in wanted.items() if got.get(name) != value]
+
+
+def build(tree: Path, output: Path | None, jobs: int, words: Sequence[str] = ()) -> Path:
+    """Build image and modules, with ccache when it is there; return the build tree.
+
+    What the build says goes to our own output. Raises :class:`LabError`.
+    """
+    check_tree(tree)
+    check_tools()
+    where = output or tree
+    if not (where / ".config").is_file():
+        raise LabError(f"{where} has no configuration: mlx5emu kernel config writes one")
+    compiler = ["CC=ccache gcc"] if shutil.which("ccache") else []
+    _make(tree, output, f"-j{jobs}", *compiler, *words, "bzImage", "modules")
+    return where
+
+
+def _make(tree: Path, output: Path | None, *words: str) -> None:
+    where = [f"O={output.resolve()}"] if output is not None else []
+    command = ["make", "-C", str(tree), *where, *words]
+    # The kernel's build takes these for options of its own.
+    environ = {name: value for name, value in os.environ.items() if name != "ARCH"}
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environ, check=False)
+    if result.returncode != 0:
+        raise LabError(f"make {words[-1]} failed in {tree} with status {result.returncode}")

@@ -1,0 +1,103 @@
+"""A kernel's configuration: what the lab needs of one, and the smallest that has it.
+
+``options.toml`` beside this file has the options. A configuration is known from a build
+tree, from a package, or from the kernel itself when it was built with CONFIG_IKCONFIG.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from emu.guests.errors import LabError
+from emu.guests.options import GuestOptions
+
+_ALWAYS = (
+    *("BLK_DEV_INITRD", "BINFMT_ELF", "BINFMT_SCRIPT", "PROC_FS", "SYSFS", "DEVTMPFS", "TMPFS"),
+    *("TTY", "UNIX98_PTYS", "SERIAL_8250_CONSOLE", "PCI", "UNIX", "INET"),
+    *("VIRTIO_PCI", "VIRTIO_BLK", "VIRTIO_CONSOLE", "EXT4_FS"),
+)
+_DRIVER = ("PCI_MSI", "MLX5_CORE", "MLX5_INFINIBAND", "INFINIBAND_USER_ACCESS")
+_SHARE = ("9P_FS", "NET_9P_VIRTIO")
+_LINE = re.compile(r"CONFIG_(\w+)=(.*)")
+_IKCONFIG = b"IKCFG_ST"
+_MOST = 4 << 20
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """The options of ``options.toml``."""
+    return tomllib.loads(resources.files("emu.guests.kernel").joinpath("options.toml").read_text())
+
+
+def features() -> list[str]:
+    """What ``--debug`` can add."""
+    return list(table()["debug"])
+
+
+def smallest(debug: Iterable[str]) -> dict[str, str]:
+    """The options of the smallest configuration, with some debugging features.
+
+    Raises :class:`LabError` for an unknown feature.
+    """
+    options = dict(table()["base"])
+    for name in debug:
+        if name not in table()["debug"]:
+            raise LabError(f"no debugging feature {name!r}: one of {', '.join(features())}")
+        options |= table()["debug_info"] | table()["debug"][name]
+    return {name: str(value) for name, value in options.items()}
+
+
+def parse(text: str) -> dict[str, str]:
+    """The options that a ``.config`` sets."""
+    return {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}
+
+
+def known(kernel: Path, modules: Path | None, vmlinux: bytes | None) -> dict[str, str] | None:
+    """The configuration of a kernel; None when nothing tells it."""
+    places = [kernel.parent / "config"]
+    if modules is not None:
+        places += [modules / ".config", modules / "config", modules / "build" / ".config"]
+    for path in places:
+        if path.is_file():
+            return parse(path.read_text(errors="replace"))
+    at = (vmlinux or b"").find(_IKCONFIG)
+    if vmlinux is None or at < 0:
+        return None
+    try:
+        packed = vmlinux[at + len(_IKCONFIG) :][:_MOST]
+        return parse(zlib.decompressobj(31).decompress(packed, _MOST).decode(errors="replace"))
+    except zlib.error:
+        return None
+
+
+def needed(options: GuestOptions) -> list[str]:
+    """The options that a guest's kernel must have."""
+    names = list(_ALWAYS)
+    if options.devices and options.probe:
+        names += _DRIVER
+    if options.share is not None or options.out is not None:
+        names += _SHARE
+    if options.network:
+        names.append("VIRTIO_NET")
+    if options.hugepages:
+        names.append("HUGETLBFS")
+    return names
+
+
+def check(config: Mapping[str, str], options: GuestOptions, modules: Path | None) -> None:
+    """Raise :class:`LabError` with the names of what the guest needs and the kernel lacks."""
+    missing = [name for name in needed(options) if config.get(name) not in ("y", "m")]
+    if missing:
+        names = ", ".join(f"CONFIG_{name}" for name in missing)
+        raise LabError(f"the kernel lacks {names}: mlx5emu kernel config sets what is needed")
+    loose = [name for name in needed(options) if config[name] == "m"]
+    if loose and modules is None:
+        names = ", ".join(f"CONFIG_{name}" for name in loose)
+        raise LabError(f"the kernel has {names} as modules: --modules names their directory")

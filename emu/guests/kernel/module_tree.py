@@ -1,0 +1,86 @@
+"""Module trees as modprobe wants them, made from what a kernel's build or packages leave.
+
+Formats: modules.order and modules.builtin of the kernel's build (Documentation/kbuild), depmod(8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.errors import LabError
+
+_TABLES = ("modules.order", "modules.builtin", "modules.builtin.modinfo")
+_PATH = "/usr/sbin:/sbin"
+
+
+def is_build_tree(tree: Path) -> bool:
+    """Whether modules were built here, and not installed."""
+    return (tree / "modules.order").is_file() and (tree / ".config").is_file()
+
+
+def staged(tree: Path, release: str) -> Path:
+    """The module tree of a build tree: in the cache, brought up to date, without debug data.
+
+    Raises :class:`LabError`.
+    """
+    name = hashlib.sha256(os.fsencode(tree.resolve())).hexdigest()[:16]
+    root = cache.subdir("kernels") / f"tree-{name}"
+    with cache.lock(f"kernel-tree-{name}"):
+        target = root / "lib" / "modules" / release
+        target.mkdir(parents=True, exist_ok=True)
+        wanted = _built(tree)
+        for path in target.rglob("*.ko"):
+            if path.relative_to(target / "kernel") not in wanted:
+                path.unlink()
+        for path in wanted:
+            _strip(tree / path, target / "kernel" / path)
+        for table in _TABLES:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(tree / table, target / table)
+        depmod(root, release)
+    return target
+
+
+def _built(tree: Path) -> set[Path]:
+    """The modules that the build made, relative to ``tree``."""
+    found = set()
+    for line in (tree / "modules.order").read_text(errors="replace").splitlines():
+        # Up to 6.1 the path begins with "kernel/"; from 6.4 on it names the object.
+        for word in (line, line.removeprefix("kernel/")):
+            path = Path(word).with_suffix(".ko")
+            if not path.is_absolute() and ".." not in path.parts and (tree / path).is_file():
+                found.add(path)
+    return found
+
+
+def _strip(source: Path, target: Path) -> None:
+    """Copy a module without its debug data, unless the copy is newer."""
+    if target.exists() and target.stat().st_mtime_ns > source.stat().st_mtime_ns:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    program = shutil.which("strip")
+    if program is None:
+        shutil.copy(source, target)
+        return
+    command = [program, "--strip-debug", "-o", str(target), str(source)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        target.unlink(missing_ok=True)
+        raise LabError(f"cannot take the module {source}: {result.stderr.strip()}")
+
+
+def depmod(root: Path, release: str) -> None:
+    """Make modules.dep and its companions in ``root``/lib/modules. Raises :class:`LabError`."""
+    program = shutil.which("depmod", path=f"{os.environ.get('PATH', '')}:{_PATH}")
+    if program is None:
+        raise LabError("depmod is not installed: install the package kmod")
+    command = [program, "--basedir", str(root), release]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0 or not (root / "lib/modules" / release / "modules.dep").exists():
+        raise LabError(f"depmod failed for {release}: {result.stderr.strip()}")

@@ -1,0 +1,181 @@
+"""QEMU's command line for one guest.
+
+It is a pure function of its inputs, so tests can check all of it. Every device is listed
+explicitly; QEMU's default devices (a display, a network card, a floppy drive) are off.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests.inside.runner import PORT_NAME
+from emu.guests.machine.qemu import Qemu
+
+REPLY_TIMEOUT_MS = 60_000
+"""How long QEMU waits for the server. A reply that comes later breaks the connection for good,
+so this is much longer than the default of 5 s."""
+
+KERNEL_ARGUMENTS = (
+    "console=ttyS0",
+    # A panic resets the machine, which ends QEMU; an oops counts as a panic.
+    "panic=-1",
+    "oops=panic",
+    # Emulated processors are slow: no mitigations for hardware bugs, and no lockup warning when a
+    # busy host stalls one of them, nor a panic when its timer is late ("IO-APIC + timer doesn't
+    # work!").
+    "mitigations=off",
+    "nowatchdog",
+    "no_timer_check",
+    "audit=0",
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A directory of the host's that the guest mounts by its tag."""
+
+    tag: str
+    path: Path
+    writable: bool = False
+    mapped: bool = False
+    """Owners, modes and special files that the guest makes stay in extended attributes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a guest is made of."""
+
+    qemu: Qemu
+    accelerator: str  # "kvm" or "tcg"
+    kernel: Path
+    initrd: Path
+    kernel_arguments: tuple[str, ...] = ()
+    disks: tuple[Path, ...] = ()  # raw; never written
+    functions: tuple[Path, ...] = ()  # sockets of vfio-user servers
+    shares: tuple[Share, ...] = ()
+    network: bool = False  # a virtio card, the host's network behind it
+    memory_mib: int = 2048
+    cpus: int = 2
+    icount: int | None = None  # instructions take two to the power of it in ns; TCG, one processor
+    console_log: Path | None = None
+    control: Path | None = None  # QMP; like port, our own listening socket
+    port: Path | None = None  # the port into the guest
+    events: Path | None = None  # QMP as well, for who waits for a panic, a reboot: QEMU stops
+    gdb: Path | None = None  # a socket on which QEMU waits for a debugger
+    extra: tuple[str, ...] = ()
+
+
+def arguments(machine: Machine) -> list[str]:
+    """The whole command line, QEMU's program first."""
+    return [
+        *machine.qemu.command,
+        *_platform(machine),
+        *_console(machine),
+        *_disks(machine),
+        *_channels(machine),
+        *_shares(machine),
+        *_network(machine),
+        *_functions(machine),
+        # Where the kernel writes what a debugger of its memory has to know.
+        *("-device", "vmcoreinfo"),
+        *machine.extra,
+    ]
+
+
+def _platform(machine: Machine) -> list[str]:
+    kvm = machine.accelerator == "kvm"
+    memory = f"memory-backend-memfd,id=memory,size={machine.memory_mib}M,share=on"
+    return [
+        *("-name", "mlx5emu", "-nodefaults", "-no-user-config", "-display", "none"),
+        *("-machine", "q35,memory-backend=memory"),
+        # The servers map the guest's memory, so it has to be shared.
+        *("-object", memory, "-m", f"{machine.memory_mib}M", "-smp", str(machine.cpus)),
+        *("-accel", _accelerator(machine), "-cpu", "host" if kvm else "max"),
+        *(("-icount", f"shift={machine.icount}") if machine.icount is not None else ()),
+        # An unexpected reboot (a panic) ends QEMU; for a requested one this is changed over QMP.
+        *("-action", "reboot=shutdown"),
+        *("-kernel", str(machine.kernel), "-initrd", str(machine.initrd)),
+        *("-append", " ".join((*KERNEL_ARGUMENTS, *machine.kernel_arguments))),
+    ]
+
+
+def _accelerator(machine: Machine) -> str:
+    if machine.accelerator == "kvm":
+        return "kvm"
+    # Who counts instructions has them carried out by one thread.
+    return "tcg,thread=multi" if machine.icount is None else "tcg,thread=single"
+
+
+def _console(machine: Machine) -> list[str]:
+    log = f",logfile={_quoted(machine.console_log)}" if machine.console_log else ""
+    chardev = f"stdio,id=console,mux=on,signal=off{log}"
+    return ["-chardev", chardev, "-serial", "chardev:console", "-monitor", "none"]
+
+
+def _disks(machine: Machine) -> list[str]:
+    words = []
+    for number, path in enumerate(machine.disks):
+        # The guest's writes go to a temporary file that is deleted when QEMU ends.
+        drive = f"if=none,id=disk{number},format=raw,snapshot=on,cache=unsafe,file={_quoted(path)}"
+        words += ["-drive", drive, "-device", f"virtio-blk-pci,drive=disk{number}"]
+    return words
+
+
+def _channels(machine: Machine) -> list[str]:
+    words = []
+    if machine.control is not None:
+        words += ["-qmp", f"unix:{_quoted(machine.control)},server=off"]
+    if machine.events is not None:
+        words += ["-qmp", f"unix:{_quoted(machine.events)},server=off"]
+        words += ["-action", "shutdown=pause"]
+    if machine.gdb is not None:
+        words += ["-gdb", f"unix:{_quoted(machine.gdb)},server=on,wait=off"]
+    if machine.port is not None:
+        words += ["-chardev", f"socket,id=port,path={_quoted(machine.port)},server=off"]
+        words += ["-device", "virtio-serial-pci"]
+        words += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}"]
+    return words
+
+
+def _shares(machine: Machine) -> list[str]:
+    words = []
+    for share in machine.shares:
+        mode = "" if share.writable else ",readonly=on"
+        # Files that the guest makes belong to the user who runs QEMU ("none": as it is, without
+        # an error for a chown that this user may not do). Root may do everything, so a guest's root
+        # would make set-user-ID programs and device nodes here.
+        model = "mapped-xattr,fmode=0644,dmode=0755" if share.mapped else "none"
+        where = f"local,id={share.tag},path={_quoted(share.path)},security_model={model}{mode}"
+        device = f"virtio-9p-pci,fsdev={share.tag},mount_tag={share.tag}"
+        words += ["-fsdev", where, "-device", device]
+    return words
+
+
+def _network(machine: Machine) -> list[str]:
+    if not machine.network:
+        return []
+    return ["-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile="]
+
+
+def _functions(machine: Machine) -> list[str]:
+    words = []
+    for number, socket in enumerate(machine.functions):
+        port = f"port{number}"
+        device = {
+            "driver": "vfio-user-pci",
+            "id": f"function{number}",
+            "bus": port,
+            "socket": {"type": "unix", "path": str(socket)},
+            "x-msg-timeout": REPLY_TIMEOUT_MS,
+        }
+        # Numbered from 1: slot 0 of a chassis is not valid for a port that can hot-plug.
+        root_port = f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"
+        words += ["-device", root_port, "-device", json.dumps(device)]
+    return words
+
+
+def _quoted(path: Path) -> str:
+    """A path inside a list of options: QEMU reads two commas as one."""
+    return str(path).replace(",", ",,")

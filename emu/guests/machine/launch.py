@@ -1,0 +1,131 @@
+"""Turns a user's options into a machine that can be started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests.archive.bootstrap import Progress
+from emu.guests.errors import LabError
+from emu.guests.image import image
+from emu.guests.kernel import custom
+from emu.guests.kernel.custom import BootKernel
+from emu.guests.machine import accel, initramfs, qemu
+from emu.guests.machine.command_line import Machine, Share
+from emu.guests.options import GuestOptions
+
+LOG_LEVEL = 5  # the console shows warnings and worse; dmesg has everything
+VERBOSE_LOG_LEVEL = 7
+_TRIED = "user.mlx5emu"
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The terminal of an interactive guest: what TERM says, and its size."""
+
+    kind: str
+    rows: int
+    columns: int
+
+
+def machine_for(
+    options: GuestOptions,
+    work: Path,
+    *,
+    functions: tuple[Path, ...] = (),
+    control: Path | None = None,
+    port: Path | None = None,
+    events: Path | None = None,
+    gdb: Path | None = None,
+    console_log: Path | None = None,
+    terminal: Terminal | None = None,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Machine:
+    """Return the machine for ``options``; build and fetch what the cache lacks.
+
+    ``work`` is a directory for this boot's own files. With ``terminal`` the guest runs a shell on
+    its console; otherwise it serves commands on ``port``.
+    """
+    program = qemu.ensure(progress, on_wait)
+    root = image.ensure(options.suite, options.packages, progress, on_wait)
+    wanted = options.accelerator if options.icount is None else "tcg"
+    accelerator = accel.choose(wanted, program, root)
+    if options.kernel is None:
+        kernel = BootKernel(root.kernel, root.release, root.boot_modules())
+    else:
+        kernel = custom.prepare(options, options.kernel, work)
+    initrd = work / "initrd"
+    config = _config(options, kernel.release, terminal)
+    initrd.write_bytes(initramfs.build(root.busybox, kernel.boot_modules, config))
+    level = VERBOSE_LOG_LEVEL if options.verbose else LOG_LEVEL
+    # Symbols stand where vmlinux says.
+    fixed = ("nokaslr",) if gdb is not None else ()
+    return Machine(
+        qemu=program,
+        accelerator=accelerator,
+        kernel=kernel.path,
+        initrd=initrd,
+        kernel_arguments=(f"loglevel={level}", *fixed, *options.kernel_arguments),
+        disks=tuple(filter(None, (root.root_disk, kernel.module_disk))),
+        functions=functions,
+        shares=_shares(options),
+        network=options.network,
+        memory_mib=options.memory_mib,
+        cpus=options.cpus,
+        icount=options.icount,
+        console_log=console_log,
+        control=control,
+        port=port,
+        events=events,
+        gdb=gdb,
+        extra=options.qemu_arguments,
+    )
+
+
+def _shares(options: GuestOptions) -> tuple[Share, ...]:
+    shares = []
+    if options.share is not None:
+        writable = options.share_writable
+        shares.append(Share("share", options.share, writable, writable and _mapped(options.share)))
+    if options.out is not None:
+        shares.append(Share("out", options.out, writable=True, mapped=_mapped(options.out)))
+    return tuple(shares)
+
+
+def _mapped(directory: Path) -> bool:
+    """Whether what the guest makes there must not become the host's as it is: we are root.
+
+    Raises :class:`LabError` where the file system has no extended attributes for that.
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        os.setxattr(directory, _TRIED, b"")
+        os.removexattr(directory, _TRIED)
+    except OSError as error:
+        raise LabError(
+            f"{directory}: its file system has no extended attributes ({error.strerror}), which a"
+            " directory that a guest writes to needs when mlx5emu runs as root"
+        ) from None
+    return True
+
+
+def _config(options: GuestOptions, release: str, terminal: Terminal | None) -> dict[str, str | int]:
+    """Shell variables for the init script of the initramfs."""
+    config: dict[str, str | int] = {
+        "release": release,
+        "probe": "held" if options.hold_probe else int(options.probe),
+        "dump": int(options.dump is not None or options.stays),
+        "shares": " ".join(
+            f"{share.tag}={'rw' if share.writable else 'ro'}" for share in _shares(options)
+        ),
+        "network": int(options.network),
+        "hugepages": options.hugepages,
+        "shell": int(terminal is not None),
+    }
+    if terminal is not None:
+        config |= {"term": terminal.kind, "rows": terminal.rows, "columns": terminal.columns}
+    return config

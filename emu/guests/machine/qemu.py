@@ -1,0 +1,170 @@
+"""Finds a QEMU that speaks vfio-user, or fetches one.
+
+The system's QEMU is used if it is new enough. Otherwise Debian's package for trixie is unpacked in
+the cache with the libraries it needs and started with its own dynamic loader, so it runs on any
+distribution and nothing is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.archive.bootstrap import Progress, bootstrap_files
+from emu.guests.archive.mirror import source_line
+from emu.guests.errors import LabError
+
+MINIMUM = (10, 1)  # the first with a vfio-user client
+_PROGRAM = "qemu-system-x86_64"
+_SUITE = "trixie"
+_UNPACKED = "trixie-backports-1"  # increase the number when _wanted() changes
+_KEPT_ANSWERS = 7  # number of cached answers about other QEMUs
+_KEPT = re.compile(
+    r"\./usr/(bin/qemu-system-x86_64|lib64/.*|lib/x86_64-linux-gnu/[^/]*\.so[^/]*"
+    r"|share/(qemu|seabios)/[^/]*)"
+)
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """A QEMU that can be started."""
+
+    command: tuple[str, ...]
+    version: tuple[int, int, int]
+    origin: str
+
+    @property
+    def version_text(self) -> str:
+        """The version in dotted form."""
+        return ".".join(map(str, self.version))
+
+
+def find() -> Qemu | None:
+    """A suitable QEMU: ``MLX5EMU_QEMU``, the system's or the cached one; None if there is none.
+
+    Raises :class:`LabError` when ``MLX5EMU_QEMU`` names one that is not suitable.
+    """
+    named = os.environ.get("MLX5EMU_QEMU")
+    if named:
+        found = _examine(Path(named), "MLX5EMU_QEMU")
+        if found is None:
+            raise LabError(f"MLX5EMU_QEMU={named} is no QEMU {_minimum()} with vfio-user-pci")
+        return found
+    system = shutil.which(_PROGRAM)
+    return (_examine(Path(system), "system") if system else None) or _cached()
+
+
+def ensure(progress: Progress | None = None, on_wait: Callable[[], None] | None = None) -> Qemu:
+    """A suitable QEMU; fetch one if there is none."""
+    found = find()
+    if found is None:
+        with cache.lock("qemu", on_wait):
+            if _cached() is None:
+                with cache.building(_directory()) as work:
+                    _fetch(work, progress)
+        found = _cached()
+    if found is None:
+        raise LabError(f"the QEMU in {_directory()} does not run here: remove that directory")
+    return found
+
+
+def program_path(found: Qemu) -> Path:
+    """One file to start this QEMU by, for those who want to: itself, or a script in the cache.
+
+    The cached one takes its own dynamic loader, libraries and firmware, which the script names.
+    """
+    if len(found.command) == 1:
+        return Path(found.command[0])
+    path = _directory().parent / _PROGRAM
+    script = f'#!/bin/sh\nexec {shlex.join(found.command)} "$@"\n'
+    if not path.exists() or path.read_text() != script:
+        cache.save_text(path, script, 0o755)
+    return path
+
+
+def _minimum() -> str:
+    return ".".join(map(str, MINIMUM)) + " or newer"
+
+
+def _directory() -> Path:
+    return cache.subdir("qemu") / _UNPACKED
+
+
+def _cached() -> Qemu | None:
+    usr = _directory() / "usr"
+    loader = usr / "lib64" / "ld-linux-x86-64.so.2"
+    if not loader.exists():
+        return None
+    libraries = usr / "lib" / "x86_64-linux-gnu"
+    share = usr / "share"
+    return _examine(
+        usr / "bin" / _PROGRAM,
+        "cache",
+        before=(str(loader), "--library-path", str(libraries)),
+        after=("-L", str(share / "qemu"), "-L", str(share / "seabios")),
+    )
+
+
+def _examine(
+    program: Path, origin: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
+) -> Qemu | None:
+    """The QEMU in ``program`` if it is suitable. Asking it is slow, so answers are cached."""
+    try:
+        stat = program.stat()
+    except OSError:
+        return None
+    command = (*before, str(program), *after)
+    store = cache.cache_dir() / "qemu.json"
+    known = cache.load_json(store)
+    key = f"{program} {stat.st_mtime_ns} {stat.st_size}"
+    if key not in known:
+        known = {key: _ask(command)} | {name: known[name] for name in list(known)[:_KEPT_ANSWERS]}
+        cache.save_json(store, known)
+    version = known[key]
+    if version is None or tuple(version[:2]) < MINIMUM:
+        return None
+    return Qemu(command, (version[0], version[1], version[2]), origin)
+
+
+def _ask(command: tuple[str, ...]) -> tuple[int, int, int] | None:
+    """The version of a QEMU; None if it lacks the vfio-user client."""
+
+    def output(*arguments: str) -> str:
+        try:
+            result = subprocess.run(
+                [*command, *arguments], capture_output=True, text=True, check=False, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return result.stdout
+
+    match = re.search(r"version (\d+)\.(\d+)\.(\d+)", output("--version"))
+    if match is None or '"vfio-user-pci"' not in output("-device", "help"):
+        return None
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _fetch(work: Path, progress: Progress | None) -> None:
+    """Unpack Debian's packages into ``work``, but only the files that our guests need."""
+    bootstrap_files(
+        [
+            "--variant=extract",
+            f'--aptopt=APT::Default-Release "{_SUITE}-backports"',
+            '--aptopt=Acquire::Languages "none"',
+            "--include=qemu-system-x86,seabios",
+        ],
+        _SUITE,
+        [source_line(_SUITE), source_line(f"{_SUITE}-backports")],
+        work,
+        _KEPT,
+        what="QEMU",
+        log=cache.cache_dir() / "build-qemu.log",
+        progress=progress,
+    )

@@ -1,0 +1,90 @@
+"""A small client for QEMU's control protocol (QMP): one command at a time, events on request.
+
+Protocol: QEMU, docs/interop/qmp-spec.rst.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import deque
+from typing import Any
+
+from emu.guests.errors import GuestError
+
+REPLY_TIMEOUT = 90.0  # QEMU may itself be waiting for a device's server
+
+_MOST_OF_A_LINE = 1 << 20
+_MOST_EVENTS = 100_000
+"""Limit on the events between a command and its answer."""
+_MOST_EARLY = 100
+"""Number of these that are kept for :meth:`Qmp.wait_for`."""
+
+
+class Qmp:
+    """A connection over which QEMU takes commands."""
+
+    def __init__(self, connection: socket.socket, timeout: float = REPLY_TIMEOUT) -> None:
+        connection.settimeout(timeout)
+        self._connection = connection
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._early: deque[dict[str, Any]] = deque(maxlen=_MOST_EARLY)
+        self._lines = connection.makefile("rb")
+        self._receive()  # its greeting
+        self.execute("qmp_capabilities")
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """Run a command and return its result; :class:`GuestError` when QEMU refuses it."""
+        request = {"execute": command, "arguments": arguments}
+        try:
+            with self._lock:
+                self._connection.sendall(json.dumps(request).encode() + b"\n")
+                reply = self._answer()
+        except OSError as error:
+            raise GuestError(f"QEMU does not answer {command}: {error}") from error
+        if "error" in reply:
+            why = reply["error"]
+            why = why.get("desc") if isinstance(why, dict) else why
+            raise GuestError(f"QEMU refuses {command}: {why}")
+        return reply["return"]
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """Wait until QEMU tells of that event, however long it takes, and return what it says.
+
+        Raises OSError at QEMU's end. Events that came between the last commands and their answers
+        count as well.
+        """
+        self._connection.settimeout(None)
+        while (told := self._next()).get("event") != event:
+            pass
+        self._connection.settimeout(self._timeout)
+        data = told.get("data")
+        return data if isinstance(data, dict) else {}
+
+    def close(self) -> None:
+        """Close the connection; QEMU keeps running."""
+        self._lines.close()
+        self._connection.close()
+
+    def _answer(self) -> dict[str, Any]:
+        for _ in range(_MOST_EVENTS):
+            reply = self._receive()
+            if "return" in reply or "error" in reply:
+                return reply
+            self._early.append(reply)
+        raise ConnectionResetError("it tells of events only")
+
+    def _next(self) -> dict[str, Any]:
+        return self._early.popleft() if self._early else self._receive()
+
+    def _receive(self) -> dict[str, Any]:
+        line = self._lines.readline(_MOST_OF_A_LINE)
+        if not line:
+            raise ConnectionResetError("it has ended")
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ConnectionResetError("it sent what is no JSON") from None
+        return value if isinstance(value, dict) else {}

@@ -1,0 +1,95 @@
+"""Commands in a guest that another process keeps: the other side of :mod:`named.door`."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from emu.guests.channel.channel import Channel
+from emu.guests.channel.job import Job
+from emu.guests.errors import GuestError, LabError
+from emu.guests.guest.guest import OFF, PANICKED
+from emu.guests.named import running
+from emu.host.printable import printable
+
+ENDED = (PANICKED, OFF)
+SILENT = "silent"
+_ANSWER_TIMEOUT = 30.0
+
+
+@contextlib.contextmanager
+def at_command(name: str) -> Iterator[Channel]:
+    """A channel for commands, once the guest takes them: one that reboots is waited for."""
+    with attached(name) as channel:
+        channel.ask("boot").wait()
+        yield channel
+
+
+@contextlib.contextmanager
+def attached(name: str) -> Iterator[Channel]:
+    """A channel to the guest ``NAME`` or ``LAB/GUEST``. Raises :class:`LabError`."""
+    path = running.find_guest(name)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError as error:
+        connection.close()
+        raise GuestError(f"{name} takes no commands: {error.strerror}") from error
+    channel = Channel(connection, _ANSWER_TIMEOUT)
+    try:
+        if channel.wait_ready(_ANSWER_TIMEOUT) is None:
+            raise GuestError(f"{name} does not answer")
+        yield channel
+    finally:
+        channel.close()
+
+
+def state_of(name: str, timeout: float = 5.0) -> str:
+    """Whether the guest takes commands, in a word: what it says, or ``silent``."""
+    try:
+        with attached(name) as channel:
+            return _answer(channel, "state", timeout)
+    except LabError:
+        return SILENT
+
+
+def control_of(name: str) -> Path:
+    """The control socket of the server of a guest's functions, or of a lab's.
+
+    Raises :class:`LabError`.
+    """
+    entry, _, guest = name.partition("/")
+    first = running.find(entry).guests[:1]
+    with attached(name if guest else "/".join([entry, *first])) as channel:
+        return Path(_answer(channel, "control", _ANSWER_TIMEOUT))
+
+
+def log_of(name: str) -> tuple[str, str]:
+    """The log of the guest's kernel, and the guest's state. Raises :class:`LabError`.
+
+    Of one that takes no commands any more it is what its console has: warnings and worse.
+    """
+    with attached(name) as channel:
+        state = _answer(channel, "state", _ANSWER_TIMEOUT)
+        if state in ENDED:
+            return _answer(channel, "console", _ANSWER_TIMEOUT), state
+    return output_of(name, ["dmesg"]).decode(errors="replace"), state
+
+
+def _answer(channel: Channel, what: str, timeout: float) -> str:
+    job = channel.ask(what)
+    job.wait(timeout)
+    return bytes(job.stdout).decode(errors="replace")
+
+
+def output_of(name: str, words: list[str], timeout: float = 60.0) -> bytes:
+    """A command's standard output. Raises :class:`LabError`, also for a status that is not 0."""
+    with at_command(name) as channel:
+        job: Job = channel.start(" ".join(words), words, {})
+        status = job.wait(timeout)
+        if status != 0:
+            said = printable(bytes(job.stderr).decode(errors="replace")).strip()
+            raise GuestError(f"{job.name} ended with status {status}: {said}")
+        return bytes(job.stdout)

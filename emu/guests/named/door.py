@@ -1,0 +1,266 @@
+"""The way into a guest for other processes: a socket that takes commands for it.
+
+It speaks to its clients as the program inside the guest speaks to us
+(:mod:`emu.guests.channel.frames`), so a client is a :class:`emu.guests.channel.channel.Channel`.
+What a client has started ends when the client goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from emu.guests.channel import frames
+from emu.guests.channel.job import Job, Sink
+from emu.guests.errors import GuestError, LabError, as_told
+from emu.guests.named.outbox import Outbox
+from emu.host import listening
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 16
+_MOST_JOBS = 64
+_MOST_CLIENTS = 64
+_END = b""
+
+
+class Inhabitant(Protocol):
+    """What a door needs of :class:`emu.guests.Guest`."""
+
+    kernel_release: str
+
+    @property
+    def state(self) -> str:
+        """Whether it takes commands, in a word (:data:`emu.guests.guest.guest.STATES`)."""
+
+    @property
+    def control_socket(self) -> Path:
+        """The control socket of the server of its functions. Raises LabError."""
+
+    @property
+    def console(self) -> str:
+        """The output of its console."""
+
+    def popen(
+        self,
+        command: str | Sequence[str],
+        *,
+        has_input: bool = False,
+        environ: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Job:
+        """Start a command."""
+
+    def wait(self, job: Job, timeout: float | None = None) -> int:
+        """Wait for a command's end."""
+
+    def await_boot(self) -> None:
+        """Wait while it boots."""
+
+    def dump(self, path: Path) -> None:
+        """Write the guest's memory into a file."""
+
+    def mark_clock(self) -> None:
+        """Put our clock into the log of the guest's kernel."""
+
+
+class Door:
+    """Listens at ``path`` for clients of one guest, until :meth:`close`. Raises OSError."""
+
+    def __init__(self, guest: Inhabitant, path: Path) -> None:
+        self._guest = guest
+        self._socket = listening.listen(path, _BACKLOG)
+        self._socket.setblocking(True)
+        self._clients: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="door", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more clients, and end the connections that there are."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            for client in self._clients:
+                with contextlib.suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            with self._lock:
+                is_full = len(self._clients) >= _MOST_CLIENTS
+                if not is_full:
+                    self._clients.add(client)
+            if is_full:
+                logger.warning("more than %d clients of one guest", _MOST_CLIENTS)
+                client.close()
+            else:
+                threading.Thread(
+                    target=self._serve, args=(client,), name="visit", daemon=True
+                ).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                _Visit(self._guest, client).serve()
+            except (OSError, ValueError, frames.FrameError) as error:
+                logger.info("a client is gone: %s", error)
+            finally:
+                with self._lock:
+                    self._clients.discard(client)
+
+
+class _Visit:
+    """One client's commands."""
+
+    def __init__(self, guest: Inhabitant, client: socket.socket) -> None:
+        self._guest = guest
+        self._client = client
+        self._outbox = Outbox(client.sendall, self._hold)
+        self._jobs: dict[int, tuple[Job, queue.SimpleQueue[bytes]]] = {}
+        self._hold_lock = threading.Lock()
+        self._is_held = False
+        self._is_asked = False
+
+    def serve(self) -> None:
+        """Until the client goes. Raises OSError and FrameError."""
+        decoder = frames.Decoder()
+        self._send(frames.HELLO, 0, frames.MARK + self._guest.kernel_release.encode())
+        try:
+            while data := self._client.recv(4 * frames.CHUNK):
+                for frame in decoder.feed(data):
+                    self._handle(frame)
+        finally:
+            self._outbox.close()
+            for job, given in list(self._jobs.values()):
+                given.put(_END)
+                with contextlib.suppress(GuestError):
+                    job.kill(signal.SIGHUP)
+                    job.kill(signal.SIGKILL)
+
+    def _send(self, kind: int, job: int = 0, payload: bytes = b"") -> None:
+        self._outbox.put(frames.encode(kind, job, payload))
+
+    def _hold(self, wanted: bool) -> None:
+        """The client does not read: its commands wait, and nobody else's."""
+        with self._hold_lock:
+            self._is_held = wanted
+            for job, _ in list(self._jobs.values()):
+                with contextlib.suppress(GuestError):
+                    job.pause(wanted)
+
+    def _handle(self, frame: frames.Frame) -> None:
+        known = self._jobs.get(frame.job)
+        if frame.kind == frames.PING:
+            self._send(frames.PONG)
+        elif frame.kind == frames.RUN and known is None:
+            self._start(frame)
+        elif frame.kind == frames.ASK:
+            self._ask(frame)
+        elif known is None:
+            return  # it has just ended
+        elif frame.kind == frames.STDIN:
+            given = known[1]
+            if given.qsize() * frames.CHUNK > 4 * frames.WINDOW:
+                raise frames.FrameError("more input than there is room for")
+            given.put(frame.payload)
+        elif frame.kind == frames.SIGNAL and frame.payload:
+            with contextlib.suppress(GuestError):
+                known[0].kill(frame.payload[0])
+
+    def _start(self, frame: frames.Frame) -> None:
+        if len(self._jobs) >= _MOST_JOBS:
+            raise frames.FrameError("too many commands at once")
+        argv, settings, has_input = frames.decode_command(frame.payload)
+        environ = dict(setting.split("=", 1) for setting in settings)
+        sink = partial(self._pass_on, frame.job)
+        try:
+            job = self._guest.popen(argv, has_input=has_input, environ=environ, sink=sink)
+        except GuestError as error:
+            self._fail(frame.job, error)
+            return
+        given: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        with self._hold_lock:
+            self._jobs[frame.job] = job, given
+            if self._is_held:
+                with contextlib.suppress(GuestError):
+                    job.pause(True)
+        for work in (self._finish, self._feed):
+            arguments = (frame.job, job, given)
+            threading.Thread(target=work, args=arguments, name="job", daemon=True).start()
+
+    def _pass_on(self, number: int, kind: int, data: bytes) -> None:
+        for at in range(0, len(data), frames.MAX_PAYLOAD):
+            self._send(kind, number, data[at : at + frames.MAX_PAYLOAD])
+
+    def _feed(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
+        """Hand the client's input over, at the pace at which the command reads it."""
+        with contextlib.suppress(GuestError, OSError):
+            while data := given.get():
+                job.write(data)
+                self._send(frames.CREDIT, number, frames.encode_count(len(data)))
+            job.close_input()
+
+    def _finish(self, number: int, job: Job, given: queue.SimpleQueue[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                status = self._guest.wait(job)
+                self._send(frames.EXIT, number, bytes([status]))
+            except GuestError as error:
+                self._fail(number, error)
+        self._jobs.pop(number, None)
+        given.put(_END)
+
+    def _ask(self, frame: frames.Frame) -> None:
+        """Do something ourselves, in a thread of its own, one at a time."""
+        try:
+            work = self._request(**json.loads(frame.payload))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise frames.FrameError("a request that is none") from None
+        if self._is_asked:
+            raise frames.FrameError("more than one request at once")
+        self._is_asked = True
+        arguments = (frame.job, work)
+        threading.Thread(target=self._do, args=arguments, name="request", daemon=True).start()
+
+    def _request(self, what: str, path: str = "") -> Callable[[], str | None]:
+        """What a request asks for; it may have an answer. Raises KeyError and ValueError."""
+        if (what == "dump") != bool(path):
+            raise ValueError("only a dump has a path, and has to")
+        works: dict[str, Callable[[], str | None]] = {
+            "dump": partial(self._guest.dump, Path(path)),
+            "clock": self._guest.mark_clock,
+            "boot": self._guest.await_boot,
+            "control": lambda: str(self._guest.control_socket),
+            "state": lambda: self._guest.state,
+            "console": lambda: self._guest.console,
+        }
+        return works[what]
+
+    def _do(self, number: int, work: Callable[[], str | None]) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                answer = work()
+            except (LabError, OSError) as error:
+                self._is_asked = False
+                self._fail(number, error)
+            else:
+                self._pass_on(number, frames.STDOUT, (answer or "").encode())
+                self._is_asked = False
+                self._send(frames.EXIT, number, b"\0")
+
+    def _fail(self, number: int, error: Exception) -> None:
+        self._send(frames.FAILED, number, as_told(error))

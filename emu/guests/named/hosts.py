@@ -1,0 +1,93 @@
+"""Starts the guests of a topology: one server for all functions, then a few guests at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.errors import GuestError, ServerError
+from emu.guests.guest.guest import Guest
+from emu.guests.guest.server import Server
+from emu.guests.guest.vm import Served
+from emu.guests.named.topology import Node, Topology
+from emu.guests.workdir import work_directory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Hosts:
+    """The guests that have been started; all lose their functions when the server ends."""
+
+    guests: dict[str, Guest]
+    failure: ServerError | None = None
+
+    def lose_server(self, error: ServerError) -> None:
+        self.failure = error
+        for guest in list(self.guests.values()):
+            guest.lose_server(error)
+
+
+def start(topology: Topology, stack: contextlib.ExitStack) -> Mapping[str, Guest]:
+    """Boot every guest and run its commands; what has to end later goes on ``stack``.
+
+    No more guests boot at once than there are processors. Raises :class:`LabError`; a command that
+    fails is an error as well.
+    """
+    hosts = _Hosts({})
+    sockets: list[Path] = []
+    control: Path | None = None
+    server: Server | None = None
+    if topology.devices:
+        work = stack.enter_context(work_directory())
+        log = cache.new_run_dir() / "server.log"
+        server = Server(
+            topology.devices,
+            directory=work,
+            log=log,
+            trace=topology.trace,
+            faults=topology.faults,
+            record=topology.record,
+            options=topology.server_options,
+            on_end=hosts.lose_server,
+        )
+        stack.callback(server.stop)
+        server.start()
+        sockets, control = list(server.sockets), server.control
+    booting: list[tuple[Node, Guest]] = []
+    for node in topology.nodes:
+        if len(booting) >= len(os.sched_getaffinity(0)):
+            _await(*booting.pop(0))
+        count = len(node.options.devices)
+        served = Served(tuple(sockets[:count]), control)
+        del sockets[:count]
+        guest = Guest(dataclasses.replace(node.options, stays=True), served=served)
+        hosts.guests[node.name] = guest
+        stack.callback(guest.stop)
+        guest.begin()
+        booting.append((node, guest))
+    for node, guest in booting:
+        _await(node, guest)
+    if hosts.failure is not None:
+        raise hosts.failure
+    if server is not None:
+        server.arm()
+    return hosts.guests
+
+
+def _await(node: Node, guest: Guest) -> None:
+    """Wait for a guest, then run its commands."""
+    try:
+        guest.wait_ready()
+        for command in node.commands:
+            guest.run(command, timeout=guest.options.boot_timeout).check()
+    except GuestError as error:
+        error.args = (f"{node.name}: {error}",)
+        raise
+    logger.info("%s is up", node.name)

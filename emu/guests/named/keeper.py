@@ -1,0 +1,138 @@
+"""A process in the background that keeps guests running, for commands that come later.
+
+It is forked from the command that starts the guests, which waits until they are up. Whatever ends
+that command before (Ctrl-C, a kill) ends the guests as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from emu.guests import cache
+from emu.guests.errors import LabError, as_told, told_failure
+from emu.guests.named import running
+from emu.guests.named.door import Door, Inhabitant
+
+UP = b"{}"
+_LOG = "keeper.log"
+_MOST_OF_A_REPORT = 1 << 20
+_STOP_TIMEOUT = 30.0
+
+Start = Callable[[contextlib.ExitStack], Mapping[str, Inhabitant]]
+"""Starts guests, whose ends it leaves on the stack, and returns them by name."""
+
+
+@contextlib.contextmanager
+def open_doors(
+    claim: running.Claim, info: Mapping[str, Any], guests: Mapping[str, Inhabitant]
+) -> Iterator[None]:
+    """Let other processes reach the guests; the claim is that of their name."""
+    with contextlib.ExitStack() as stack:
+        entry = running.Entry(claim.path.name, claim.path, {})
+        for name, guest in guests.items():
+            stack.callback(Door(guest, entry.socket(name)).close)
+        cache.save_json(claim.path / running.INFO, {**_self(info), "guests": list(guests)})
+        yield
+
+
+def launch(
+    name: str,
+    info: Mapping[str, Any],
+    start: Start,
+    meanwhile: contextlib.AbstractContextManager[object] | None = None,
+) -> None:
+    """Start guests in a process of their own, and return when they take commands.
+
+    ``meanwhile`` is entered once that process is there: it may have threads, which no fork copies.
+    Raises :class:`LabError`: the name is taken, or what ``start`` raised.
+    """
+    claim = running.Claim(name)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _keep(claim, info, start, writer)
+    os.close(writer)
+    claim.hand_over()
+    try:
+        with meanwhile or contextlib.nullcontext(), open(reader, "rb") as report:
+            told = report.read(_MOST_OF_A_REPORT)
+    except BaseException:
+        _end(pid)
+        raise
+    if told != UP:
+        os.waitpid(pid, 0)
+        raise told_failure(told)
+
+
+def end(entry: running.Entry) -> None:
+    """End what has that name. Raises :class:`LabError` when it does not end."""
+    if entry.pid > 0 and not _end(entry.pid, lambda: not running.is_held(entry.name)):
+        raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
+
+
+def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
+    """Ask a process to end, and kill it when it does not; whether it has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if is_gone is not None and is_gone():  # the number may be another process's by now
+            return True
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+            if select.select([handle], [], [], _STOP_TIMEOUT)[0]:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+                return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _self(info: Mapping[str, Any]) -> dict[str, Any]:
+    return {"pid": os.getpid(), "since": time.time(), **info}
+
+
+def _keep(claim: running.Claim, info: Mapping[str, Any], start: Start, report: int) -> NoReturn:
+    """The process in the background; ``report`` is where its start's outcome goes."""
+    status = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with claim, contextlib.ExitStack() as stack:
+            _detach(claim.path / _LOG)
+            cache.save_json(claim.path / running.INFO, _self(info))
+            guests = start(stack)
+            stack.enter_context(open_doors(claim, info, guests))
+            os.write(report, UP)  # fails when nobody waits any more
+            os.close(report)
+            while True:
+                signal.pause()
+    except SystemExit:
+        status = 0
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            os.write(report, as_told(error))
+    finally:
+        os._exit(status)
+
+
+def _detach(log: Path) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with log.open("wb") as file, open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)

@@ -1,0 +1,209 @@
+"""Guests that have a name: which of them run, and where one reaches them.
+
+Each name has a directory below the user's own runtime directory, with a socket for each guest
+(:mod:`emu.guests.named.door`) and ``info.json``. The process that keeps the guests holds a lock of
+that name for as long as it lives, so the lock says whether they run, however that process ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from emu.guests import cache
+from emu.guests.errors import LabError
+
+INFO = "info.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_LOCK_SUFFIX = ".lock"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name: the process that keeps its guests, and what it says of them."""
+
+    name: str
+    path: Path
+    info: Mapping[str, Any]
+
+    @property
+    def pid(self) -> int:
+        """The process that keeps the guests; 0 before it has said so."""
+        pid = self.info.get("pid")
+        return pid if isinstance(pid, int) else 0
+
+    @property
+    def guests(self) -> list[str]:
+        """Names of the guests that take commands; empty while they start."""
+        return [str(name) for name in self.info.get("guests", [])]
+
+    def socket(self, guest: str) -> Path:
+        """The socket of one of the guests."""
+        return self.path / f"{guest}.sock"
+
+
+def check_name(name: str) -> None:
+    """Raise :class:`LabError` unless ``name`` can be a guest's, or a lab's."""
+    if not _NAME.fullmatch(name):
+        raise LabError(
+            f"{name!r} is no name: letters, digits, dots, dashes, 32 at most, a letter first"
+        )
+
+
+def directory() -> Path:
+    """The runtime directory, which belongs to this user alone. Raises :class:`LabError`."""
+    path = _place()
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        about = path.lstat()
+    except OSError as error:
+        raise LabError(
+            f"cannot make {path}: {error.strerror}; XDG_RUNTIME_DIR may name a directory of yours"
+        ) from error
+    if not stat.S_ISDIR(about.st_mode):
+        wrong = "is no directory"
+    elif about.st_uid != os.getuid():
+        wrong = f"belongs to user {about.st_uid}, not to you"
+    elif about.st_mode & 0o077:
+        wrong = f"is open to others (mode {stat.S_IMODE(about.st_mode):04o}, not 0700)"
+    else:
+        return path
+    raise LabError(f"{path} {wrong}; it has to be a directory that belongs to you alone")
+
+
+def _place() -> Path:
+    """Where nobody else can make a directory before us: never in a directory of everybody's."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and os.path.isdir(base):
+        return Path(base) / "mlx5emu"
+    own = Path(f"/run/user/{os.getuid()}")
+    with contextlib.suppress(OSError):
+        if own.lstat().st_uid == os.getuid() and os.access(own, os.W_OK | os.X_OK):
+            return own / "mlx5emu"
+    return cache.cache_dir() / "names"
+
+
+class Claim:
+    """A name that this process keeps; its directory is empty at first, and goes with the block.
+
+    Raises :class:`LabError` when the name is taken. A process that is forked keeps the name as
+    well, until it ends.
+    """
+
+    def __init__(self, name: str) -> None:
+        check_name(name)
+        _sweep()
+        self.path = directory() / name
+        self._name = name
+        self._lock = self._locked()
+        self._clear()
+        self.path.mkdir(mode=0o700)
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+        _lock_path(self._name).unlink(missing_ok=True)
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """Leave name and directory to the processes that have been forked."""
+        self._lock.close()
+
+    def _locked(self) -> IO[bytes]:
+        """The lock's file, locked; whoever had it before may have removed the file meanwhile."""
+        while True:
+            lock = _lock_file(self._name, os.O_CREAT)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(_lock_path(self._name))):
+                    return lock
+            except BlockingIOError:
+                lock.close()
+                taken = f"{self._name} runs already: mlx5emu down {self._name} ends it"
+                raise LabError(taken) from None
+            except FileNotFoundError:
+                pass
+            lock.close()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove what runs that were killed have left: names with a process's number, like run-1234."""
+    for path in directory().glob(f"run-*{_LOCK_SUFFIX}"):
+        name = path.name.removesuffix(_LOCK_SUFFIX)
+        if not re.fullmatch(r"run-\d+", name):
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), _lock_file(name) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory() / name, ignore_errors=True)
+            path.unlink()
+
+
+def entries() -> list[Entry]:
+    """What runs, by name."""
+    found = []
+    for lock in sorted(directory().glob(f"*{_LOCK_SUFFIX}")):
+        name = lock.name.removesuffix(_LOCK_SUFFIX)
+        if _NAME.fullmatch(name) and is_held(name):
+            path = directory() / name
+            found.append(Entry(name, path, cache.load_json(path / INFO)))
+    return found
+
+
+def find(name: str) -> Entry:
+    """What runs by that name. Raises :class:`LabError`."""
+    running = entries()
+    for entry in running:
+        if entry.name == name:
+            return entry
+    others = ", ".join(entry.name for entry in running)
+    known = f"these do: {others}" if others else "mlx5emu up starts one"
+    raise LabError(f"nothing named {name} runs here; {known}")
+
+
+def find_guest(name: str) -> Path:
+    """The socket of a guest: ``NAME``, or ``LAB/GUEST``. Raises :class:`LabError`."""
+    lab, _, guest = name.partition("/")
+    entry = find(lab)
+    if not entry.guests:
+        raise LabError(f"{lab} is still starting")
+    if not guest and len(entry.guests) == 1:
+        guest = entry.guests[0]
+    if guest not in entry.guests:
+        choices = ", ".join(f"{lab}/{one}" for one in entry.guests)
+        raise LabError(f"no guest {name}: choose one of {choices}")
+    return entry.socket(guest)
+
+
+def is_held(name: str) -> bool:
+    """Whether a process keeps that name."""
+    try:
+        with _lock_file(name) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def _lock_path(name: str) -> Path:
+    return directory() / f"{name}{_LOCK_SUFFIX}"
+
+
+def _lock_file(name: str, flags: int = 0) -> IO[bytes]:
+    flags |= os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(_lock_path(name), flags, 0o600), "r+b")

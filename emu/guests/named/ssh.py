@@ -1,0 +1,114 @@
+"""How OpenSSH reaches a guest that runs: by an sshd for each connection, over the guest's channel.
+
+No network is needed: ssh's ProxyCommand has the guest run ``sshd -i``. The way there is the door's
+socket (:mod:`emu.guests.named.door`), which belongs to this user alone, so the guest's host key
+need not be checked. The guest knows us by a key that is made for this once.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.errors import LabError
+from emu.guests.named import running
+from emu.guests.named.attach import attached
+
+SUFFIX = ".mlx5emu"
+"""What hosts' names end with: ``GUEST.mlx5emu``, in a lab ``GUEST.LAB.mlx5emu``."""
+_KEY = "id_ed25519"
+_CONFIG = "config"
+_CHECK_TIMEOUT = 60.0
+MISSING = (
+    "the guest has no sshd: start it with --package openssh-server"
+    ' (in a topology, packages = ["openssh-server"])'
+)
+_SCRIPT = r"""
+sshd=$(command -v sshd) || { echo "mlx5emu: $2" >&2; exit 127; }
+umask 022
+mkdir -p /run/sshd
+key=/etc/ssh/ssh_host_ed25519_key
+[ -e $key ] || ssh-keygen -q -t ed25519 -N '' -f $key < /dev/null
+keys=/run/mlx5emu/authorized_keys
+echo "$1" > $keys.$$ && mv $keys.$$ $keys
+exec "$sshd" -i -e -f /dev/null -o HostKey=$key -o AuthorizedKeysFile=$keys -o StrictModes=no \
+    -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no -o LogLevel=ERROR \
+    -o 'Subsystem=sftp internal-sftp' -o 'AcceptEnv=LANG LC_*'
+"""
+
+
+def host_of(name: str) -> str:
+    """The host that stands for the guest ``NAME`` or ``LAB/GUEST``."""
+    lab, _, guest = name.partition("/")
+    return f"{guest}.{lab}{SUFFIX}" if guest else f"{lab}{SUFFIX}"
+
+
+def name_of(host: str) -> str:
+    """The guest that a host stands for; names may have dots. Raises :class:`LabError`."""
+    name = host.removesuffix(SUFFIX)
+    for entry in running.entries():
+        if entry.name == name:
+            return name
+        guest, dot, rest = name.partition(f".{entry.name}")
+        if guest and dot and not rest:
+            return f"{entry.name}/{guest}"
+    return running.find(name).name
+
+
+def check(name: str) -> None:
+    """Raise :class:`LabError` unless the guest ``NAME`` or ``LAB/GUEST`` has an sshd."""
+    with attached(name) as channel:
+        words = ["sh", "-c", "command -v sshd"]
+        if channel.start("sshd", words, {}).wait(_CHECK_TIMEOUT) != 0:
+            raise LabError(f"{name}: {MISSING}")
+
+
+def server_words() -> list[str]:
+    """The command in a guest that speaks SSH on its input and output. Raises :class:`LabError`."""
+    public = _key().with_suffix(".pub").read_text().strip()
+    return ["sh", "-c", _SCRIPT, "sh", public, MISSING]
+
+
+def config() -> str:
+    """What ssh has to know of the guests, as ~/.ssh/config has it. Raises :class:`LabError`."""
+    proxy = shlex.join([sys.executable, "-P", "-m", "emu", "ssh", "--proxy"])
+    lines = (
+        "User root",
+        f"ProxyCommand {proxy.replace('%', '%%')} '%n'",
+        f'IdentityFile "{str(_key()).replace("%", "%%")}"',
+        "IdentitiesOnly yes",
+        "StrictHostKeyChecking no",
+        "UserKnownHostsFile /dev/null",
+        "ForwardAgent no",
+        "ForwardX11 no",
+        "LogLevel ERROR",
+    )
+    return "\n    ".join([f"Host *{SUFFIX}", *lines]) + "\n"
+
+
+def config_file() -> Path:
+    """A file with :func:`config`. Raises :class:`LabError`."""
+    path = cache.subdir("ssh") / _CONFIG
+    cache.save_text(path, config())
+    return path
+
+
+def _key() -> Path:
+    """Our own key, made when there is none."""
+    path = cache.subdir("ssh") / _KEY
+    with cache.lock("ssh"):
+        if path.exists() and path.with_suffix(".pub").exists():
+            return path
+        path.unlink(missing_ok=True)
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "mlx5emu", "-f", str(path)]
+        try:
+            subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        except FileNotFoundError:
+            raise LabError("ssh-keygen is not installed: apt-get install openssh-client") from None
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.decode(errors="replace").strip()
+            raise LabError(f"ssh-keygen made no key: {said}") from None
+    return path

@@ -1,0 +1,74 @@
+"""How a guest's clock relates to the device's, which is the host's monotonic clock.
+
+From time to time the host sends its clock to the program in the guest, which writes it into the
+kernel's log (:meth:`emu.guests.Guest.mark_clock`). So the log itself says when, by both clocks. A
+mark comes late by the way into the guest, never early: of marks close together the earliest is
+right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from emu.device.trace.event import Event
+from emu.guests.errors import LabError
+
+_MARK = re.compile(r"mlx5emu: clock (\d{1,19})")
+_CLOSE_NS = 5_000_000_000
+_MOST_DRIFT = 0.01
+"""An emulated processor's clock is off by less than this; more is a mark that came late."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One moment by both clocks, in nanoseconds."""
+
+    guest_ns: int
+    host_ns: int
+
+    @property
+    def offset_ns(self) -> int:
+        """What the guest's clock is ahead."""
+        return self.guest_ns - self.host_ns
+
+
+def mark_of(event: Event) -> Mark | None:
+    """The mark in a line of the kernel's log; None if it has none."""
+    match = _MARK.fullmatch(str(event.fields.get("text")))
+    return Mark(event.t_ns, int(match[1])) if match is not None else None
+
+
+class Clock:
+    """Turns the guest's time into the host's. Raises :class:`LabError` without a mark."""
+
+    def __init__(self, marks: Sequence[Mark]) -> None:
+        if not marks:
+            raise LabError("the guest's log does not tell how its clock relates to the device's")
+        first, last = _best(marks, marks[0]), _best(marks, marks[-1])
+        span = last.host_ns - first.host_ns
+        drift = (last.offset_ns - first.offset_ns) / span if span > _CLOSE_NS else 0.0
+        self._mark = last
+        self._drift = drift if abs(drift) < _MOST_DRIFT else 0.0
+
+    @classmethod
+    def of_log(cls, events: Iterable[Event]) -> Clock:
+        """The clock of a kernel's log."""
+        return cls([mark for event in events if (mark := mark_of(event)) is not None])
+
+    def host_ns(self, guest_ns: int) -> int:
+        """The host's time at the guest's."""
+        passed = guest_ns - self._mark.guest_ns
+        return self._mark.host_ns + round(passed / (1 + self._drift))
+
+    def guest_ns(self, host_ns: int) -> int:
+        """The guest's time at the host's."""
+        passed = host_ns - self._mark.host_ns
+        return self._mark.guest_ns + round(passed * (1 + self._drift))
+
+
+def _best(marks: Sequence[Mark], about: Mark) -> Mark:
+    """The mark that came soonest, of those close to one."""
+    close = (mark for mark in marks if abs(mark.guest_ns - about.guest_ns) < _CLOSE_NS)
+    return min(close, key=lambda mark: mark.offset_ns)

@@ -1,0 +1,30 @@
+"""Puts the kernel's events among the device's: one trace, by the host's clock."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable, Iterator
+
+from emu.device.trace.event import Event
+from emu.guests.timeline.clock import Clock, mark_of
+
+
+def merged(device: Iterable[Event], kernel: Iterable[Event], clock: Clock) -> Iterator[Event]:
+    """All events in the order of time; the marks of the clock are left out.
+
+    ``kernel`` has the guest's time, and is sorted here; ``device`` is in order, as it is stored.
+    """
+    translated = sorted(
+        (
+            dataclasses.replace(event, t_ns=clock.host_ns(event.t_ns))
+            for event in kernel
+            if mark_of(event) is None
+        ),
+        key=_time,
+    )
+    return heapq.merge(device, translated, key=_time)
+
+
+def _time(event: Event) -> int:
+    return event.t_ns

@@ -1,0 +1,219 @@
+"""Runs on a Dask distributed cluster: its workers each carry out one run for each thread.
+
+A worker's guest lives in a process of its own below it (:mod:`emu.instruments.campaign.child`),
+which goes when the worker goes. Dask repeats the runs of workers that die. A scheduler that comes
+back gets what is not finished; what is finished is ours already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import emu
+from emu.host.printable import one_line
+from emu.host.user_error import UserError
+from emu.instruments.campaign.child import Child
+from emu.instruments.campaign.description import Description, Ended, Result
+from emu.version import version
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5
+WORKERS_SECONDS = 10
+RETURN_SECONDS = 60
+"""How long a scheduler may be away that was there."""
+
+_LOOK_SECONDS = 1.0
+_LEAST_AHEAD = 16
+_threads = threading.local()
+
+
+class ClusterError(UserError):
+    """The cluster cannot be used, or has gone; what is finished is kept."""
+
+
+class _SchedulerLostError(Exception):
+    """The scheduler has gone or has forgotten our runs."""
+
+
+def fingerprint() -> str:
+    """The version, and a digest of the sources: two equal ones carry a run out alike."""
+    root = Path(emu.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*root.rglob("*.py"), *root.parent.glob("firmware_cmds/**/*.py")]):
+        digest.update(path.relative_to(root.parent).as_posix().encode())
+        digest.update(path.read_bytes())
+    return f"{version()} ({digest.hexdigest()[:12]})"
+
+
+def run_here(description: str, runner: str, expected: str) -> str:
+    """What a worker does: the result of a run, both as JSON. Raises RuntimeError elsewhere."""
+    if (own := _own_fingerprint()) != expected:
+        raise RuntimeError(f"mlx5emu {own}, not {expected}")
+    if not hasattr(_threads, "child"):
+        _threads.child = Child(runner)
+    result: Result = _threads.child.result_of(Description.model_validate_json(description))
+    return result.model_dump_json()
+
+
+def _own_fingerprint() -> str:
+    if not hasattr(_threads, "fingerprint"):
+        _threads.fingerprint = fingerprint()
+    return str(_threads.fingerprint)
+
+
+class Cluster:
+    """Carries runs out by the workers of a scheduler at ``address``."""
+
+    def __init__(self, address: str, runner: str) -> None:
+        self._address = address
+        self._runner = runner
+        self._expected = fingerprint()
+
+    def results(self, runs: Sequence[Description]) -> Generator[Result, None, None]:
+        """The results as they come. Raises :class:`ClusterError`."""
+        pending = {run.name: run for run in runs}
+        deadline = time.monotonic()
+        while pending:
+            try:
+                with _quiet(), self._connected(deadline) as client:
+                    self._check(client)
+                    for result in self._served(client, pending):
+                        del pending[result.name]
+                        yield result
+            except _SchedulerLostError as error:
+                logger.warning("the scheduler %s is away: %s", self._address, error)
+                deadline = time.monotonic() + RETURN_SECONDS
+
+    @contextlib.contextmanager
+    def _connected(self, deadline: float) -> Iterator[Client]:
+        """A client, tried for until a deadline. Raises ClusterError."""
+        try:
+            from distributed import Client
+        except ModuleNotFoundError:
+            raise ClusterError(
+                "--dask wants Dask distributed: pip install 'mlx5emu[cluster]'"
+            ) from None
+        while True:
+            try:
+                _reach(self._address)
+                client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
+                break
+            except ValueError as error:
+                raise ClusterError(f"--dask {self._address}: {error}") from None
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    why = one_line(str(error) or type(error).__name__)
+                    raise ClusterError(f"no scheduler at {self._address}: {why}") from None
+                time.sleep(_LOOK_SECONDS)
+        try:
+            yield client
+        finally:
+            with contextlib.suppress(Exception):
+                client.close(timeout=CONNECT_SECONDS)
+
+    def _check(self, client: Client) -> None:
+        """Refuse a cluster without workers, or with one that has other sources."""
+        try:
+            client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        except TimeoutError:
+            raise ClusterError(f"the scheduler at {self._address} has no workers") from None
+        told = _asked(client)
+        for worker, answer in sorted(told.items()):
+            if isinstance(answer, BaseException):
+                why = one_line(f"{type(answer).__name__}: {answer}")
+                raise ClusterError(f"the worker {worker} cannot run mlx5emu: {why}")
+            if answer != self._expected:
+                raise ClusterError(
+                    f"the worker {worker} has mlx5emu {one_line(str(answer))}, this is"
+                    f" {self._expected}: install the same there"
+                )
+
+    def _served(self, client: Client, pending: Mapping[str, Description]) -> Iterator[Result]:
+        """Results until all are there. A few more are with the scheduler than it has threads."""
+        done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        waiting = list(pending.values())[::-1]
+        flying: dict[str, tuple[str, Future]] = {}
+        try:
+            while waiting or flying:
+                ahead = max(_LEAST_AHEAD, 2 * sum(client.nthreads().values()))
+                while waiting and len(flying) < ahead:
+                    run = waiting.pop()
+                    future = client.submit(
+                        run_here, run.model_dump_json(), self._runner, self._expected, pure=False
+                    )
+                    flying[future.key] = run.name, future
+                    future.add_done_callback(done.put)
+                for finished in _taken(done, client):
+                    name, future = flying.pop(finished.key)
+                    yield _result_of(name, future)
+        except (OSError, RuntimeError) as error:  # what the client says without a scheduler
+            raise _SchedulerLostError(one_line(str(error))) from error
+        finally:
+            with contextlib.suppress(Exception):
+                client.cancel([future for _, future in flying.values()], force=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Dask's own log: it shows a traceback for each connection that is lost."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for one, level in zip(loggers, levels):
+            one.setLevel(level)
+
+
+def _taken(done: queue.SimpleQueue[Future], client: Client) -> Iterator[Future]:
+    """What has finished by now, after waiting a little. Raises _SchedulerLostError."""
+    try:
+        yield done.get(timeout=_LOOK_SECONDS)
+        while True:
+            yield done.get_nowait()
+    except queue.Empty:
+        if client.status not in ("running", "connecting"):
+            raise _SchedulerLostError(f"the client is {client.status}") from None
+
+
+def _result_of(name: str, future: Future) -> Result:
+    """A future's result. Raises ClusterError when its worker is another, _SchedulerLostError."""
+    if future.cancelled():
+        raise _SchedulerLostError("it has forgotten our runs")
+    error = future.exception()
+    if error is None:
+        return Result.model_validate_json(future.result())
+    why = one_line(f"{type(error).__name__}: {error}")
+    if isinstance(error, RuntimeError) and str(error).startswith("mlx5emu "):
+        raise ClusterError(f"a worker has {error}: install the same there")
+    # Its worker has died over it, too often for Dask.
+    return Result(name=name, ended=Ended.ERROR, why=why)
+
+
+def _asked(client: Client) -> dict[str, Any]:
+    """Each worker's fingerprint, or the exception that it has raised instead."""
+    answers: dict[str, Any] = client.run(fingerprint, on_error="return")
+    return answers
+
+
+def _reach(address: str) -> None:
+    """Connect and hang up: a port that refuses tells so at once. Raises OSError, ValueError."""
+    scheme, _, rest = address.rpartition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme in ("", "tcp", "tls") and host and port.isdecimal() and int(port) < 1 << 16:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

@@ -1,0 +1,125 @@
+"""A run's description and its result: values that go to other processes and machines as JSON.
+
+But for how long it took, a result is a function of its description alone: it holds no place and no
+name of a worker, so that equal results make equal reports, whoever has carried the runs out, in any
+order.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+
+from emu.device.faults.plan import LOADING
+from emu.guests.options import DEFAULT_BOOT_TIMEOUT, MOST_ICOUNT
+from emu.instruments.outcome import Finding, Kind
+
+LONGEST_OUTPUT = 4000
+MOST_RECORD = 4 << 20
+"""Characters of a record that are kept; what follows is cut at a line's end."""
+
+Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
+When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GuestPart(_Value):
+    """The guest of a run, as far as all runs of a campaign share it."""
+
+    packages: Words = ()
+    memory: Annotated[int, Field(strict=True, ge=512, le=1 << 20)] = 2048
+    cpus: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    icount: Annotated[int, Field(strict=True, ge=0, le=MOST_ICOUNT)] | None = None
+    hugepages: Annotated[int, Field(strict=True, ge=0, le=1 << 20)] = 0
+    network: bool = False
+    kernel_args: Words = ()
+    accel: StrictStr = "auto"
+    share: StrictStr | None = None
+    boot_timeout: Seconds = DEFAULT_BOOT_TIMEOUT
+
+
+class Description(_Value):
+    """One run: what boots, what it runs, what fails meanwhile.
+
+    ``plan`` is a fault plan as TOML, or empty; the seed is the plan's, and the command's $SEED. The
+    plan begins before the guest boots, or, if ``when`` says so, once its driver is up.
+    With ``turns`` the command runs so many times more: slab caches must not grow with it, and not
+    every turn may leave objects in the device.
+    """
+
+    name: Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_.+-]{0,239}$")]
+    kernel: StrictStr
+    device: StrictStr
+    workload: StrictStr
+    plan_name: StrictStr
+    seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
+    suite: StrictStr
+    kernels: Words = ()
+    devices: Words
+    command: StrictStr
+    timeout: Seconds = 300.0
+    turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    probe: bool = True
+    plan: StrictStr = ""
+    when: When = LOADING
+    guest: GuestPart = GuestPart()
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which whoever carries the run out must be stuck itself."""
+        return 120 + 2 * self.guest.boot_timeout + (self.turns + 2) * self.timeout
+
+
+class Ended(StrEnum):
+    """How a run has ended."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    FOUND = "found"
+    ERROR = "error"
+    """It could not be carried out; a campaign that goes on tries it again."""
+
+
+class Told(_Value):
+    """A :class:`emu.instruments.outcome.Finding` as JSON."""
+
+    kind: Kind
+    title: Annotated[StrictStr, Field(max_length=400)]
+    function: Annotated[StrictStr, Field(max_length=400)] = ""
+    lines: Annotated[tuple[StrictStr, ...], Field(max_length=200)] = ()
+
+    @classmethod
+    def of(cls, finding: Finding) -> Told:
+        """The finding's."""
+        return cls(
+            kind=finding.kind,
+            title=finding.title,
+            function=finding.function,
+            lines=finding.lines,
+        )
+
+
+class Result(_Value):
+    """What became of a run."""
+
+    name: StrictStr
+    ended: Ended
+    status: int | None = None
+    why: Annotated[StrictStr, Field(max_length=1000)] = ""
+    release: Annotated[StrictStr, Field(max_length=200)] = ""
+    """The kernel's release, as uname tells it."""
+    output: Annotated[StrictStr, Field(max_length=8 * LONGEST_OUTPUT)] = ""
+    """The end of what the command has written."""
+    seconds: float = 0.0
+    """How long it took."""
+    fired: int = 0
+    findings: Annotated[tuple[Told, ...], Field(max_length=200)] = ()
+    record: StrictStr = ""
+    """The record of the faults that fired, when a plan was loaded and something went wrong."""

@@ -1,0 +1,48 @@
+"""Carries out what a campaign lacks, keeps each result as it comes, and tells how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import Protocol
+
+from emu.host.user_error import UserError
+from emu.instruments.campaign.description import Description, Ended, Result
+from emu.instruments.campaign.store import Store
+
+MOST_ERRORS = 10
+"""Runs in a row that cannot be carried out before a campaign gives up."""
+
+
+class Executor(Protocol):
+    """Carries runs out somewhere."""
+
+    def results(self, runs: Sequence[Description]) -> Generator[Result, None, None]:
+        """The results as they come, in any order; closing the iterator ends what still runs."""
+        ...
+
+
+Told = Callable[[int, int, Result | None], None]
+"""Called with how many runs have a result, how many there are, and the last result."""
+
+
+def drive(store: Store, executor: Executor, tell: Told) -> None:
+    """Carry out the runs that have no result. Raises UserError, and OSError on a full disk.
+
+    Whatever it raises, or is interrupted by: what was finished has been kept.
+    """
+    pending = store.pending()
+    total = len(store.runs)
+    done = total - len(pending)
+    tell(done, total, None)
+    errors = 0
+    if not pending:
+        return
+    with closing(executor.results(pending)) as results:
+        for result in results:
+            store.put(result)
+            done += 1
+            tell(done, total, result)
+            errors = errors + 1 if result.ended is Ended.ERROR else 0
+            if errors >= MOST_ERRORS:
+                raise UserError(f"{errors} runs in a row could not be carried out: {result.why}")

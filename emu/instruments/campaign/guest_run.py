@@ -1,0 +1,208 @@
+"""Carries one run out in a guest: boots it, runs the command, reads the kernel's log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from emu.device.faults.plan import LOADED, LOADING
+from emu.device.faults.record import RecordError, read
+from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions
+from emu.guests.conformance.results import KSFT_SKIP
+from emu.guests.kernel.choice import choose
+from emu.guests.options import DEFAULT_CPUS
+from emu.guests.workdir import work_directory
+from emu.host.printable import one_line, printable
+from emu.instruments.campaign.description import (
+    LONGEST_OUTPUT,
+    MOST_RECORD,
+    Description,
+    Ended,
+    Result,
+    Told,
+)
+from emu.instruments.outcome import (
+    Finding,
+    findings,
+    growth,
+    left,
+    of_error,
+    of_status,
+    settled,
+    together,
+)
+from emu.instruments.outcome.objects import LEAST_TURNS
+from emu.server.control import Client
+
+NAME = "emu.instruments.campaign.guest_run:carry_out"
+"""This module's function, as :func:`emu.instruments.campaign.worker.find_runner` takes it."""
+
+_READ_SECONDS = 60.0
+_MOST_KEPT = 8 << 20
+_SLABS = """
+for cache in /sys/kernel/slab/*/shrink; do echo 1 > $cache; done 2> /dev/null; cat /proc/slabinfo
+"""
+# Memory is called leaked only once a scan has seen it twice.
+_LEAKS = """
+leaks=/sys/kernel/debug/kmemleak
+[ ! -e $leaks ] || { echo scan > $leaks; sleep 5; echo scan > $leaks; cat $leaks; }
+"""
+
+
+class _Trial:
+    """What is learned of a run on its way."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.release = ""
+        self.output = bytearray()
+        self.log = ""
+        self.ends: list[Finding] = []
+        self.why = ""
+
+    def take(self, _kind: int, data: bytes) -> None:
+        """A part of the command's output; only the end is kept."""
+        self.output += data
+        del self.output[: -4 * LONGEST_OUTPUT]
+
+
+def carry_out(run: Description) -> Result:
+    """Boot a guest for a run and tell what became of it. Raises LabError when none can boot."""
+    trial = _Trial()
+    began = time.monotonic()
+    with work_directory() as directory:
+        record = directory / "record"
+        guest = Guest(_options(run, directory, record))
+        try:
+            guest.start()
+            trial.release = guest.kernel_release
+            if run.plan and run.when == LOADED:
+                with Client(guest.control_socket) as control:
+                    control.load_plan(run.plan)
+            _work(guest, run, trial)
+        except GuestError as error:
+            _failed(guest, error, trial)
+        finally:
+            guest.stop()
+        result = _result(run, trial, _bounded(record))
+    return result.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+
+
+def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
+    part = run.guest
+    chosen = choose(run.kernels, run.suite) if run.kernels else None
+    plan: Path | None = None
+    if run.plan and run.when == LOADING:
+        plan = directory / "plan.toml"
+        plan.write_text(run.plan)
+    return GuestOptions(
+        suite=run.suite,
+        packages=part.packages,
+        kernel=chosen.kernel if chosen else None,
+        modules=chosen.modules if chosen else None,
+        devices=run.devices,
+        share=Path(part.share) if part.share else None,
+        network=part.network,
+        faults=plan,
+        record=record if run.plan else None,
+        memory_mib=part.memory,
+        cpus=part.cpus or (DEFAULT_CPUS if part.icount is None else 1),
+        icount=part.icount,
+        hugepages=part.hugepages,
+        probe=run.probe,
+        accelerator=part.accel,
+        kernel_arguments=part.kernel_args,
+        boot_timeout=part.boot_timeout,
+    )
+
+
+def _work(guest: Guest, run: Description, trial: _Trial) -> None:
+    """The command, then what can be asked of a guest that still answers. Raises GuestError."""
+    try:
+        trial.status = _once(guest, run, trial)
+        if run.turns and trial.status == 0:
+            before, counts = _read(guest, _SLABS), [_census(guest)]
+            for _ in range(run.turns):
+                trial.status = trial.status or _once(guest, run, trial)
+                counts.append(_census(guest))
+            # The first turn has warmed up what the driver keeps.
+            trial.ends += left(counts) if run.turns >= LEAST_TURNS and not trial.status else ()
+            trial.ends += growth(before, _read(guest, _SLABS), run.turns)
+            trial.ends += findings(_read(guest, _LEAKS))
+    except CommandTimeoutError as error:
+        trial.why = str(error)
+        trial.ends.append(of_error(error))
+        # The stacks of all tasks that wait: one of them may be the reason.
+        guest.run("echo w > /proc/sysrq-trigger", timeout=_READ_SECONDS)
+    trial.log = _read(guest, "dmesg --raw")
+
+
+def _census(guest: Guest) -> dict[str, int]:
+    with Client(guest.control_socket) as control:
+        return settled(control)
+
+
+def _once(guest: Guest, run: Description, trial: _Trial) -> int:
+    environ = {"SEED": str(run.seed)}
+    job = guest.popen(["sh", "-c", run.command], environ=environ, sink=trial.take)
+    return guest.wait(job, run.timeout)
+
+
+def _read(guest: Guest, command: str) -> str:
+    return guest.run(command, timeout=_READ_SECONDS).stdout[-_MOST_KEPT:]
+
+
+def _failed(guest: Guest, error: GuestError, trial: _Trial) -> None:
+    """The guest is gone, or answers no more: its console is all there is."""
+    trial.why = str(error)
+    trial.log = "" if isinstance(error, CommandTimeoutError) else _console(guest, error)
+    trial.ends.append(of_error(error))
+
+
+def _console(guest: Guest, error: GuestError) -> str:
+    try:
+        return guest.console
+    except GuestError:  # it has been stopped already, as it did not come up
+        return error.console
+
+
+def _result(run: Description, trial: _Trial, record: str) -> Result:
+    wrong = None if trial.status is None else of_status(trial.status)
+    found = together(findings(trial.log), [*trial.ends, *([wrong] if wrong else [])])
+    ended = _ended(trial.status, bool(found))
+    is_good = ended in (Ended.PASSED, Ended.SKIPPED)
+    return Result(
+        name=run.name,
+        ended=ended,
+        status=trial.status,
+        why=one_line(trial.why),
+        release=one_line(trial.release, 100),
+        output=printable(trial.output.decode(errors="replace")[-LONGEST_OUTPUT:]),
+        fired=_count(record),
+        findings=tuple(Told.of(one) for one in found),
+        record="" if is_good else record,
+    )
+
+
+def _ended(status: int | None, has_findings: bool) -> Ended:
+    if has_findings:
+        return Ended.FOUND
+    return {0: Ended.PASSED, KSFT_SKIP: Ended.SKIPPED}.get(status or 0, Ended.FAILED)
+
+
+def _bounded(record: Path) -> str:
+    """A record's whole lines, as many as are kept; empty when there is none."""
+    try:
+        with record.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MOST_RECORD)
+    except FileNotFoundError:
+        return ""
+    return text[: text.rfind("\n") + 1]
+
+
+def _count(record: str) -> int:
+    """How many faults have fired, as far as the record is kept."""
+    try:
+        return len(read(record).fired) if record else 0
+    except RecordError:
+        return 0

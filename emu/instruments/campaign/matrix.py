@@ -1,0 +1,245 @@
+"""A campaign's matrix: kernels, devices, workloads, plans and seeds, each run one of each.
+
+``[[exclude]]`` leaves combinations out by patterns of their names. Plans are read here, so that a
+description needs no file, and a mistake in one is told before anything boots.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from math import prod
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+
+from emu.device.faults.plan import LOADING
+from emu.device.faults.text import dump
+from emu.guests.archive.names import DEFAULT_SUITE
+from emu.guests.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
+from emu.host.toml_file import TomlFile
+from emu.host.user_error import UserError
+from emu.instruments.campaign.description import Description, GuestPart, Seconds, When, Words
+from emu.server.service.devicespec import parse_all as parse_devices
+from emu.server.service.fault_session import read_plan
+
+MOST_RUNS = 100_000
+NO_PLAN = "none"
+
+Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,39}$")]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KernelTable(_Table):
+    """``[[kernel]]``: a suite, with its kernel or another one (as ``--kernel`` takes it)."""
+
+    name: Name
+    suite: StrictStr = DEFAULT_SUITE
+    kernel: Words = ()
+
+
+class DeviceTable(_Table):
+    """``[[device]]``: the functions of a guest."""
+
+    name: Name
+    devices: Annotated[Words, Field(min_length=1)]
+
+
+class WorkloadTable(_Table):
+    """``[[workload]]``: a shell command in the guest."""
+
+    name: Name
+    run: Annotated[StrictStr, Field(min_length=1, max_length=100_000)]
+    timeout: Seconds = 300.0
+    turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
+    probe: bool = True
+
+
+class PlanTable(_Table):
+    """``[[plan]]``: files with fault plans, by a pattern; without any, runs without faults.
+
+    ``when`` is ``loading`` (the plan begins before the guest boots) or ``loaded`` (once the driver
+    is up); by default what the plan's own expectation says, else ``loading``.
+    """
+
+    name: Name | None = None
+    files: StrictStr | None = None
+    when: When | None = None
+
+
+class ExcludeTable(_Table):
+    """``[[exclude]]``: patterns of names; a run that matches all of them is left out."""
+
+    kernel: StrictStr = "*"
+    device: StrictStr = "*"
+    workload: StrictStr = "*"
+    plan: StrictStr = "*"
+
+    def takes(self, run: Description) -> bool:
+        """Whether it is about a run."""
+        return all(
+            fnmatchcase(name, pattern)
+            for name, pattern in (
+                (run.kernel, self.kernel),
+                (run.device, self.device),
+                (run.workload, self.workload),
+                (run.plan_name, self.plan),
+            )
+        )
+
+
+Seed = Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
+
+
+class Matrix(_Table):
+    """The whole file."""
+
+    name: Name | None = None
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_RUNS)] = (0,)
+    guest: GuestPart = GuestPart()
+    kernel: Annotated[tuple[KernelTable, ...], Field(min_length=1)] = (
+        KernelTable(name=DEFAULT_SUITE),
+    )
+    device: Annotated[tuple[DeviceTable, ...], Field(min_length=1)] = (
+        DeviceTable(name=DEFAULT_DEVICE, devices=(DEFAULT_DEVICE,)),
+    )
+    workload: Annotated[tuple[WorkloadTable, ...], Field(min_length=1)]
+    plan: Annotated[tuple[PlanTable, ...], Field(min_length=1)] = (PlanTable(),)
+    exclude: tuple[ExcludeTable, ...] = ()
+
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "guest": GuestPart,
+    "kernel": KernelTable,
+    "device": DeviceTable,
+    "workload": WorkloadTable,
+    "plan": PlanTable,
+    "exclude": ExcludeTable,
+}
+
+
+class Campaign:
+    """A campaign's name and its runs, in the order of the matrix."""
+
+    def __init__(self, name: str, runs: tuple[Description, ...]) -> None:
+        self.name = name
+        self.runs = runs
+
+
+def read(path: Path) -> Campaign:
+    """The campaign of a matrix. Raises UserError with a line for each mistake, and OSError."""
+    file = TomlFile(path, Matrix, _TABLES)
+    matrix = file.content
+    for key in ("kernel", "device", "workload"):
+        _check_names(file, key, [one.name for one in getattr(matrix, key)])
+    _check_parts(file)
+    plans = _plans(file)
+    axes = (matrix.kernel, matrix.device, matrix.workload, plans, matrix.seeds)
+    if prod(map(len, axes)) > MOST_RUNS:
+        raise UserError(f"{path}: more than {MOST_RUNS} runs")
+    runs = [
+        run
+        for run in _runs(matrix, plans, path.resolve().parent)
+        if not any(table.takes(run) for table in matrix.exclude)
+    ]
+    if not runs:
+        raise UserError(f"{path}: no run is left: [[exclude]] takes all of them")
+    return Campaign(matrix.name or path.stem, tuple(runs))
+
+
+def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise file.mistake((key, number), f"{name!r} is the name of another {key}")
+
+
+def _check_parts(file: TomlFile[Matrix]) -> None:
+    """What the options of a guest and the specifications of functions say to it."""
+    matrix, base = file.content, file.path.resolve().parent
+    if matrix.guest.accel not in ACCELERATORS:
+        raise file.mistake(("guest", "accel"), f"accel: one of {', '.join(ACCELERATORS)}")
+    if matrix.guest.icount is not None and matrix.guest.cpus not in (None, 1):
+        raise file.mistake(("guest", "cpus"), "icount is for one processor")
+    for number, device in enumerate(matrix.device):
+        try:
+            parse_devices(device.devices)
+        except (UserError, ValueError) as error:
+            raise file.mistake(("device", number, "devices"), error) from None
+    for number, kernel in enumerate(matrix.kernel):
+        try:
+            GuestOptions(suite=kernel.suite, packages=matrix.guest.packages)
+        except UserError as error:
+            raise file.mistake(("kernel", number, "suite"), error) from None
+        for word in _placed(kernel.kernel, base):
+            if not word.startswith("debian:") and not Path(word).exists():
+                raise file.mistake(("kernel", number, "kernel"), f"no kernel {word}")
+
+
+def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]:
+    """The plans' files by their names, and when they begin as far as the matrix says it."""
+    found: dict[str, tuple[Path | None, When | None]] = {}
+    base = file.path.resolve().parent
+    for number, table in enumerate(file.content.plan):
+        place = ("plan", number)
+        paths: list[Path | None] = [None]
+        if table.files is not None:
+            parent, pattern = (base / table.files).parent, Path(table.files).name
+            paths = [*sorted(parent.glob(pattern))]
+            if not paths:
+                raise file.mistake((*place, "files"), f"no plan {table.files}")
+            if table.name and len(paths) > 1:
+                raise file.mistake((*place, "name"), f"{len(paths)} plans have their own names")
+        for path in paths:
+            name = table.name or (path.stem.lower() if path is not None else NO_PLAN)
+            if name in found:
+                raise file.mistake(place, f"{name!r} is the name of another plan")
+            found[name] = path, table.when
+    return found
+
+
+def _runs(
+    matrix: Matrix, plans: dict[str, tuple[Path | None, When | None]], base: Path
+) -> Iterator[Description]:
+    loaded = {name: read_plan(path) if path else None for name, (path, _) in plans.items()}
+    begins = {
+        name: when or (LOADING if plan is None else plan.when)
+        for (name, plan), (_, when) in zip(loaded.items(), plans.values())
+    }
+    share = matrix.guest.share and str(base / matrix.guest.share)
+    guest = matrix.guest.model_copy(update={"share": share})
+    texts = {
+        (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None})) if plan else ""
+        for name, plan in loaded.items()
+        for seed in matrix.seeds
+    }
+    for kernel, device, workload, plan, seed in itertools.product(
+        matrix.kernel, matrix.device, matrix.workload, plans, matrix.seeds
+    ):
+        yield Description(
+            name=f"{kernel.name}.{device.name}.{workload.name}.{plan}.{seed}",
+            kernel=kernel.name,
+            device=device.name,
+            workload=workload.name,
+            plan_name=plan,
+            seed=seed,
+            suite=kernel.suite,
+            kernels=_placed(kernel.kernel, base),
+            devices=device.devices,
+            command=workload.run,
+            timeout=workload.timeout,
+            turns=workload.turns,
+            probe=workload.probe,
+            plan=texts[plan, seed],
+            when=begins[plan],
+            guest=guest,
+        )
+
+
+def _placed(words: tuple[str, ...], base: Path) -> tuple[str, ...]:
+    """Paths relative to the matrix as absolute ones."""
+    return tuple(word if word.startswith("debian:") else str(base / word) for word in words)

@@ -1,0 +1,63 @@
+"""The smallest plan that still brings a finding about: trials of one run with fewer faults."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from emu.device.faults.record import RecordError, read
+from emu.device.faults.smallest import One, smallest
+from emu.device.faults.text import dump
+from emu.instruments.campaign.description import Description, Result
+
+logger = logging.getLogger(__name__)
+
+MOST_TRIALS = 60
+
+
+class _TooManyError(Exception):
+    """The trials that one finding may take are used up."""
+
+
+def slug(title: str) -> str:
+    """A finding's file name: its words, and a digest by which two with the same words differ."""
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]
+    return f"{words}-{hashlib.sha256(title.encode()).hexdigest()[:8]}"
+
+
+def minimal(
+    run: Description, record: str, title: str, carry_out: Callable[[Description], Result]
+) -> str | None:
+    """The plan as TOML; None when the record cannot be read or the finding does not come again.
+
+    After :data:`MOST_TRIALS` trials it is the smallest so far.
+    """
+    try:
+        # Trials begin their plan when the run did: what came during the run is there at once.
+        told = replace(read(record, run.name), spans={})
+    except RecordError as error:
+        logger.warning("%s", error)
+        return None
+    known: dict[frozenset[One], bool] = {}
+    best: list[One] | None = None
+
+    def fails(faults: Sequence[One]) -> bool:
+        nonlocal best
+        key = frozenset(faults)
+        if key not in known:
+            if len(known) >= MOST_TRIALS:
+                raise _TooManyError
+            result = carry_out(run.model_copy(update={"plan": dump(told.replayed(faults))}))
+            known[key] = any(one.title == title for one in result.findings)
+        if known[key] and (best is None or len(key) < len(best)):
+            best = list(faults)
+        return known[key]
+
+    try:
+        best = smallest(told, fails)
+    except _TooManyError:
+        logger.warning("%s: not the smallest plan, as %d trials were made", title, MOST_TRIALS)
+    return None if best is None else dump(told.replayed(best))

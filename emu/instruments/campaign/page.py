@@ -1,0 +1,82 @@
+"""A campaign's report as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from html import escape
+
+from emu.instruments.campaign.description import Ended, Result
+from emu.instruments.campaign.minimal import slug
+from emu.instruments.campaign.report import AXES, Group, Report
+
+_STYLE = """
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
+table { border-collapse: collapse; margin-bottom: 1em }
+th, td { padding: .15em .8em; border-bottom: 1px solid #ddd; text-align: left }
+td.number { text-align: right; font-variant-numeric: tabular-nums }
+td.found, td.failed, td.error { color: #a33; font-weight: 600 }
+pre { background: #f6f6f6; padding: .6em; overflow-x: auto } summary { cursor: pointer }
+"""
+MOST_RUNS_SHOWN = 20
+
+
+def page(told: Report, has_file: Callable[[str], bool]) -> Iterator[str]:
+    """The page, in parts; ``has_file`` tells whether a file lies beside it."""
+    name = escape(told.name)
+    yield f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>'
+    yield f"<style>{_STYLE}</style>\n<h1>Campaign {name}</h1>\n"
+    yield f"<p>{len(told.results)} of {len(told.runs)} runs, {len(told.groups)} findings</p>\n"
+    yield from _counts(told)
+    if told.groups:
+        yield "<h2>Findings</h2>\n"
+    for group in told.groups:
+        yield from _group(group, has_file)
+    yield "<h2>Runs that did not pass</h2>\n<table><tr><th>run<th>ended<th>why</tr>\n"
+    for result in told.results.values():
+        if result.ended not in (Ended.PASSED, Ended.SKIPPED):
+            yield _row(result)
+    yield "</table>\n</html>\n"
+
+
+def _counts(told: Report) -> Iterator[str]:
+    heads = "".join(f"<th>{ended.value}" for ended in Ended)
+    for axis in AXES:
+        yield f"<table><tr><th>{axis}{heads}</tr>\n"
+        for name, counter in told.counts(axis).items():
+            yield f"<tr><td>{escape(name)}{_cells(counter)}</tr>\n"
+        yield "</table>\n"
+
+
+def _cells(counter: Counter[Ended]) -> str:
+    return "".join(
+        f'<td class="number{" " + ended.value if counter[ended] else ""}">{counter[ended] or ""}'
+        for ended in Ended
+    )
+
+
+def _group(group: Group, has_file: Callable[[str], bool]) -> Iterator[str]:
+    yield f"<details><summary><b>{escape(group.title)}</b> ({group.kind.value}): "
+    yield f"{len(group.runs)} runs, kernels {escape(', '.join(group.kernels))}, "
+    yield f"plans {escape(', '.join(group.plans))}</summary>\n<ul>"
+    for name in group.runs[:MOST_RUNS_SHOWN]:
+        yield f"<li>{escape(name)}{_link(f'records/{name}.jsonl', 'record', has_file)}</li>\n"
+    if len(group.runs) > MOST_RUNS_SHOWN:
+        yield f"<li>and {len(group.runs) - MOST_RUNS_SHOWN} more</li>\n"
+    yield f"</ul>{_link(f'minimized/{slug(group.title)}.toml', 'minimized plan', has_file)}"
+    yield f"<pre>{escape(chr(10).join(group.lines))}</pre></details>\n"
+
+
+def _link(path: str, words: str, has_file: Callable[[str], bool]) -> str:
+    return f' <a href="{escape(path)}">{words}</a>' if has_file(path) else ""
+
+
+def _row(result: Result) -> str:
+    titles = "<br>".join(escape(one.title) for one in result.findings)
+    status = "" if result.status in (None, 0) else f"status {result.status} "
+    output = f"<details><summary>output</summary><pre>{escape(result.output)}</pre></details>"
+    why = titles or escape(f"{status}{result.why}")
+    return (
+        f'<tr><td>{escape(result.name)}<td class="{result.ended.value}">{result.ended.value}'
+        f"<td>{why}{output if result.output else ''}</tr>\n"
+    )

@@ -1,0 +1,186 @@
+"""What a campaign has found: a pure function of its results, equal for equal ones.
+
+JSON, JUnit and TAP of two campaigns of one matrix are compared: they have a guest's texts without
+addresses, registers, processes and times, and findings in an order of their own. Only how long the
+runs took differs, in one field. The whole texts are in ``results/`` and on the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emu.guests.conformance.results import Case, Verdict
+from emu.instruments.campaign.description import Description, Ended, Result, Told
+from emu.instruments.outcome import Kind
+from emu.instruments.outcome.normal import normal_lines, normal_text
+
+AXES = ("kernel", "device", "workload", "plan")
+_VERDICTS = {
+    Ended.PASSED: Verdict.PASS,
+    Ended.SKIPPED: Verdict.SKIP,
+    Ended.FAILED: Verdict.FAIL,
+    Ended.FOUND: Verdict.FAIL,
+    Ended.ERROR: Verdict.ERROR,
+}
+_GOOD = frozenset({Ended.PASSED, Ended.SKIPPED})
+_SEVERITY = list(Kind)
+TIMES = "seconds"
+"""The one part of :func:`summary` that differs between two campaigns of the same matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Runs with the same finding; ``first`` is the first of them, by the order of the matrix."""
+
+    kind: Kind
+    title: str
+    function: str
+    runs: tuple[str, ...]
+    kernels: tuple[str, ...]
+    devices: tuple[str, ...]
+    plans: tuple[str, ...]
+    first: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A campaign's results."""
+
+    name: str
+    runs: Mapping[str, Description]
+    results: Mapping[str, Result]
+    groups: tuple[Group, ...]
+
+    @property
+    def missing(self) -> int:
+        """Runs that have no result yet."""
+        return len(self.runs) - len(self.results)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every run is there and has passed, or was skipped."""
+        return not self.missing and all(one.ended in _GOOD for one in self.results.values())
+
+    def counts(self, axis: str = "") -> dict[str, Counter[Ended]]:
+        """How runs have ended, by the names on one of :data:`AXES`, or all together."""
+        found: dict[str, Counter[Ended]] = {}
+        for name, run in self.runs.items():
+            counter = found.setdefault(value_of(run, axis) if axis else "all", Counter())
+            if name in self.results:
+                counter[self.results[name].ended] += 1
+        return found
+
+
+def value_of(run: Description, axis: str) -> str:
+    """A run's name on an axis."""
+    return {
+        "kernel": run.kernel,
+        "device": run.device,
+        "workload": run.workload,
+        "plan": run.plan_name,
+    }[axis]
+
+
+def report(name: str, runs: Mapping[str, Description], results: Mapping[str, Result]) -> Report:
+    """The report of what is there so far."""
+    ordered = {name: results[name] for name in runs if name in results}
+    by_title: dict[str, list[tuple[Description, Told]]] = defaultdict(list)
+    for run_name, result in ordered.items():
+        for found in result.findings:
+            by_title[found.title].append((runs[run_name], found))
+    groups = sorted(
+        (_group(title, members) for title, members in by_title.items()),
+        key=lambda group: (_SEVERITY.index(group.kind), -len(group.runs), group.title),
+    )
+    return Report(name, runs, ordered, tuple(groups))
+
+
+def _group(title: str, members: Sequence[tuple[Description, Told]]) -> Group:
+    first, told = members[0]
+    runs = [run for run, _ in members]
+    kernels, devices, plans = (
+        tuple(dict.fromkeys(value_of(run, axis) for run in runs))
+        for axis in ("kernel", "device", "plan")
+    )
+    names = tuple(run.name for run in runs)
+    return Group(
+        told.kind, title, told.function, names, kernels, devices, plans, first.name, told.lines
+    )
+
+
+def cases(told: Report) -> list[Case]:
+    """The results for JUnit: a suite for each kernel."""
+    return [
+        Case(
+            f"{told.name}.{run.kernel}",
+            name.partition(".")[2],
+            _VERDICTS[told.results[name].ended],
+            _detail(told.results[name]),
+            told.results[name].seconds,
+            output=normal_text(told.results[name].output) if _is_bad(told.results[name]) else "",
+        )
+        for name, run in told.runs.items()
+        if name in told.results
+    ]
+
+
+def _is_bad(result: Result) -> bool:
+    return result.ended not in _GOOD
+
+
+def _detail(result: Result) -> str:
+    words = [] if result.status in (None, 0) else [f"status {result.status}"]
+    words += [normal_text(result.why)] if result.why else []
+    found = _ordered(result.findings)
+    lines = [f"{one.kind}: {one.title}" for one in found] or [": ".join(words)]
+    return "\n".join([*lines, *(line for one in found for line in normal_lines(one.lines))])
+
+
+def _ordered(found: Sequence[Told]) -> list[Told]:
+    """Findings of one run, the worst first: their order in a log differs from run to run."""
+    return sorted(found, key=lambda one: (_SEVERITY.index(one.kind), one.title))
+
+
+def summary(told: Report) -> dict[str, Any]:
+    """All of it as plain values."""
+    return {
+        "campaign": told.name,
+        "runs": len(told.runs),
+        "missing": told.missing,
+        "ended": {
+            axis or "all": {
+                name: {ended.value: count for ended, count in sorted(counter.items())}
+                for name, counter in told.counts(axis).items()
+            }
+            for axis in ("", *AXES)
+        },
+        "findings": [
+            {
+                "kind": group.kind.value,
+                "title": group.title,
+                "function": group.function,
+                "count": len(group.runs),
+                "kernels": list(group.kernels),
+                "devices": list(group.devices),
+                "plans": list(group.plans),
+                "runs": list(group.runs),
+                "first": group.first,
+                "lines": list(normal_lines(group.lines)),
+            }
+            for group in told.groups
+        ],
+        "results": [
+            result.model_dump(mode="json", exclude={"record", "findings", TIMES})
+            | {
+                "findings": [one.title for one in _ordered(result.findings)],
+                "output": normal_text(result.output),
+                "why": normal_text(result.why),
+            }
+            for result in told.results.values()
+        ],
+        TIMES: {name: result.seconds for name, result in told.results.items()},
+    }

@@ -1,0 +1,170 @@
+"""Coverage by block, of any kernel under TCG: the QEMU plugin ``blocks.c``, and what it has seen.
+
+The plugin is compiled on first use and kept in the cache. It notes blocks as QEMU translates them;
+what is counted are basic blocks of the module's ``.text``, as objdump shows it: a block begins at a
+function, at a jump's target, or behind a jump, call or return. It ran when QEMU ran a block of its
+own that holds the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+
+from emu.guests import cache
+from emu.guests.errors import LabError
+from emu.instruments.coverage.data import Blocks
+
+MODULE_AREA = (0xFFFFFFFFC0000000, 0xFFFFFFFFFF000000)
+"""Where x86-64's modules are (Documentation/arch/x86/x86_64/mm.rst)."""
+
+_MAGIC = 0x31534B434F4C42
+_HEADER = struct.Struct("<6Q")
+_CAPACITY = 1 << 17
+_ENTRY_BYTES = 13
+
+_COMPILER_FLAGS = ("-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden")
+
+
+def plugin() -> Path:
+    """The compiled plugin. Raises LabError when there is no compiler."""
+    source = resources.files("emu.instruments.coverage").joinpath("blocks.c").read_bytes()
+    name = f"blocks-{hashlib.sha256(source).hexdigest()[:16]}.so"
+    target = cache.subdir("plugins") / name
+    if target.exists():
+        return target
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or shutil.which("objdump") is None:
+        raise LabError("coverage by block needs a C compiler and objdump: install the package gcc")
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        code, made = Path(work, "blocks.c"), Path(work, name)
+        code.write_bytes(source)
+        command = [compiler, *_COMPILER_FLAGS, "-o", str(made), str(code)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"{compiler} does not compile QEMU's plugin: {done.stderr.strip()}")
+        made.replace(target)
+    return target
+
+
+class BlockMap:
+    """The file that the plugin and we share; removed with :meth:`close`."""
+
+    def __init__(self, area: tuple[int, int] = MODULE_AREA, capacity: int = _CAPACITY) -> None:
+        shared = Path("/dev/shm")
+        fd, name = tempfile.mkstemp(prefix="mlx5emu-", dir=shared if shared.is_dir() else None)
+        self.path = Path(name)
+        self._capacity = capacity
+        os.ftruncate(fd, _HEADER.size + _ENTRY_BYTES * capacity)
+        self._memory = mmap.mmap(fd, 0)
+        os.close(fd)
+        self._memory[: _HEADER.size] = _HEADER.pack(_MAGIC, *area, capacity, 0, 0)
+
+    def arguments(self) -> tuple[str, ...]:
+        """What QEMU is to be told."""
+        return ("-plugin", f"{plugin()},map={self.path}")
+
+    def executed(self) -> list[tuple[int, int]]:
+        """Address and length of each of QEMU's blocks that ran so far, by address."""
+        count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
+        at = _HEADER.size
+        addresses = struct.unpack_from(f"<{count}Q", self._memory, at)
+        lengths = struct.unpack_from(f"<{count}I", self._memory, at + 8 * self._capacity)
+        start = at + 12 * self._capacity
+        ran = self._memory[start : start + count]
+        return sorted(
+            (address, length) for address, length, once in zip(addresses, lengths, ran) if once
+        )
+
+    def clear(self) -> None:
+        """Forget what ran so far; the guest may go on meanwhile."""
+        count = min(_HEADER.unpack_from(self._memory)[4], self._capacity)
+        at = _HEADER.size + 12 * self._capacity
+        self._memory[at : at + count] = bytes(count)
+
+    @property
+    def lost(self) -> int:
+        """How many translations found the file full; their blocks are not counted."""
+        return int(_HEADER.unpack_from(self._memory)[5])
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._memory.close()
+        self.path.unlink(missing_ok=True)
+
+
+_LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
+_INSTRUCTION = re.compile(
+    r" *([0-9a-f]+):\t((?:(?:bnd|notrack|rep[nz]*|ds|cs|data16) )*)(\S+)(?: +([0-9a-f]+)\b)?"
+)
+_ENDS = re.compile(r"(j\w+|call\w*|ret\w*|ud2|loop\w*)$")
+_PADDING = re.compile(r"(nop\w*|int3|xchg)$")
+
+
+def leaders(module: Path) -> list[int]:
+    """Offsets in ``.text`` of a module file at which basic blocks begin. Raises LabError."""
+    command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", str(module)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = leaders_of(process.stdout)
+    if process.returncode or not found:
+        raise LabError(f"objdump does not read {module.name}")
+    return found
+
+
+def leaders_of(listing: Iterable[str]) -> list[int]:
+    """The same, of objdump's listing. Padding between functions is none."""
+    begins: set[int] = set()
+    known: set[int] = set()
+    padding: set[int] = set()
+    after = False
+    for line in listing:
+        label, instruction = _LABEL.match(line), _INSTRUCTION.match(line)
+        if label is not None and not label[2].startswith("__pfx_"):
+            begins.add(int(label[1], 16))
+        if instruction is None:
+            continue
+        at, mnemonic = int(instruction[1], 16), instruction[3]
+        known.add(at)
+        if after:
+            begins.add(at)
+        if _PADDING.match(mnemonic):
+            padding.add(at)
+        after = _ENDS.match(mnemonic) is not None
+        if after and instruction[4] and not mnemonic.startswith("call"):
+            begins.add(int(instruction[4], 16))
+    return sorted(begins & known - padding)
+
+
+def measure(
+    shared: BlockMap, files: Mapping[str, Path], bases: Mapping[str, int]
+) -> dict[str, Blocks]:
+    """The blocks of modules that ran, of their files and where their ``.text`` is."""
+    executed = shared.executed()
+    found = {}
+    for module, path in files.items():
+        begins = leaders(path)
+        found[module] = Blocks(total=len(begins), ran=list(ran(begins, executed, bases[module])))
+    return found
+
+
+def ran(begins: list[int], blocks: Iterable[tuple[int, int]], base: int) -> Iterator[int]:
+    """The beginnings in any of the blocks (address and length); ``.text`` is at ``base``."""
+    done = -1
+    for address, length in sorted(blocks):
+        start, end = address - base, address - base + length
+        at = bisect_right(begins, max(start - 1, done))
+        while at < len(begins) and begins[at] < end:
+            done = begins[at]
+            yield done
+            at += 1

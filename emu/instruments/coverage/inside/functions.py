@@ -1,0 +1,229 @@
+"""The program in the guest that counts how often each function of chosen kernel modules runs.
+
+It attaches one BPF program to all functions of the modules that ftrace can trace (a link of kind
+kprobe.multi, Linux 5.18 with CONFIG_FPROBE); each call adds one to the function's place in an
+array. So nothing is written per call that could be lost, and a stock kernel can do it. Calls that
+come while the BPF program runs on the same processor are not counted; how many, the kernel tells.
+
+The modules load while no driver probes PCI devices by itself, so that the counters are attached
+before the first probe. The initialization functions, which have run by then and whose memory is
+free, come from ftrace's function tracer, which follows the loading alone.
+
+It ends with the counts when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import struct
+import subprocess
+from pathlib import Path
+
+from emu.instruments.coverage.inside.modules import (
+    AUTOPROBE,
+    PROBE_SCRIPT,
+    CoverageError,
+    base,
+    check_unloaded,
+    directory,
+    in_order,
+    lines,
+    run,
+    symbols,
+    tell,
+    wait_for_end,
+)
+
+TRACING = Path("/sys/kernel/tracing")
+TRACE_KIB = 16384  # for each processor, while modules load
+
+_SYS_BPF = {"x86_64": 321}
+_MAP_CREATE, _PROG_LOAD, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 0, 5, 15, 28
+_ARRAY, _MMAPABLE = 2, 1 << 10
+_KPROBE, _KPROBE_MULTI = 2, 42
+_LOOKUP_ELEM, _GET_ATTACH_COOKIE = 1, 174
+_INFO_SIZE, _RECURSION_MISSES = 216, 208
+"""include/uapi/linux/bpf.h: ``struct bpf_prog_info`` up to ``recursion_misses``."""
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    """bpf(2). Raises OSError."""
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    libc = ctypes.CDLL(None, use_errno=True)
+    result: int = libc.syscall(_SYS_BPF[platform.machine()], command, buffer, len(attributes))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return result
+
+
+def counting_program(counters: int) -> bytes:
+    """BPF instructions that add one to the element of the array whose index is the cookie."""
+
+    def instruction(code: int, dst: int = 0, src: int = 0, off: int = 0, imm: int = 0) -> bytes:
+        return struct.pack("<BBhi", code, dst | src << 4, off, imm)
+
+    return b"".join(
+        (
+            instruction(0x85, imm=_GET_ATTACH_COOKIE),
+            instruction(0x63, dst=10, src=0, off=-4),  # *(u32 *)(r10 - 4) = r0
+            instruction(0x18, dst=1, src=1, imm=counters),  # r1 = the map, in two instructions
+            instruction(0x00),
+            instruction(0xBF, dst=2, src=10),  # r2 = r10 - 4
+            instruction(0x07, dst=2, imm=-4),
+            instruction(0x85, imm=_LOOKUP_ELEM),
+            instruction(0x15, dst=0, off=2, imm=0),  # no such element: skip two
+            instruction(0xB7, dst=1, imm=1),
+            instruction(0xDB, dst=0, src=1),  # lock *(u64 *)r0 += r1
+            instruction(0xB7, dst=0, imm=0),
+            instruction(0x95),
+        )
+    )
+
+
+class Counters:
+    """A counter for each of some kernel functions, by address."""
+
+    def __init__(self, addresses: list[int]) -> None:
+        """Raises OSError when the kernel does not attach."""
+        size = 8 * len(addresses)
+        self._map = bpf(_MAP_CREATE, struct.pack("<5I", _ARRAY, 4, 8, len(addresses), _MMAPABLE))
+        self._memory = mmap.mmap(self._map, size)
+        self._program = self._load()
+        numbers = (ctypes.c_uint64 * len(addresses))(*addresses)
+        cookies = (ctypes.c_uint64 * len(addresses))(*range(len(addresses)))
+        attributes = struct.pack(
+            "<6I3Q", self._program, 0, _KPROBE_MULTI, 0, 0, len(addresses),
+            0, ctypes.addressof(numbers), ctypes.addressof(cookies),
+        )  # fmt: skip
+        self._link = bpf(_LINK_CREATE, attributes)
+        self._count = len(addresses)
+
+    def _load(self) -> int:
+        code = counting_program(self._map)
+        text = ctypes.create_string_buffer(code, len(code))
+        # Helpers that only GPL-compatible programs may call; kernel/bpf/core.c, license.h.
+        license_name = ctypes.create_string_buffer(b"Dual MIT/GPL")
+        attributes = struct.pack(
+            "<2I2Q2IQ2I16s2I", _KPROBE, len(code) // 8, ctypes.addressof(text),
+            ctypes.addressof(license_name), 0, 0, 0, 0, 0, b"mlx5emu", 0, _KPROBE_MULTI,
+        )  # fmt: skip
+        return bpf(_PROG_LOAD, attributes)
+
+    def read(self) -> list[int]:
+        """How often each function was called so far."""
+        return list(struct.unpack(f"<{self._count}Q", self._memory[: 8 * self._count]))
+
+    def missed(self) -> int:
+        """How many calls the program has not seen."""
+        info = ctypes.create_string_buffer(_INFO_SIZE)
+        bpf(
+            _OBJ_GET_INFO_BY_FD,
+            struct.pack("<2IQ", self._program, _INFO_SIZE, ctypes.addressof(info)),
+        )
+        return int.from_bytes(info.raw[_RECURSION_MISSES:], "little")
+
+
+def traceable(known: dict[str, list[tuple[int, str]]]) -> dict[str, list[tuple[int, str]]]:
+    """Those of the symbols that are functions which ftrace can trace now.
+
+    ftrace's own address may be that of a place in the function (behind ``endbr64``), which BPF
+    takes but then does not find the function by.
+    """
+    names: dict[str, set[str]] = {module: set() for module in known}
+    for name, *rest in map(str.split, lines(TRACING / "available_filter_functions")):
+        if rest and rest[0][1:-1] in names:
+            names[rest[0][1:-1]].add(name)
+    return {
+        module: sorted((address, name) for address, name in found if name in names[module])
+        for module, found in known.items()
+    }
+
+
+def load(module: str) -> set[str]:
+    """Load a module; return the names of its functions, and of those before it, that ran."""
+    (TRACING / "trace").write_text("")
+    with (TRACING / "set_ftrace_filter").open("a") as file:
+        file.write(f":mod:{module}\n")
+    (TRACING / "current_tracer").write_text("function")
+    done = run("modprobe", module)
+    if done.returncode:
+        raise CoverageError(done.stderr.strip().partition("\n")[0])
+    if any(map(_lost, TRACING.glob("per_cpu/cpu*/stats"))):
+        raise CoverageError(f"the trace of {module}'s loading is not complete")
+    # "  modprobe-123 [000] ..... 5.1: mlx5_init <-do_one_initcall"
+    return {
+        line.split(": ", 1)[1].split()[0]
+        for line in lines(TRACING / "trace")
+        if not line.startswith("#") and " <-" in line
+    }
+
+
+def owned(ran: dict[str, set[str]], known: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Name and module of the functions that ran, by the module that was being loaded.
+
+    A name that no module has any more is of code that is freed after loading: of that module.
+    """
+    return sorted(
+        (name, next((one for one in (current, *known) if name in known[one]), current))
+        for current, names in ran.items()
+        for name in names
+    )
+
+
+def _lost(stats: Path) -> bool:
+    """Whether the processor's part of the trace lacks events."""
+    named = (line.split(":") for line in stats.read_text().splitlines())
+    lost = ("overrun", "commit overrun", "dropped events")
+    return any(int(value) > 0 for name, value in named if name in lost)
+
+
+def end_trace() -> None:
+    """Leave ftrace as it was."""
+    (TRACING / "current_tracer").write_text("nop")
+    (TRACING / "set_ftrace_filter").write_text("")
+    (TRACING / "buffer_size_kb").write_text("1")
+
+
+def main(modules: list[str]) -> None:
+    """Load and count until standard input ends."""
+    if not (TRACING / "trace").exists():
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", str(TRACING)], check=False)
+    if not (TRACING / "set_ftrace_filter").exists():
+        raise CoverageError("the kernel has no ftrace (CONFIG_FUNCTION_TRACER)")
+    check_unloaded(modules)
+    AUTOPROBE.write_text("0")
+    (TRACING / "buffer_size_kb").write_text(str(TRACE_KIB))
+    try:
+        ran = {module: load(module) for module in in_order(modules)}
+    finally:
+        end_trace()
+    known = symbols(modules)
+    loading = owned(ran, {module: {name for _, name in found} for module, found in known.items()})
+    functions = traceable(known)
+    try:
+        counters = Counters([address for found in functions.values() for address, _ in found])
+    except OSError as error:
+        raise CoverageError(
+            f"the kernel does not attach BPF to functions (CONFIG_FPROBE, CONFIG_BPF): {error}"
+        ) from error
+    places = {module: base(module) for module in modules}
+    subprocess.run(["sh", PROBE_SCRIPT], check=False)
+    tell(ready=True)
+    wait_for_end()
+    counts = iter(counters.read())
+    found = {
+        module: {
+            "directory": directory(module),
+            "base": places[module],
+            "functions": [
+                (name, address - places[module], next(counts))
+                for address, name in functions[module]
+            ],
+        }
+        for module in modules
+    }
+    tell(release=os.uname().release, modules=found, loading=loading, missed=counters.missed())

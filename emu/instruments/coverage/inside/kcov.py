@@ -1,0 +1,139 @@
+"""KCOV of Linux (kernel/kcov.c, Documentation/dev-tools/kcov.rst): buffers that it fills.
+
+It writes into the buffer of a task where the task is, at each basic block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from collections import Counter
+from pathlib import Path
+
+from emu.instruments.coverage.inside.modules import lines
+from emu.instruments.coverage.inside.ptrace import Stopped
+
+KCOV = Path("/sys/kernel/debug/kcov")
+
+_INIT_TRACE, _ENABLE, _TRACE_PC = 0x80086301, 0x6364, 0
+"""include/uapi/linux/kcov.h."""
+_OPEN, _CLOSE, _IOCTL, _PIDFD_GETFD = 2, 3, 16, 438
+_WORD = 8
+_TASK_WORDS = (1 << 20, 1 << 16)
+"""Sizes of buffers, in words; the smaller is for when there is no memory for the other."""
+_LINKED_AT = 0xFFFFFFFF81000000
+"""Where x86-64's kernel is unless KASLR moves it; KCOV tells addresses as if it were there."""
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long),
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = (1 << 64) - 1
+
+
+class Buffer:
+    """KCOV's buffer of one task; the first word says how many there are behind it."""
+
+    def __init__(self, fd: int, words: int) -> None:
+        """Raises OSError."""
+        fcntl.ioctl(fd, _INIT_TRACE, words)
+        self._words = words
+        # Python's own mmap refuses a file of no length, as this one of debugfs seems to be.
+        where = _libc.mmap(
+            None, words * _WORD, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0
+        )
+        if where in (None, _MAP_FAILED):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        self._where = where
+        array = (ctypes.c_uint64 * words).from_address(where)
+        self._memory = memoryview(array).cast("B").cast("Q")
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether it should be emptied soon."""
+        return self._memory[0] > self._words // 2
+
+    def move(self, places: Counter[int]) -> bool:
+        """Count what is in it, and empty it; whether it was full.
+
+        Its task is stopped, or asleep: when it goes on meanwhile, all is left for the next time.
+        """
+        count = self._memory[0]
+        taken = memoryview(self._memory[1 : count + 1].tobytes()).cast("Q")
+        if self._memory[0] != count:
+            return False
+        self._memory[0] = 0
+        places.update(taken)
+        return count + 1 >= self._words
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.release()
+        _libc.munmap(self._where, self._words * _WORD)
+
+
+def enable(fd: int) -> None:
+    """Fill the buffer from now on with where we are. Raises OSError."""
+    fcntl.ioctl(fd, _ENABLE, _TRACE_PC)
+
+
+def give_buffer(stopped: Stopped) -> Buffer:
+    """Let the task open KCOV and switch it on; the buffer is ours. Raises OSError."""
+    if not stopped.can_call:
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
+    theirs = stopped.call(_OPEN, stopped.put(bytes(KCOV) + b"\0"), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        ours = copy_of(theirs, stopped.task)
+        try:
+            buffer = _largest(ours)
+        finally:
+            os.close(ours)
+        try:
+            stopped.call(_IOCTL, theirs, _ENABLE, _TRACE_PC)
+        except OSError:
+            buffer.close()
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            stopped.call(_CLOSE, theirs)
+    return buffer
+
+
+def _largest(fd: int) -> Buffer:
+    for words in _TASK_WORDS[:-1]:
+        with contextlib.suppress(MemoryError, OSError):
+            return Buffer(fd, words)
+    return Buffer(fd, _TASK_WORDS[-1])
+
+
+def copy_of(fd: int, task: int) -> int:
+    """Our own descriptor of what is a descriptor of a task. Raises OSError."""
+    process = next(
+        int(line.split()[1]) for line in lines(Path(f"/proc/{task}/status")) if "Tgid:" in line
+    )
+    handle = os.pidfd_open(process)
+    try:
+        ours: int = _libc.syscall(_PIDFD_GETFD, handle, fd, 0)
+        if ours < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        return ours
+    finally:
+        os.close(handle)
+
+
+def moved_by() -> int:
+    """How far KASLR has moved the kernel."""
+    for line in lines(Path("/proc/kallsyms")):
+        address, _, name, *_ = line.split()
+        if name == "_text":
+            return int(address, 16) - _LINKED_AT
+    return 0

@@ -1,0 +1,109 @@
+"""Coverage by KCOV, for kernels that are built with it: functions and blocks that tasks ran.
+
+A block is what the compiler takes for one: it begins with a call of ``__sanitizer_cov_trace_pc``,
+and KCOV tells that call's return address. A function has run when its first block has.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emu.guests.errors import GuestError, LabError
+from emu.guests.workdir import work_directory
+from emu.instruments.coverage import inside
+from emu.instruments.coverage.data import VERSION, Blocks, Coverage, Function, Kernel, Module
+from emu.instruments.coverage.session import Session
+
+_LABEL = re.compile(r"([0-9a-f]+) <(.+)>:$")
+_CALL = re.compile(r"\s+([0-9a-f]+): R_X86_64_\w+\s+__sanitizer_cov_trace_pc\b")
+_RELOCATED_BYTES = 4  # the call's operand; behind it is where it returns to
+_MOST_PLACES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Offsets in a module's ``.text``, in order: of its functions, and of all blocks."""
+
+    functions: list[tuple[str, int, int]] = field(default_factory=list)
+    """Name, offset, and offset of the first block; those without a block are left out."""
+
+    blocks: list[int] = field(default_factory=list)
+
+
+def sites(module: Path) -> Sites:
+    """Those of a module's file. Raises LabError when objdump is missing, or KCOV is not used."""
+    command = ["objdump", "-d", "-r", "-j", ".text", "--no-show-raw-insn", str(module)]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            found = sites_of(process.stdout)
+    except FileNotFoundError:
+        raise LabError("coverage by KCOV needs objdump: install the package binutils") from None
+    if process.returncode:
+        raise LabError(f"objdump does not read {module.name}")
+    if not found.blocks:
+        raise LabError(f"{module.name} is not built for KCOV: set CONFIG_KCOV_INSTRUMENT_ALL")
+    return found
+
+
+def sites_of(listing: Iterable[str]) -> Sites:
+    """The same, of objdump's listing."""
+    found = Sites()
+    name, offset = "", None
+    for line in listing:
+        if label := _LABEL.match(line):
+            name, offset = label[2], int(label[1], 16)
+        elif call := _CALL.match(line):
+            block = int(call[1], 16) + _RELOCATED_BYTES
+            found.blocks.append(block)
+            if offset is not None:
+                found.functions.append((name, offset, block))
+                offset = None
+    return found
+
+
+class KcovSession(Session):
+    """Modules that are counted by KCOV: their loading, and the tasks of the host's commands."""
+
+    def _program(self) -> str:
+        return inside.program("ptrace", "kcov", "tasks")
+
+    def finish(self) -> Coverage:
+        """Stop counting. Raises GuestError when the guest cannot tell, LabError of its files."""
+        told = self._end()
+        with work_directory() as work:
+            known = {name: sites(path) for name, path in self.files(work).items()}
+        try:
+            return coverage(told, known)
+        except (KeyError, TypeError, ValueError) as error:
+            raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
+
+
+def coverage(told: Mapping[str, Any], known: Mapping[str, Sites]) -> Coverage:
+    """The counts of one run, from the guest's answer.
+
+    Raises KeyError, TypeError or ValueError when it is none.
+    """
+    if len(told["places"]) > _MOST_PLACES:
+        raise ValueError(f"more than {_MOST_PLACES} places")
+    places = {int(address): int(times) for address, times in told["places"]}
+    modules = {name: _module(told["modules"][name], places, known[name]) for name in known}
+    missed = int(told["full"]) + int(told["without"])
+    kernel = Kernel(runs=1, missed=missed, modules=modules)
+    return Coverage(mlx5emu_coverage=VERSION, kernels={told["release"]: kernel})
+
+
+def _module(about: Mapping[str, Any], places: Mapping[int, int], known: Sites) -> Module:
+    base = int(about["base"])
+    functions = [
+        Function(name=name, offset=offset, calls=places.get(base + first, 0))
+        for name, offset, first in known.functions
+    ]
+    ran = [block for block in known.blocks if base + block in places]
+    blocks = Blocks(total=len(known.blocks), ran=ran)
+    return Module(directory=about["directory"], functions=functions, blocks=blocks)

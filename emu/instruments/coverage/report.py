@@ -1,0 +1,134 @@
+"""Coverage for people and other tools: rows of a table, plain values for JSON, lcov's format."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from emu.instruments.coverage.data import Coverage, Function, Module
+from emu.instruments.coverage.source import Tree
+
+ALL_KERNELS = "all kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of some functions ran."""
+
+    ran: int
+    total: int
+
+    @property
+    def percent(self) -> float:
+        """The share in percent."""
+        return 100 * self.ran / self.total if self.total else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.ran:,} of {self.total:,}, {self.percent:.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Functions that are counted together: a module's, or those of one directory of its source.
+
+    ``shares`` is by kernel; a kernel that has none of these is missing. Where there are several
+    kernels, :data:`ALL_KERNELS` counts each function once, by its name.
+    """
+
+    module: str
+    directory: str
+    shares: dict[str, Share]
+
+
+def rows(coverage: Coverage, tree: Tree | None) -> list[Row]:
+    """The table: by module, with a source tree by directory, at last the total."""
+    groups: dict[tuple[str, str], dict[str, list[Function]]] = defaultdict(dict)
+    for release, kernel in coverage.kernels.items():
+        for name, module in kernel.modules.items():
+            for directory, functions in _by_directory(module, tree).items():
+                groups[name, directory][release] = functions
+    table = [Row(*key, _shares([found])) for key, found in sorted(groups.items())]
+    parts = [found for _, found in sorted(groups.items())]
+    return [*table, Row("all", "", _shares(parts))] if len(parts) > 1 else table
+
+
+def _by_directory(module: Module, tree: Tree | None) -> dict[str, list[Function]]:
+    if tree is None:
+        return {module.directory: list(module.functions)}
+    groups: dict[str, list[Function]] = defaultdict(list)
+    for function, place in tree.places(module.directory, module.functions).items():
+        groups[place.directory or module.directory].append(function)
+    return groups
+
+
+def _shares(parts: list[dict[str, list[Function]]]) -> dict[str, Share]:
+    shares: dict[str, Share] = {}
+    for release in sorted({release for part in parts for release in part}):
+        found = [function for part in parts for function in part.get(release, ())]
+        shares[release] = Share(sum(one.calls > 0 for one in found), len(found))
+    if len(shares) > 1:
+        ran: dict[tuple[int, str], bool] = {}
+        for number, part in enumerate(parts):
+            for one in (one for found in part.values() for one in found):
+                ran[number, one.name] = ran.get((number, one.name), False) or one.calls > 0
+        shares[ALL_KERNELS] = Share(sum(ran.values()), len(ran))
+    return shares
+
+
+def summary(coverage: Coverage, tree: Tree | None) -> dict[str, Any]:
+    """The table and each function's calls, as plain values."""
+    return {
+        "runs": {release: kernel.runs for release, kernel in coverage.kernels.items()},
+        "missed": {release: kernel.missed for release, kernel in coverage.kernels.items()},
+        "rows": [
+            {
+                "module": row.module,
+                "directory": row.directory,
+                "kernels": {
+                    name: {"ran": share.ran, "total": share.total}
+                    for name, share in row.shares.items()
+                },
+            }
+            for row in rows(coverage, tree)
+        ],
+    }
+
+
+def lcov(coverage: Coverage, tree: Tree) -> Iterator[str]:
+    """Lines of a tracefile as geninfo(1) describes it: functions, and the line of each.
+
+    One record for each kernel, module and source file; the kernel is the test's name. Functions
+    whose line is not known (a macro has made them) are left out.
+    """
+    for release, kernel in sorted(coverage.kernels.items()):
+        test = "".join(letter if letter.isalnum() else "_" for letter in release)
+        for _, module in sorted(kernel.modules.items()):
+            files: dict[str, list[tuple[int, Function]]] = defaultdict(list)
+            for function, place in tree.places(module.directory, module.functions).items():
+                if place.line:
+                    files[place.file].append((place.line, function))
+            for file, found in sorted(files.items()):
+                yield from _record(test, str(tree.root / file), found)
+
+
+def _record(test: str, path: str, found: list[tuple[int, Function]]) -> Iterator[str]:
+    calls: dict[tuple[int, str], int] = defaultdict(int)
+    lines: dict[int, int] = defaultdict(int)
+    for line, function in found:
+        calls[line, function.name] += function.calls
+        lines[line] += function.calls
+    yield f"TN:{test}"
+    yield f"SF:{path}"
+    for line, name in sorted(calls):
+        yield f"FN:{line},{name}"
+    for (_, name), number in sorted(calls.items()):
+        yield f"FNDA:{number},{name}"
+    yield f"FNF:{len(calls)}"
+    yield f"FNH:{sum(number > 0 for number in calls.values())}"
+    for line, number in sorted(lines.items()):
+        yield f"DA:{line},{number}"
+    yield f"LF:{len(lines)}"
+    yield f"LH:{sum(number > 0 for number in lines.values())}"
+    yield "end_of_record"

@@ -1,0 +1,126 @@
+"""Counts calls in a guest that runs: starts :mod:`coverage.inside` in it, reads its answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from emu.guests.channel import frames
+from emu.guests.errors import GuestError
+from emu.guests.guest.guest import Guest
+from emu.guests.kernel.binaries import unpack_module
+from emu.instruments.coverage import inside
+from emu.instruments.coverage.data import Coverage, Function, Kernel, Module
+
+LOAD_SECONDS = 240.0
+READ_SECONDS = 60.0
+LOOK_SECONDS = 0.5
+_MOST_BYTES = 64 << 20
+
+
+class Session:
+    """Modules whose calls are counted from their loading on.
+
+    The guest has booted without loading them (``GuestOptions.probe`` false); :meth:`start` loads
+    them and lets the driver probe the functions, :meth:`finish` ends the counting. The modules
+    cannot be unloaded in between: the kernel keeps what has a counter.
+    """
+
+    def __init__(self, guest: Guest, modules: Sequence[str]) -> None:
+        self.bases: dict[str, int] = {}
+        """Where the ``.text`` of each module was, once counting has ended."""
+        self._guest = guest
+        self._modules = modules
+        self._output = bytearray()
+        self._stderr = bytearray()
+        self._first_line = threading.Event()
+        words = ["python3", "-c", self._program(), *modules]
+        self._job = guest.popen(words, has_input=True, sink=self._take)
+
+    def start(self) -> None:
+        """Wait until the modules are loaded and the functions probed. Raises GuestError."""
+        deadline = time.monotonic() + LOAD_SECONDS
+        while not self._first_line.wait(LOOK_SECONDS):
+            if self._job.status is not None or not self._guest.is_running:
+                self._guest.wait(self._job, READ_SECONDS)
+                break
+            if time.monotonic() > deadline:
+                raise GuestError(f"coverage: the modules are not loaded after {LOAD_SECONDS:g} s")
+        self._answer(0)
+
+    def finish(self) -> Coverage:
+        """Stop counting. Raises GuestError when the guest cannot tell."""
+        told = self._end()
+        try:
+            self.bases = {name: int(about["base"]) for name, about in told["modules"].items()}
+            return _coverage(told)
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise GuestError(f"coverage: the guest sent what is no coverage: {error}") from None
+
+    def _end(self) -> dict[str, Any]:
+        """Let the program end; what it has counted, as it says it."""
+        self._job.close_input()
+        self._guest.wait(self._job, READ_SECONDS)
+        return self._answer(1)
+
+    def _program(self) -> str:
+        return inside.program("functions")
+
+    def _take(self, kind: int, data: bytes) -> None:
+        into = self._output if kind == frames.STDOUT else self._stderr
+        into += data
+        if kind == frames.STDOUT and b"\n" in data:
+            self._first_line.set()
+        if len(into) > _MOST_BYTES:
+            raise GuestError(f"coverage: the guest sent more than {_MOST_BYTES >> 20} MiB")
+
+    def _answer(self, number: int) -> dict[str, Any]:
+        """The line of that number. Raises GuestError when it tells of an error, or is missing."""
+        lines = bytes(self._output).split(b"\n")
+        try:
+            told = json.loads(lines[number])
+        except (ValueError, LookupError, RecursionError):
+            last = self._stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise GuestError(": ".join(["coverage: the guest gave no answer", *last])) from None
+        if not isinstance(told, dict):
+            raise GuestError("coverage: the guest sent what is no answer")
+        if "error" in told:
+            raise GuestError(f"coverage: {told['error']}")
+        return told
+
+    def files(self, directory: Path) -> dict[str, Path]:
+        """Copies of the modules' files, uncompressed. Raises GuestError."""
+        found = {}
+        for module in self._modules:
+            name = self._guest.run(["modinfo", "-n", module], timeout=READ_SECONDS).check().stdout
+            job = self._guest.popen(["cat", name.strip()])
+            if self._guest.wait(job, READ_SECONDS):
+                raise GuestError(f"coverage: the guest does not show {module}")
+            found[module] = directory / f"{module}.ko"
+            found[module].write_bytes(unpack_module(name.strip(), bytes(job.stdout)))
+        return found
+
+
+def _coverage(told: dict[str, Any]) -> Coverage:
+    """The counts of one run, from the guest's answer."""
+    loading: dict[str, set[str]] = defaultdict(set)
+    for name, module in told["loading"]:
+        loading[module].add(name)
+    modules = {}
+    for name, about in told["modules"].items():
+        rest = loading[name] - {function for function, _, _ in about["functions"]}
+        functions = [
+            Function(name=function, offset=offset, calls=calls + (function in loading[name]))
+            for function, offset, calls in about["functions"]
+        ]
+        functions += [Function(name=function, offset=None, calls=1) for function in sorted(rest)]
+        modules[name] = Module(directory=about["directory"], functions=functions)
+    kernel = Kernel(runs=1, missed=told["missed"], modules=modules)
+    return Coverage(mlx5emu_coverage=1, kernels={told["release"]: kernel})

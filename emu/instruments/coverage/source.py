@@ -1,0 +1,84 @@
+"""Where a kernel's functions stand in its source tree, found by the look of their definitions.
+
+A stock module has no debug information, and its symbol table no files. In the kernel's style a
+definition begins in the first column and its body's brace stands alone, which a pattern finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emu.host.user_error import UserError
+from emu.instruments.coverage.data import Function
+
+_DEFINITION = re.compile(rb"^(?=[A-Za-z_])[^;{}()=#\n]*?\b(\w+)\((?:[^;{}]*)\)[^;{}()=]*\n\{", re.M)
+_SUFFIX = re.compile(r"\..*")
+"""What the compiler appends to copies of a function: ``.isra.0``, ``.constprop.0``, ``.cold``."""
+
+_MOST_FILE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A function's definition: the file, relative to the tree, and its line.
+
+    The line is 0 where only the file is known: a macro has made the function.
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def directory(self) -> str:
+        """The file's directory."""
+        return self.file.rpartition("/")[0]
+
+
+class Tree:
+    """A kernel's source tree."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises UserError when there is no such tree."""
+        if not (root / "drivers").is_dir():
+            raise UserError(f"{root} is no kernel source tree: it has no drivers/")
+        self.root = root
+        self._known: dict[str, Mapping[str, list[Place]]] = {}
+
+    def places(self, directory: str, functions: Iterable[Function]) -> dict[Function, Place]:
+        """Where functions of the module in ``directory`` are.
+
+        A file's functions are side by side in the module. So of several functions of one name,
+        each is in the same file as what stands before it, and so is one that a macro has made.
+        """
+        if directory not in self._known:
+            self._known[directory] = self._scan(directory)
+        known = self._known[directory]
+        found: dict[Function, Place] = {}
+        file = ""
+        for function in sorted(functions, key=lambda one: (one.offset is None, one.offset or 0)):
+            candidates = known.get(_SUFFIX.sub("", function.name), [])
+            same = [one for one in candidates if one.file == file]
+            place = (same or candidates or [Place(file, 0)])[0]
+            found[function] = place
+            if len(candidates) == 1 and place.file.endswith(".c"):
+                file = place.file
+        return found
+
+    def _scan(self, directory: str) -> Mapping[str, list[Place]]:
+        found: dict[str, list[Place]] = defaultdict(list)
+        for path in sorted((self.root / directory).rglob("*.[ch]")):
+            if not path.is_file() or path.stat().st_size > _MOST_FILE_BYTES:
+                continue
+            text = path.read_bytes()
+            name = path.relative_to(self.root).as_posix()
+            for match in _DEFINITION.finditer(text):
+                line = text.count(b"\n", 0, match.start(1)) + 1
+                found[match[1].decode()].append(Place(name, line))
+        return found

@@ -1,0 +1,252 @@
+"""A folder of inputs that are worth keeping, what they have found, and how the run went.
+
+``inputs/ID.toml`` is a fault plan, ``inputs/ID.json`` its workload, the kernel in which it ran, and
+the blocks that were new. ``findings/NAME/`` has ``plan.toml``, ``log.txt`` and ``about.json`` for
+each distinct title. ``blocks.json`` says how many runs have come by each block of each kernel.
+``progress.jsonl`` has a line for each run, ``progress.svg`` is its picture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from emu.device.faults.text import MOST_BYTES, PlanError, dump, load
+from emu.host.user_error import UserError
+from emu.host.userfiles import read_infile, write_outfile
+from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.schedule import Block
+
+_MARK = "fuzz.json"
+_VERSION = 1
+_FOLDERS = ("inputs", "findings")
+_DEEPEST = 3
+"""How far below a corpus its files are: findings/NAME/plan.toml."""
+_MOST_ABOUT = 64 << 20
+_ID = re.compile(r"[0-9a-f]{12}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_NAME = 80
+
+BlockText = Annotated[tuple[str, int], Field()]
+
+
+class About(BaseModel):
+    """What is known of a kept input."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workload: Annotated[str, Field(max_length=80)]
+    kernel: Annotated[str, Field(max_length=200)]
+    device: list[str]
+    parent: Annotated[str, Field(max_length=80)] = ""
+    new: list[BlockText]
+    """The blocks that had never run before."""
+
+
+class FindingAbout(BaseModel):
+    """What is known of a finding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: Annotated[str, Field(max_length=500)]
+    workload: Annotated[str, Field(max_length=80)]
+    kernel: Annotated[str, Field(max_length=200)]
+    device: list[str]
+    times: Annotated[int, Field(ge=1)] = 1
+
+
+class Hits(BaseModel):
+    """What the runs in one kernel have come by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workloads: list[str]
+    """Those that have been carried out without any fault."""
+    modules: dict[str, dict[int, int]]
+    """By module and offset, how many runs have come by a block."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An input of a corpus."""
+
+    input: Input
+    about: About
+
+
+class Corpus:
+    """The folder. Every method raises UserError for what is no corpus, and OSError."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        mark = path / _MARK
+        if create and (not path.exists() or not any(path.iterdir())):
+            for folder in _FOLDERS:
+                (path / folder).mkdir(parents=True, exist_ok=True)
+            write_outfile(mark, json.dumps({"mlx5emu_fuzz": _VERSION}) + "\n")
+        if not mark.is_file():
+            raise UserError(f"{path}: no corpus: it has no {_MARK}")
+        if _table(mark).get("mlx5emu_fuzz") != _VERSION:
+            raise UserError(f"{mark}: no corpus of version {_VERSION}")
+
+    @classmethod
+    def around(cls, path: Path) -> tuple[Corpus, str]:
+        """The corpus that a file or folder of an input or a finding is in, and that one's name.
+
+        ``DIR/ID`` and ``DIR/NAME`` are short for them.
+        """
+        parts = path.absolute().parts
+        for depth in range(1, min(len(parts), _DEEPEST + 1)):
+            root, below = Path(*parts[:-depth]), parts[-depth:]
+            if (root / _MARK).is_file():
+                name = below[1] if below[0] in _FOLDERS and len(below) > 1 else below[0]
+                is_input = below[0] == "inputs" and Path(name).suffix in (".toml", ".json")
+                return cls(root), Path(name).stem if is_input else name
+        raise UserError(f"{path}: in no corpus: none of the folders around it has {_MARK}")
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """No other run uses the folder meanwhile. Raises UserError when one does."""
+        with (self.path / _MARK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.path}: another run uses this corpus") from None
+            yield
+
+    def entries(self) -> Iterator[Entry]:
+        """The inputs, in the order of their names."""
+        for path in sorted((self.path / "inputs").glob("*.toml")):
+            yield self.entry(path.stem)
+
+    def entry(self, name: str) -> Entry:
+        """One input by its ID."""
+        if not _ID.fullmatch(name):
+            raise UserError(f"{name}: no ID of an input: 12 hexadecimal digits")
+        about = About.model_validate(_table(self.path / "inputs" / f"{name}.json", About))
+        return Entry(Input(_plan(self.path / "inputs" / f"{name}.toml"), about.workload), about)
+
+    def add(self, entry: Entry) -> None:
+        """Keep an input."""
+        base = self.path / "inputs" / entry.input.id
+        write_outfile(base.with_suffix(".json"), entry.about.model_dump_json() + "\n")
+        write_outfile(base.with_suffix(".toml"), dump(entry.input.plan))
+
+    def findings(self) -> dict[str, FindingAbout]:
+        """What was found, by the name of its folder."""
+        return {
+            path.parent.name: FindingAbout.model_validate(_table(path, FindingAbout))
+            for path in sorted((self.path / "findings").glob("*/about.json"))
+        }
+
+    def finding(self, name: str) -> Entry:
+        """The input of a finding."""
+        found = self.findings().get(name)
+        if found is None:
+            raise UserError(f"{self.path}: no finding {name}")
+        about = About(workload=found.workload, kernel=found.kernel, device=found.device, new=[])
+        plan = _plan(self.path / "findings" / name / "plan.toml")
+        return Entry(Input(plan, found.workload), about)
+
+    def found(self, what: FindingAbout, plan_text: str, log: str) -> bool:
+        """Note a finding; whether it is the first of its title. The shortest plan is kept."""
+        folder = self.path / "findings" / name_of(what.title)
+        known = self.findings().get(folder.name)
+        folder.mkdir(exist_ok=True)
+        plan = folder / "plan.toml"
+        if known is None or len(plan_text) < plan.stat().st_size:
+            write_outfile(plan, plan_text)
+            write_outfile(folder / "log.txt", log)
+        times = what.times + (known.times if known is not None else 0)
+        about = what.model_copy(update={"times": times})
+        write_outfile(folder / "about.json", about.model_dump_json() + "\n")
+        return known is None
+
+    def hits(self, kernel: str) -> tuple[Counter[Block], set[str]]:
+        """How many runs have come by each block, and the workloads known without faults."""
+        path = self.path / "blocks.json"
+        if not path.exists() or kernel not in (table := _table(path)):
+            return Counter(), set()
+        try:
+            told = Hits.model_validate(table[kernel])
+        except ValidationError as error:
+            raise UserError(f"{path}: {error.errors(include_url=False)[0]['msg']}") from None
+        counts = Counter(
+            {
+                (module, offset): count
+                for module, offsets in told.modules.items()
+                for offset, count in offsets.items()
+            }
+        )
+        return counts, set(told.workloads)
+
+    def kernels(self) -> list[str]:
+        """Those of which blocks are known."""
+        path = self.path / "blocks.json"
+        return sorted(_table(path)) if path.exists() else []
+
+    def save_hits(self, kernel: str, hits: Mapping[Block, int], workloads: Iterable[str]) -> None:
+        """Replace what is known of a kernel's blocks."""
+        path = self.path / "blocks.json"
+        table = _table(path) if path.exists() else {}
+        modules: dict[str, dict[int, int]] = {}
+        for (module, offset), count in sorted(hits.items()):
+            modules.setdefault(module, {})[offset] = count
+        told = Hits(workloads=sorted(workloads), modules=modules)
+        write_outfile(path, json.dumps(table | {kernel: told.model_dump()}) + "\n")
+
+    def merge(self, other: Corpus) -> tuple[int, int]:
+        """Take over what another corpus has; how many inputs and titles were new."""
+        known = {path.stem for path in (self.path / "inputs").glob("*.toml")}
+        new = [entry for entry in other.entries() if entry.input.id not in known]
+        for entry in new:
+            self.add(entry)
+        titles = 0
+        for name, what in other.findings().items():
+            folder = other.path / "findings" / name
+            log = read_infile(folder / "log.txt", _MOST_ABOUT).decode(errors="replace")
+            titles += self.found(what, dump(_plan(folder / "plan.toml")), log)
+        return len(new), titles
+
+
+def name_of(title: str) -> str:
+    """A finding's folder."""
+    return _NOT_IN_NAMES.sub("-", title).strip("-")[:_LONGEST_NAME] or "untitled"
+
+
+def _plan(path: Path) -> Any:
+    try:
+        return load(read_infile(path, MOST_BYTES).decode(errors="replace"), str(path))
+    except PlanError as error:
+        raise UserError(str(error)) from None
+
+
+def _table(path: Path, kind: type[BaseModel] | None = None) -> dict[str, Any]:
+    """The table in a JSON file. Raises UserError."""
+    try:
+        table = json.loads(read_infile(path, _MOST_ABOUT))
+        if not isinstance(table, dict):
+            raise ValueError("no table")
+        if kind is not None:
+            kind.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path}: {where}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: no JSON: {error}") from None
+    return table
+
+
+def blocks_of(entry: Entry) -> list[Block]:
+    """The blocks for which an input was kept."""
+    return [(module, offset) for module, offset in entry.about.new]

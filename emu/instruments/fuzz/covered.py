@@ -1,0 +1,41 @@
+"""What a corpus has seen of the driver, in the form of ``--coverage``: by function."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+
+from emu.host.user_error import UserError
+from emu.instruments.coverage.data import VERSION, Coverage, Function, Kernel, Module
+from emu.instruments.fuzz.schedule import Block
+
+
+def covered(known: Coverage, release: str, hits: Mapping[Block, int]) -> Coverage:
+    """The functions of ``known`` in which blocks lie, called as often as runs have come by them.
+
+    A corpus has blocks and no functions; where those begin is taken from a run of the same kernel
+    with ``--coverage``. Raises UserError when ``known`` has none.
+    """
+    kernel = known.kernels.get(release)
+    if kernel is None:
+        raise UserError(f"there is no coverage of {release} to take the functions from")
+    modules = {name: _module(name, module, hits) for name, module in kernel.modules.items()}
+    found = Kernel(runs=max(hits.values(), default=0), missed=0, modules=modules)
+    return Coverage(mlx5emu_coverage=VERSION, kernels={release: found})
+
+
+def _module(name: str, module: Module, hits: Mapping[Block, int]) -> Module:
+    begins = sorted({one.offset for one in module.functions if one.offset is not None})
+    most: Counter[int] = Counter()
+    for (where, offset), times in hits.items():
+        at = bisect_right(begins, offset) - 1
+        if where == name and at >= 0:
+            most[begins[at]] = max(most[begins[at]], times)
+    functions = [
+        Function(
+            name=one.name, offset=one.offset, calls=0 if one.offset is None else most[one.offset]
+        )
+        for one in module.functions
+    ]
+    return Module(directory=module.directory, functions=functions)

@@ -1,0 +1,227 @@
+"""Carries inputs out in a guest whose blocks are counted, one after the other.
+
+The driver is bound to the functions under a plan, works, and is unbound; the functions are then
+reset. A guest that panics, or whose driver does not come back, is replaced by a fresh one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from emu.device.faults.text import dump
+from emu.guests import Guest, GuestOptions
+from emu.guests.errors import CommandTimeoutError, GuestError, GuestPanicError, LabError
+from emu.instruments.coverage.blocks import BlockMap
+from emu.instruments.fuzz.loop import Feedback
+from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.schedule import Block
+from emu.instruments.fuzz.workloads import INSTALL, MARK, SECTIONS, program
+from emu.instruments.outcome import Finding, Kind, findings
+from emu.server.control import Client
+from emu.server.control.client import ControlError
+
+log = logging.getLogger(__name__)
+
+_Counts = dict[str, tuple[int, int]]
+
+MODULES = ("mlx5_core", "mlx5_ib")
+_MOST_SECONDS = 300.0
+_PATIENCE = 4
+"""How many times longer than without faults the driver may take, beyond :data:`_LEAST_SECONDS`."""
+_LEAST_SECONDS = 10.0
+RESET_SECONDS = 60.0
+_BOOT_SECONDS = 600.0
+"""A run of hours should not end because the machine is busy for a while."""
+_INSTALL_SECONDS = 300.0
+_HANG_SECONDS = 90.0
+_LONGEST_LOG = 200_000
+_SECTION = re.compile(r"(\w{1,64}) (\S{1,64}) 0x([0-9a-f]{1,16})")
+_KERNEL_ARGUMENTS = ("rcupdate.rcu_expedited=1",)
+"""Unbinding waits for RCU many times: half of the time of one input."""
+_NO_BUG = frozenset({Kind.DRIVER, Kind.TIMEOUT})
+"""What is no mistake of the driver: that it says what the device has done, and that it waits."""
+
+
+class GuestExecutor:
+    """Implements :class:`emu.instruments.fuzz.loop.Executor`; :meth:`close` stops the guest.
+
+    Raises LabError when no guest can be booted, or none without faults comes up.
+    """
+
+    def __init__(self, options: GuestOptions, modules: Sequence[str] = MODULES) -> None:
+        self._options = dataclasses.replace(
+            options,
+            probe=False,
+            accelerator="tcg",
+            hang_timeout=_HANG_SECONDS,
+            boot_timeout=max(options.boot_timeout, _BOOT_SECONDS),
+            kernel_arguments=(*_KERNEL_ARGUMENTS, *options.kernel_arguments),
+        )
+        self._modules = frozenset(modules)
+        self._guest: Guest | None = None
+        self._blocks: BlockMap | None = None
+        self._sections: Sections | None = None
+        self._usual: dict[str, float] = {}
+        """Seconds that each workload takes without faults."""
+        self.boots = 0
+        self.stuck = 0
+        """How often the driver did not come back in time."""
+
+    @property
+    def kernel(self) -> str:
+        """The guest's release; boots the guest if need be."""
+        return self._ready().kernel_release
+
+    def close(self) -> None:
+        """Stop the guest."""
+        if self._guest is not None:
+            self._guest.stop()
+            self._guest = None
+        if self._blocks is not None:
+            self._blocks.close()
+            self._blocks = None
+
+    def run(self, one: Input) -> Feedback:
+        """Carry an input out. The guest is fresh, or as the last reset has left it."""
+        guest = self._prepared()
+        assert self._blocks is not None
+        with Client(guest.control_socket) as control:
+            control.load_plan(dump(one.plan))
+            self._blocks.clear()
+            begun = time.monotonic()
+            limit = self._limit(one)
+            try:
+                words = ["fuzz-turn", "run", one.workload]
+                said = guest.run(words, timeout=limit).stdout
+            except CommandTimeoutError:
+                self.stuck += 1
+                told = self._ended(control, self._waiting(guest))
+                return dataclasses.replace(told, is_stuck=True)
+            except GuestPanicError:
+                return self._ended(control, _of_turn(guest.console))
+            except GuestError as error:
+                return self._ended(control, _of_turn(guest.console), str(error))
+            seconds = time.monotonic() - begun
+            if not one.has_faults:
+                self._usual[one.workload] = seconds
+            counts = _counts(control)
+            control.clear()
+        return dataclasses.replace(self._feedback(said, counts), seconds=seconds)
+
+    def _limit(self, one: Input) -> float:
+        """How many seconds the driver may take: as long as it likes without faults."""
+        if not one.has_faults or one.workload not in self._usual:
+            return _MOST_SECONDS
+        return min(_MOST_SECONDS, _LEAST_SECONDS + _PATIENCE * self._usual[one.workload])
+
+    def _prepared(self) -> Guest:
+        """A guest whose functions are reset and unbound."""
+        for _ in range(2):
+            guest = self._ready()
+            try:
+                if guest.run(["fuzz-turn", "reset"], timeout=RESET_SECONDS).status == 0:
+                    return guest
+            except GuestError as error:
+                log.info("the guest is replaced: %s", error)
+            self.close()
+        raise LabError("the functions cannot be reset, not even in a fresh guest")
+
+    def _ready(self) -> Guest:
+        if self._guest is not None and not self._guest.is_running:
+            self.close()
+        if self._guest is None:
+            self._blocks = BlockMap()
+            arguments = (*self._options.qemu_arguments, *self._blocks.arguments())
+            self._guest = Guest(dataclasses.replace(self._options, qemu_arguments=arguments))
+            self._guest.start()
+            self.boots += 1
+            words = program().encode()
+            self._guest.run(INSTALL, stdin=words, timeout=_INSTALL_SECONDS).check()
+            told = self._guest.run(SECTIONS, timeout=_INSTALL_SECONDS).check().stdout
+            self._sections = Sections(told.splitlines(), self._modules)
+        return self._guest
+
+    def _ended(self, control: Client, said: str, why: str = "") -> Feedback:
+        """The guest is lost to us: what it has told, and a fresh one the next time."""
+        try:
+            counts = _counts(control)
+        except ControlError:
+            counts = {}
+        feedback = self._feedback(said, counts, why)
+        self.close()
+        return dataclasses.replace(feedback, is_lost=True)
+
+    def _feedback(self, said: str, counts: _Counts, why: str = "") -> Feedback:
+        assert self._blocks is not None
+        assert self._sections is not None
+        found = [one for one in findings(said) if one.kind not in _NO_BUG]
+        if any(one.kind is Kind.OOPS for one in found):
+            found = [one for one in found if one.kind is not Kind.PANIC]
+        titles = tuple(one.title for one in _worst_first(found))
+        if why and not titles:
+            titles = (why,)
+        blocks = frozenset(self._sections.blocks(self._blocks.executed()))
+        fired = frozenset(name for name, (_, times) in counts.items() if times)
+        met = {name: events for name, (events, _) in counts.items()}
+        return Feedback(blocks, fired, titles, said[-_LONGEST_LOG:] if titles else "", met)
+
+    def _waiting(self, guest: Guest) -> str:
+        """The kernel's log of a guest whose driver does not come back, with who waits for what."""
+        try:
+            words = "echo w > /proc/sysrq-trigger; dmesg --read-clear"
+            return guest.run(words, timeout=RESET_SECONDS).stdout
+        except GuestError:
+            return _of_turn(guest.console)
+
+
+class Sections:
+    """Which module's code is at an address."""
+
+    def __init__(self, lines: Iterable[str], modules: frozenset[str]) -> None:
+        """``lines`` are ``MODULE SECTION ADDRESS``. Raises LabError when a module is not there."""
+        found = []
+        for line in lines:
+            if said := _SECTION.fullmatch(line.strip()):
+                found.append((int(said[3], 16), said[1], said[2]))
+        self._found = sorted(found)
+        self._starts = [start for start, _, _ in self._found]
+        self._modules = modules
+        there = {module for _, module, section in self._found if section == ".text"}
+        if missing := sorted(modules - there):
+            raise LabError(f"the guest does not tell where {', '.join(missing)} is")
+
+    def blocks(self, executed: Iterable[tuple[int, int]]) -> Iterable[Block]:
+        """Those of the modules' ``.text``, of addresses and lengths."""
+        for address, _ in executed:
+            at = bisect_right(self._starts, address) - 1
+            if at < 0:
+                continue
+            start, module, section = self._found[at]
+            if section == ".text" and module in self._modules:
+                yield module, address - start
+
+
+def _counts(control: Client) -> _Counts:
+    """By rule: events that it was about, and times that it fired, at all functions together."""
+    return {
+        str(rule["name"]): (
+            sum(int(one["met"]) for one in rule["counts"]),
+            sum(int(one["fired"]) for one in rule["counts"]),
+        )
+        for rule in control.rules()
+    }
+
+
+def _of_turn(console: str) -> str:
+    """What a console has shown since the last turn began."""
+    return console.rpartition(MARK)[2]
+
+
+def _worst_first(found: Sequence[Finding]) -> list[Finding]:
+    order = list(Kind)
+    return sorted(found, key=lambda one: order.index(one.kind))

@@ -1,0 +1,141 @@
+"""What a rule can change of what the driver reads: outputs, events, completions, registers.
+
+The targets follow from the declared structures: every number in the output of every firmware
+command, in each page of capabilities, register, event and completion, and in the initialization
+segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import construct as c
+
+from emu.device.cmdif.registry import Command
+from emu.device.faults.names import name_of
+from emu.device.trace.decode import event_layout
+from layouts.cqe import cqe64
+from layouts.enums import CqeOpcode, EventType, RegId
+from layouts.iseg import init_seg
+from layouts.prm import Prm
+
+_GROUPS = range(0, 256)
+"""Values of op_mod that may ask for a page of capabilities: its group, and current or maximum."""
+_SUB_TYPES = range(3)
+_BYTE_BITS = 8
+_WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A number in a structure: its dotted name, its width and its first bit."""
+
+    name: str
+    width: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Events of one kind, and the numbers in what they carry."""
+
+    family: str
+    point: str
+    match: tuple[tuple[str, Any], ...]
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def key(self) -> str:
+        """What it is called in counts."""
+        return key_of(self.point, dict(self.match))
+
+
+def key_of(point: str, match: Mapping[str, Any]) -> str:
+    """What the events of a rule are called in counts, whoever wrote the rule.
+
+    Of several values that a field may have it is the first.
+    """
+    told = (f"{name}={_first(match[name])}" for name in _TOLD if name in match)
+    return " ".join([point, *told])
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
+
+
+_TOLD = ("op", "op_mod", "register_id", "type", "opcode", "offset")
+
+
+def leaves(prm: Prm, prefix: str = "", start: int = 0) -> Iterator[Leaf]:
+    """The numbers of a structure and of those inside it; lists and bytes are left out."""
+    for field in prm.fields:
+        name, offset = prefix + field.name, start + field.offset
+        if isinstance(field.kind, Prm):
+            yield from leaves(field.kind, f"{name}.", offset)
+        elif isinstance(field.kind, c.BitsInteger):
+            yield Leaf(name, field.width, offset)
+
+
+def targets(commands: Mapping[int, Command]) -> tuple[Target, ...]:
+    """Everything there is to change, always in the same order."""
+    return (
+        *_outputs(commands),
+        *_events(),
+        *_completions(),
+        *_register_reads(),
+    )
+
+
+def _outputs(commands: Mapping[int, Command]) -> Iterator[Target]:
+    for _, command in sorted(commands.items()):
+        match = (("op", name_of(command.op)),)
+        yield Target("output", "cmd.done", match, tuple(leaves(command.layout_out)))
+        if command.opened is not None:
+            yield from _opened(command)
+
+
+def _opened(command: Command) -> Iterator[Target]:
+    """The pages of capabilities and registers: a target for each one whose structure is known."""
+    opened = command.opened
+    if opened is None or opened.field not in {one.name for one in command.layout_out.fields}:
+        return
+    is_register = any(one.name == "register_id" for one in command.layout_in.fields)
+    name, numbers = ("register_id", list(RegId)) if is_register else ("op_mod", list(_GROUPS))
+    for number in numbers:
+        layout = opened.layout(command.layout_in.new(**{name: int(number)}))
+        if layout is not None:
+            family = "register" if is_register else "capability"
+            match = (("op", name_of(command.op)), (name, int(number)))
+            yield Target(family, "cmd.done", match, tuple(leaves(layout, f"{opened.field}.")))
+
+
+def _events() -> Iterator[Target]:
+    for kind in EventType:
+        found = dict.fromkeys(
+            leaf
+            for sub_type in _SUB_TYPES
+            if (layout := event_layout(kind, sub_type)) is not None
+            for leaf in leaves(layout, "data.")
+        )
+        yield Target("event", "eqe", (("type", name_of(kind)),), tuple(found))
+
+
+def _completions() -> Iterator[Target]:
+    for opcode in CqeOpcode:
+        yield Target("completion", "cqe", (("opcode", name_of(opcode)),), tuple(leaves(cqe64)))
+
+
+def _register_reads() -> Iterator[Target]:
+    """Each word of the initialization segment that has a field, as the driver reads it."""
+    words = dict.fromkeys(
+        leaf.offset // (_BYTE_BITS * _WORD_BYTES) * _WORD_BYTES for leaf in leaves(init_seg)
+    )
+    for offset in words:
+        leaf = Leaf("value", _BYTE_BITS * _WORD_BYTES)
+        yield Target("read", "mmio.read", (("offset", offset),), (leaf,))
+
+
+SEGMENT = tuple(leaves(init_seg))
+"""The fields of the initialization segment, for rules that change them for good."""

@@ -1,0 +1,77 @@
+"""A smallest part of an input that still shows what the whole one has shown."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from emu.device.faults.ddmin import ddmin
+from emu.device.faults.text import from_table
+from emu.instruments.fuzz.mutate import Input
+from emu.instruments.fuzz.rules import Table
+
+logger = logging.getLogger(__name__)
+
+MOST_TRIALS = 12
+_TIMES = ("probability", "space", "index", "times")
+
+
+class _EnoughError(Exception):
+    """The trials that one input may take are used up."""
+
+
+def minimal(one: Input, shows: Callable[[Input], bool], most: int = MOST_TRIALS) -> Input | None:
+    """Rules are left out, then fields that they set, then conditions on when they fire.
+
+    ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.
+    None when not even the whole input shows it again.
+    """
+    best, left = one, most
+
+    def does(rules: list[Table]) -> bool:
+        nonlocal best, left
+        if not rules:
+            return False
+        if not left:
+            raise _EnoughError
+        left -= 1
+        tried = Input(from_table({"seed": one.plan.seed, "rule": rules}), one.workload)
+        if not shows(tried):
+            return False
+        best = tried
+        return True
+
+    try:
+        if not does(one.rules):
+            return None
+        rules = ddmin(one.rules, does)
+        for at in range(len(rules)):
+            rules = _with_fewer_fields(rules, at, does)
+        for at in range(len(rules)):
+            rules = _more_often(rules, at, does)
+    except _EnoughError:
+        logger.info("not the smallest plan, as %d trials were made", most)
+    return best
+
+
+def _with_fewer_fields(
+    rules: list[Table], at: int, does: Callable[[list[Table]], bool]
+) -> list[Table]:
+    fields: list[tuple[str, Any]] = list(rules[at].get("set", {}).items())
+
+    def with_some(some: list[tuple[str, Any]]) -> list[Table]:
+        return [*rules[:at], {**rules[at], "set": dict(some)}, *rules[at + 1 :]]
+
+    if len(fields) < 2:
+        return rules
+    return with_some(ddmin(fields, lambda some: bool(some) and does(with_some(some))))
+
+
+def _more_often(rules: list[Table], at: int, does: Callable[[list[Table]], bool]) -> list[Table]:
+    """The rules without the conditions of one, if that shows it as well."""
+    plain = copy.deepcopy(rules)
+    for name in _TIMES:
+        plain[at].pop(name, None)
+    return plain if plain != rules and does(plain) else rules

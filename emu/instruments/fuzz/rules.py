@@ -1,0 +1,224 @@
+"""Rules that are made up: for each kind of thing that can go wrong, a table as in a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from emu.device.faults.plan import Plan
+from emu.device.faults.text import from_table
+from emu.instruments.fuzz.grammar import SEGMENT, Leaf, Target, key_of
+from emu.instruments.fuzz.seen import Culprits, Seen
+from emu.instruments.fuzz.values import Dictionary, choose
+from layouts.enums import CqeSyndrome, EventType, Status
+
+Table = dict[str, Any]
+
+_MOST_FIELDS = 3
+_FIRST_EVENTS = 60
+_LATE_MS = (1, 20, 300)
+_MOST_PAGES = 1000
+_DATA_BYTES = (16, 32, 64, 256)
+_VECTORS = 8
+_MOST_TRIES = 20
+_MOMENTS = ("cmd.done", "doorbell", "cqe", "eqe")
+"""Points without further conditions at which something can begin."""
+
+
+class Maker:
+    """Makes rules for :attr:`workload`, about what the driver reads while it is carried out."""
+
+    def __init__(self, targets: Sequence[Target], random: Random) -> None:
+        self.dictionary = Dictionary()
+        self.culprits = Culprits()
+        self.workload = ""
+        self._random = random
+        self._seen = Seen()
+        self._by_family: dict[str, list[Target]] = {}
+        for target in targets:
+            self._by_family.setdefault(target.family, []).append(target)
+        self._kinds: Sequence[tuple[int, Callable[[], Table | None]]] = (
+            (22, lambda: self._corrupt("output")),
+            (18, lambda: self._corrupt("capability")),
+            (10, lambda: self._corrupt("register")),
+            (6, lambda: self._corrupt("event")),
+            (12, lambda: self._corrupt("completion")),
+            (2, lambda: self._corrupt("read")),
+            (7, self._refused),
+            (3, self._replaced),
+            (14, self._invented_event),
+            (3, self._moved),
+            (3, self._segment),
+            (2, self._device),
+        )
+
+    def census(self) -> Plan:
+        """A plan that changes nothing, and counts the events of each target."""
+        found = [target for family in self._by_family.values() for target in family]
+        about = [(target.point, dict(target.match)) for target in found]
+        about += [(point, {}) for point in _MOMENTS]
+        rules = [
+            {"name": f"rule-{at}", "point": point, "match": match}
+            | ({"action": "interrupt", "vector": 0, "probability": 0.0})
+            for at, (point, match) in enumerate(about, 1)
+        ]
+        return from_table({"rule": rules})
+
+    def know(self, workload: str, rules: Sequence[Table], met: Mapping[str, int]) -> None:
+        """What a census has counted while the driver did ``workload``."""
+        counts = {_key(rule): met.get(str(rule["name"]), 0) for rule in rules}
+        self._seen.know(workload, counts)
+
+    def rule(self) -> Table:
+        """A new rule, without a name, that is not known to cost the guest."""
+        random = self._random
+        weights = [weight for weight, _ in self._kinds]
+        made: Table | None = None
+        for _ in range(_MOST_TRIES):
+            _, make = random.choices(self._kinds, weights)[0]
+            made = make() or made
+            if made is not None and not self.avoids(made):
+                break
+        made = made or self._refused()
+        return made | self.when(made)
+
+    def avoids(self, rule: Table) -> bool:
+        """Whether a rule is left out this time, as its like have cost guests."""
+        return self._random.random() >= self.culprits.chance(rule)
+
+    def note(self, rule: Mapping[str, Any], *, has_fired: bool) -> None:
+        """What became of a rule."""
+        self._seen.note(_key(rule), has_fired=has_fired)
+
+    def value(self, leaf: Leaf) -> int:
+        """A value for a number of the driver's input."""
+        return choose(self._random, leaf.name, leaf.width, self.dictionary)
+
+    def target(self, family: str) -> Target | None:
+        """One of a family of which there are events; None when the workload brings none."""
+        found = self._by_family[family]
+        weights = [self._seen.weight(self.workload, one.key) for one in found]
+        return self._random.choices(found, weights)[0] if any(weights) else None
+
+    def leaves_of(self, rule: Mapping[str, Any]) -> Sequence[Leaf]:
+        """What a rule of ours can set; nothing for an action that sets nothing."""
+        if rule["action"] == "registers":
+            return SEGMENT
+        key = _key(rule)
+        for found in self._by_family.values():
+            for target in found:
+                if target.key == key and "set" in rule:
+                    return target.leaves
+        return ()
+
+    def when(self, rule: Mapping[str, Any]) -> Table:
+        """When a rule fires: each time, once, or at one of the events that there will be."""
+        random = self._random
+        events = self._seen.events(self.workload, _key(rule))
+        if not rule.get("match") and rule["point"] in _MOMENTS:
+            # The later half of the work more often: there is more that can be hit.
+            return {"index": [max(1, round((events or _FIRST_EVENTS) * random.random() ** 0.5))]}
+        draw = random.random()
+        if draw < 0.5 or events == 1:
+            return {}
+        if draw < 0.7:
+            return {"times": 1}
+        if draw < 0.95:
+            return {"index": [random.randint(1, events or 5)]}
+        return {"probability": float(random.choice([10, 50]))}
+
+    def _corrupt(self, family: str) -> Table | None:
+        target = self.target(family)
+        if target is None or not target.leaves:
+            return None
+        count = self._random.randint(1, min(_MOST_FIELDS, len(target.leaves)))
+        chosen = self._random.sample(target.leaves, count)
+        values = {leaf.name: self.value(leaf) for leaf in chosen}
+        rule = _table(target, "corrupt", set=values)
+        op_mod = rule["match"].get("op_mod")
+        if op_mod is not None and self._random.random() < 0.7:
+            # What is there, and the most there could be: the driver asks for both.
+            rule["match"]["op_mod"] = [op_mod & ~1, op_mod | 1]
+        return rule
+
+    def _refused(self) -> Table:
+        """A command, or a work request, ends in error."""
+        done = self.target("completion") if self._random.random() < 0.2 else None
+        if done is not None:
+            return _table(done, "fail", syndrome=self._random.choice(list(CqeSyndrome)).name)
+        point = self._random.choice(["cmd", "cmd.done"])
+        status = self._random.choice(list(Status)).name
+        return _table(self._output(), "fail", status=status) | {"point": point}
+
+    def _replaced(self) -> Table:
+        """An output's bytes, a status of 0 first."""
+        random = self._random
+        data = random.choice([b"\0", b"\xff", random.randbytes(1)]) * random.choice(_DATA_BYTES)
+        return _table(self._output(), "replace", data=(bytes(8) + data).hex())
+
+    def _invented_event(self) -> Table:
+        """An event that nothing has caused, some time while the driver works."""
+        random = self._random
+        about = random.choice(self._by_family["event"])
+        kind = EventType[dict(about.match)["type"]].name
+        rule = {**self._moment(), "action": "event", "event": kind}
+        rule["sub_type"] = random.choice([0, 0, 0, 1, 2, random.randint(0, 255)])
+        if about.leaves and random.random() < 0.8:
+            most = random.choice([1, 2, len(about.leaves)])
+            chosen = random.sample(about.leaves, min(most, len(about.leaves)))
+            return rule | {"set": {leaf.name: self.value(leaf) for leaf in chosen}}
+        return rule | {"data": random.randbytes(28).hex()}
+
+    def _moved(self) -> Table | None:
+        """An event or completion that comes twice, late, or in another order."""
+        random = self._random
+        family = random.choice(["event", "completion"])
+        target = self.target(family)
+        if target is None:
+            return None
+        action = random.choice(["duplicate", "delay", "drop", "duplicate"])
+        if action == "drop" and family == "event":
+            # The driver would wait for a minute and longer.
+            action = "reorder"
+        more = {"ms": random.choice(_LATE_MS)} if action == "delay" else {}
+        return _table(target, action, **more)
+
+    def _segment(self) -> Table:
+        """A field of the initialization segment changes."""
+        leaf = self._random.choice(SEGMENT)
+        moment = self._random.choice([{"point": "load"}, self._moment()])
+        return {**moment, "action": "registers", "set": {leaf.name: self.value(leaf)}}
+
+    def _device(self) -> Table:
+        """Something about the whole device: health, link, pages, interrupts, a restart."""
+        random = self._random
+        more: Table = random.choice(
+            [
+                {"action": "health", "syndrome": random.randint(0, 255), "fatal": True},
+                {"action": "link", "ms": random.choice(_LATE_MS)},
+                {"action": "pages", "count": random.randint(-_MOST_PAGES, _MOST_PAGES)},
+                {"action": "interrupt", "vector": random.randrange(_VECTORS), "count": 10},
+                {"action": "restart", "ms": random.choice(_LATE_MS)},
+            ]
+        )
+        return {**self._moment(), **more}
+
+    def _moment(self) -> Table:
+        """A point that the driver comes by, to begin something there."""
+        if self._random.random() < 0.5:
+            counts = [self._seen.events(self.workload, point) or 0 for point in _MOMENTS]
+            point = self._random.choices(_MOMENTS, counts)[0] if any(counts) else "cmd.done"
+            return {"point": point}
+        return {"point": "cmd.done", "match": {"op": dict(self._output().match)["op"]}}
+
+    def _output(self) -> Target:
+        return self.target("output") or self._by_family["output"][0]
+
+
+def _key(rule: Mapping[str, Any]) -> str:
+    return key_of(str(rule["point"]), rule.get("match", {}))
+
+
+def _table(target: Target, action: str, **more: Any) -> Table:
+    return {"point": target.point, "action": action, "match": dict(target.match), **more}

@@ -1,0 +1,51 @@
+"""Which input is changed next: the one with the block that the fewest runs have come by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from emu.instruments.fuzz.mutate import Input
+
+Block = tuple[str, int]
+"""A kernel module and the offset of a block in its ``.text``."""
+
+_MOST_KEPT = 64
+"""Blocks of an input by which it is judged: those that were new when it came."""
+
+
+class Schedule:
+    """The inputs that are worth changing, and how often each block has run."""
+
+    def __init__(self, hits: Mapping[Block, int] | None = None) -> None:
+        self.hits: Counter[Block] = Counter(hits)
+        self._entries: list[tuple[Input, tuple[Block, ...]]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note(self, blocks: Iterable[Block]) -> list[Block]:
+        """Count the blocks of a run; those that never ran before, sorted."""
+        blocks = set(blocks)
+        new = sorted(block for block in blocks if block not in self.hits)
+        self.hits.update(blocks)
+        return new
+
+    def add(self, entry: Input, new: Iterable[Block]) -> None:
+        """Keep an input, for these blocks."""
+        self._entries.append((entry, tuple(new)[:_MOST_KEPT]))
+
+    def choose(self, random: Random) -> Input:
+        """An input, with a probability of one by the runs that have come by its rarest block.
+
+        Raises IndexError without any.
+        """
+        weights = [
+            1 / max(1, min((self.hits[block] for block in new), default=self._most()))
+            for _, new in self._entries
+        ]
+        return random.choices([entry for entry, _ in self._entries], weights)[0]
+
+    def _most(self) -> int:
+        return max(self.hits.values(), default=1) + 1

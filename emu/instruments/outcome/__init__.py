@@ -1,0 +1,23 @@
+"""What became of a guest: findings, from its kernel's log and from how its run has ended."""
+
+from emu.instruments.outcome.ending import EX_DATAERR, of_error, of_status, together
+from emu.instruments.outcome.finding import Finding, Kind
+from emu.instruments.outcome.kernel_log import findings
+from emu.instruments.outcome.objects import left, settled
+from emu.instruments.outcome.severity import FailOn, failures
+from emu.instruments.outcome.slab import growth
+
+__all__ = [
+    "EX_DATAERR",
+    "FailOn",
+    "Finding",
+    "Kind",
+    "failures",
+    "findings",
+    "growth",
+    "left",
+    "of_error",
+    "of_status",
+    "settled",
+    "together",
+]

@@ -1,0 +1,58 @@
+"""What a run's end tells: an error of the guest, or the status of a command in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from emu.guests.errors import (
+    CommandTimeoutError,
+    GuestError,
+    GuestHungError,
+    GuestPanicError,
+    GuestStoppedError,
+    ServerError,
+)
+from emu.instruments.outcome.finding import Finding, Kind, made, plain_text
+
+_CRASHES = frozenset({Kind.PANIC, Kind.OOPS, Kind.KASAN, Kind.HANG})
+_EXPLAINED = frozenset({Kind.PANIC, Kind.HANG, Kind.LOST, Kind.TIMEOUT})
+
+EX_DATAERR = os.EX_DATAERR
+"""65: the status of a command that has got other data than were sent (sysexits.h)."""
+
+_ENDS: tuple[tuple[type[GuestError], Kind, str], ...] = (
+    (GuestPanicError, Kind.PANIC, ""),
+    (ServerError, Kind.SERVER, "device server ended"),
+    (CommandTimeoutError, Kind.TIMEOUT, "command timed out"),
+    (GuestHungError, Kind.HANG, "no response from the guest"),
+    (GuestStoppedError, Kind.LOST, "lost connection to the guest"),
+)
+
+
+def of_error(error: GuestError) -> Finding:
+    """What an error of the lab tells by itself; a log's findings say more where there are some."""
+    for kind_of_error, kind, title in _ENDS:
+        if isinstance(error, kind_of_error):
+            reason = str(error).removeprefix("the guest panicked: ")
+            return made(
+                kind, title or f"kernel panic: {plain_text(reason)}", "", error.console.splitlines()
+            )
+    return made(Kind.LOST, "lost connection to the guest", "", error.console.splitlines())
+
+
+def of_status(status: int) -> Finding | None:
+    """What a command's status tells: data that were wrong, or nothing in particular."""
+    if status == EX_DATAERR:
+        return made(Kind.CORRUPTION, "corrupted data")
+    return None
+
+
+def together(told: Sequence[Finding], ends: Iterable[Finding]) -> tuple[Finding, ...]:
+    """A log's findings and those of the run's end, without the ends that a crash explains."""
+    is_explained = any(one.kind in _CRASHES for one in told)
+    rest = [one for one in ends if not (is_explained and one.kind in _EXPLAINED)]
+    found: dict[str, Finding] = {}
+    for one in (*told, *rest):
+        found.setdefault(one.title, one)
+    return tuple(found.values())

@@ -1,0 +1,97 @@
+"""Reads a kernel's log: where a report begins, which lines are its own, what it is about.
+
+The forms are those of Linux 6.1 to 7.2: arch/x86/mm/fault.c, kernel/panic.c, mm/kasan/report.c,
+lib/ubsan.c, kernel/locking/lockdep.c, kernel/hung_task.c, kernel/rcu/tree_stall.h, mm/kmemleak.c,
+and mlx5_core's own messages. A guest writes its log as it likes: lines, reports and findings are
+bounded, and every expression looks at one line of bounded length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from emu.instruments.outcome.finding import (
+    Finding,
+    made,
+    plain_function,
+    plain_text,
+)
+from emu.instruments.outcome.headers import HEADERS, Header
+from emu.instruments.outcome.stack import function_of, is_generic
+
+MOST_FINDINGS = 64
+_MOST_LINES = 400_000
+_LONGEST_LINE = 400
+_REPORT_LINES = 120
+_PREFIX = re.compile(r"^(?:<\d{1,3}>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? ?")
+_KASAN_ACCESS = re.compile(r"^(Read|Write|Free) of (?:size|addr)")
+_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
+
+
+def findings(log: str) -> tuple[Finding, ...]:
+    """What a kernel's log tells of: each title once, in the order of the log.
+
+    ``log`` is dmesg's output, raw or not, or what a console has shown.
+    """
+    lines = [_plain(line) for line in log.splitlines()[-_MOST_LINES:]]
+    found: dict[str, Finding] = {}
+    for header, match, report in _reports(lines):
+        one = _finding(header, match, report)
+        found.setdefault(one.title, one)
+        if len(found) >= MOST_FINDINGS:
+            break
+    return tuple(found.values())
+
+
+def _plain(line: str) -> str:
+    """A line without level, time and caller, of bounded length."""
+    return _PREFIX.sub("", line[:_LONGEST_LINE]).rstrip()
+
+
+def _headed(line: str) -> tuple[Header, re.Match[str]] | None:
+    for header in HEADERS:
+        if match := header.pattern.search(line):
+            return header, match
+    return None
+
+
+def _reports(lines: Sequence[str]) -> Iterator[tuple[Header, re.Match[str], Sequence[str]]]:
+    """Each report: its header, and the lines up to the next one that is not a part of it."""
+    number = 0
+    while number < len(lines):
+        headed = _headed(lines[number])
+        if headed is None:
+            number += 1
+            continue
+        header, match = headed
+        end = _end_of(header, lines, number)
+        yield header, match, lines[number:end]
+        number = end
+
+
+def _end_of(header: Header, lines: Sequence[str], start: int) -> int:
+    """Where the report that begins at ``start`` ends: the first line that is not its own."""
+    if not header.has_stack:
+        return start + 1
+    last = min(start + _REPORT_LINES, len(lines))
+    own = last
+    for number in range(start + 1, last):
+        if (headed := _headed(lines[number])) is not None:
+            if not header.takes(headed[0]):
+                return min(own, number)
+            own = last if own == last else number + 1
+        elif own == last and _END.search(lines[number]):
+            own = number + 1  # what follows belongs to others, but for a panic
+    return own
+
+
+def _finding(header: Header, match: re.Match[str], report: Sequence[str]) -> Finding:
+    named = plain_function(match.groupdict().get("function") or "")
+    function = named if named and not is_generic(named) else ""
+    if not function and "{function}" in header.title:
+        function = function_of(report)
+    words = {key: plain_text(value or "") for key, value in match.groupdict().items()}
+    access = next((found[1] for line in report if (found := _KASAN_ACCESS.match(line))), "")
+    words |= {"function": function, "access": f" {access}" if access else ""}
+    return made(header.kind, header.title.format_map(words), function, report)

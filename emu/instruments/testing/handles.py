@@ -1,0 +1,91 @@
+"""The fixtures' objects: faults and leaks of a test's guest, by its control socket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from emu.instruments.testing.watched import Watched
+    from emu.server.control.client import Client
+
+
+class Faults:
+    """The faults of a test's guest, by its control socket."""
+
+    def __init__(self, control: Client, watched: Watched) -> None:
+        self._control = control
+        self._watched = watched
+
+    def add(self, **rule: Any) -> str:
+        """Add a rule, given by its keys as in a plan; returns its name."""
+        return self._control.add(rule)
+
+    def load(self, plan: str | os.PathLike[str]) -> int:
+        """Replace all rules by those of a plan, a file or its text; they begin now.
+
+        A plan that begins before the driver loads wants the test to load it again. By the marker
+        ``mlx5(faults=PATH)`` a guest has a plan that begins when it says.
+        """
+        text = plan if isinstance(plan, str) else Path(plan).read_text()
+        return self._control.load_plan(text)
+
+    def remove(self, name: str) -> None:
+        """Remove a rule."""
+        self._control.remove(name)
+
+    def clear(self) -> None:
+        """Remove all rules."""
+        self.note()
+        self._control.clear()
+
+    def fired(self, name: str | None = None) -> int:
+        """How often the rule of this name has fired, or all rules together."""
+        return sum(
+            count["fired"]
+            for rule in self._control.rules()
+            if name in (None, rule["name"])
+            for count in rule["counts"]
+        )
+
+    def without_effect(self, name: str | None = None) -> int:
+        """How often the rule of this name, or all, would have fired and changed nothing."""
+        return sum(
+            count["without_effect"]
+            for rule in self._control.rules()
+            if name in (None, rule["name"])
+            for count in rule["counts"]
+        )
+
+    def note(self) -> None:
+        """Keep what has fired for the report."""
+        self._watched.fired += [
+            f"{rule['name']}: {rule['rule']} {rule['counts']}" for rule in self._control.rules()
+        ]
+
+
+class Leaks:
+    """Work that must not leave objects in the device of a test's guest."""
+
+    def __init__(self, control: Client) -> None:
+        self._control = control
+
+    def check(self, turn: Callable[[], object], turns: int = 2) -> None:
+        """Carry a turn out once, so that the driver's caches are warm, then ``turns`` times.
+
+        Fails the test when each of these leaves objects of some kind.
+        """
+        from emu.instruments.outcome import left, settled
+
+        if turns < 2:
+            raise ValueError("one turn cannot tell a cache from a leak: 2 or more")
+        counts = []
+        for _ in range(turns + 1):
+            turn()
+            counts.append(settled(self._control))
+        if found := left(counts):
+            pytest.fail("\n".join(f"{one.title}: {one.lines[0]}" for one in found), pytrace=False)

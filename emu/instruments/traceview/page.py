@@ -1,0 +1,113 @@
+"""A trace as one HTML page that needs nothing else: time line, filters, search, every field.
+
+The events stand in the page in chunks, each as two compressed blocks: an index with a few numbers
+for each event, which the browser reads at once, and their fields, which it reads when they are
+looked at. So a page of a million events opens at once, and is written in little memory. A block is
+raw deflate in base64. The index holds columns, little-endian: start in microseconds since the
+trace began (double), duration (float), number of the track, number of the name (16 bits each).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator
+from importlib import resources
+
+from emu.device.trace.event import Event
+from emu.instruments.traceview.tracks import Tracks, fields_of, name_of, order_of, span
+
+CHUNK = 4096
+MOST_NAMES = 4096
+"""More than there are kinds of events; a file that has more gets the rest under one name."""
+
+_LEVEL = 6
+
+
+def export(events: Iterable[Event]) -> Iterator[str]:
+    """The page's parts; memory does not grow with the number of events."""
+    yield _asset("page.html")
+    chunk = _Chunks()
+    for event in events:
+        chunk.add(event)
+        if chunk.is_full:
+            yield from chunk.take()
+    yield from chunk.take()
+    # In a script, "<" could end it.
+    meta = json.dumps(chunk.meta(), separators=(",", ":")).replace("<", "\\u003c")
+    yield f'<script type="application/json" id="meta">{meta}</script>\n'
+    yield f"<script>\n{_asset('page.js')}</script>\n</html>\n"
+
+
+def _asset(name: str) -> str:
+    return resources.files("emu.instruments.traceview").joinpath(name).read_text(encoding="utf-8")
+
+
+class _Chunks:
+    """The chunk that is filled, and what all of them have in common."""
+
+    def __init__(self) -> None:
+        self._tracks = Tracks()
+        self._orders: list[int] = []
+        self._names: dict[tuple[str, str], int] = {}
+        self._origin_ns: int | None = None
+        self._count = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._columns = array("d"), array("f"), array("H"), array("H")
+        self._fields: list[str] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._fields) >= CHUNK
+
+    def add(self, event: Event) -> None:
+        when = span(event)
+        if self._origin_ns is None:
+            self._origin_ns = when.start_ns
+        track = self._tracks.number(event)
+        if track == len(self._orders):
+            self._orders.append(order_of(event))
+        starts, lasts, tracks, names = self._columns
+        starts.append((when.start_ns - self._origin_ns) / 1000)
+        lasts.append(when.duration_ns / 1000)
+        tracks.append(track)
+        names.append(self._name(event))
+        self._fields.append(json.dumps(fields_of(event), separators=(",", ":")))
+        self._count += 1
+
+    def _name(self, event: Event) -> int:
+        key = event.point, name_of(event)
+        if key not in self._names and len(self._names) >= MOST_NAMES:
+            key = "other", "other"
+        return self._names.setdefault(key, len(self._names))
+
+    def take(self) -> Iterator[str]:
+        """The chunk's blocks, after which a new one is begun."""
+        if not self._fields:
+            return
+        if sys.byteorder == "big":
+            for column in self._columns:
+                column.byteswap()
+        index = b"".join(column.tobytes() for column in self._columns)
+        yield f'<script type="x-index">{_packed(index)}</script>\n'
+        fields = "\n".join(self._fields).encode()
+        yield f'<script type="x-details">{_packed(fields)}</script>\n'
+        self._clear()
+
+    def meta(self) -> dict[str, object]:
+        tracks = [
+            (function, name, order)
+            for (function, name), order in zip(self._tracks.names, self._orders)
+        ]
+        names = list(self._names)
+        return {"events": self._count, "chunk": CHUNK, "tracks": tracks, "names": names}
+
+
+def _packed(data: bytes) -> str:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode()

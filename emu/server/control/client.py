@@ -1,0 +1,166 @@
+"""The Python side of the control socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from emu.host.user_error import UserError
+from emu.server.control import protocol
+
+SOCKET_NAME = "control"
+"""File name of the server's control socket in a guest's temporary directory."""
+
+_TIMEOUT = 30.0
+
+
+class ControlError(UserError):
+    """The server does not exist or refuses a request."""
+
+
+class Client:
+    """A connection to a server.
+
+    ::
+
+        with Client(guest.control_socket) as control:
+            control.load_plan(Path("plan.toml").read_text())
+            ...
+            print(control.rules())
+
+    Every method raises :class:`ControlError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout: float = _TIMEOUT) -> None:
+        self._name = os.fspath(path)
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(timeout)
+        self._buffer = bytearray()
+        self._number = 0
+        try:
+            self._sock.connect(self._name)
+        except OSError as error:
+            self._sock.close()
+            raise ControlError(f"{self._name}: {error.strerror or error}") from None
+        self.hello = self._receive()
+        if self.hello.get("protocol") != protocol.VERSION:
+            raise ControlError(f"{self._name}: no protocol of version {protocol.VERSION}")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._sock.close()
+
+    def status(self) -> dict[str, Any]:
+        """State, port and counts of every function."""
+        return self.call("status")
+
+    def objects(self, **choice: Any) -> dict[str, Any]:
+        """The objects of every function; ``function``, ``kind`` and ``limit`` restrict them."""
+        return self.call("objects", **choice)
+
+    def census(self) -> dict[str, int]:
+        """The objects of all functions that are in use, by kind.
+
+        A memory key that is free (its driver keeps it for later) is not in use.
+        """
+        counts: dict[str, int] = self.call("census")["objects"]
+        return counts
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The loaded rules, with how many events each matched and how often it fired."""
+        rules: list[dict[str, Any]] = self.call("fault.list")["rules"]
+        return rules
+
+    def add(self, rule: Mapping[str, Any] | None = None, **fields: Any) -> str:
+        """Add a rule, given as in a plan; return its name."""
+        return str(self.call("fault.add", rule={**(rule or {}), **fields})["name"])
+
+    def remove(self, name: str) -> None:
+        """Remove a rule and end its effects."""
+        self.call("fault.remove", name=name)
+
+    def load_plan(self, text: str) -> int:
+        """Replace all rules by those of a plan in TOML; return their number."""
+        return int(self.call("fault.load", plan=text)["rules"])
+
+    def clear(self) -> None:
+        """Remove all rules."""
+        self.call("fault.load")
+
+    def links(self) -> list[dict[str, Any]]:
+        """The links that are or were set, one for each function and direction."""
+        links: list[dict[str, Any]] = self.call("net.show")["links"]
+        return links
+
+    def set_link(self, link: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Set links, given as in a plan; without properties they are cleared."""
+        self.call("net.set", link={**(link or {}), **fields})
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call any method of the protocol."""
+        self._number += 1
+        try:
+            self._sock.sendall(
+                protocol.encode({"id": self._number, "method": method, "params": params})
+            )
+        except OSError as error:
+            raise self._lost(error) from None
+        answer = self._receive()
+        if "error" in answer:
+            raise ControlError(str(answer["error"].get("message", "no reason given")))
+        if answer.get("id") != self._number or not isinstance(answer.get("result"), dict):
+            raise ControlError(f"{self._name}: an answer to nothing")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _receive(self) -> dict[str, Any]:
+        while (end := self._buffer.find(b"\n")) < 0:
+            try:
+                data = self._sock.recv(1 << 20)
+            except OSError as error:
+                raise self._lost(error) from None
+            if not data or len(self._buffer) > protocol.MOST_ANSWER:
+                raise ControlError(f"{self._name}: the server has ended the connection")
+            self._buffer += data
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        try:
+            return protocol.decode(line)
+        except protocol.MessageError as error:
+            raise ControlError(f"{self._name}: {error}") from None
+
+    def _lost(self, error: OSError) -> ControlError:
+        return ControlError(f"{self._name}: {error.strerror or error}")
+
+
+def sockets() -> list[Path]:
+    """The control sockets of the running guests, newest last."""
+    found = Path(tempfile.gettempdir()).glob(f"mlx5emu-*/{SOCKET_NAME}")
+    mine = []
+    for path in found:
+        try:
+            about, around = path.lstat(), path.parent.lstat()
+        except OSError:
+            continue
+        # In another user's directory or behind a symbolic link, the socket may be anyone's.
+        is_socket = stat.S_ISSOCK(about.st_mode) and stat.S_ISDIR(around.st_mode)
+        if is_socket and {about.st_uid, around.st_uid} == {os.getuid()}:
+            mine.append((about.st_mtime, path))
+    return [path for _, path in sorted(mine)]

@@ -1,0 +1,289 @@
+"""The control socket's server; misbehaving clients must not delay the server's loop.
+
+Everything is non-blocking and bounded: clients, bytes per request, requests per second, bytes of
+unread answers. A client that exceeds a limit is dropped with one line in the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from emu.device.state.containment import ContainedClock, contain
+from emu.device.turns import Turns
+from emu.host.listening import Acceptor, listen
+from emu.server.control import protocol
+from emu.server.control.protocol import MessageError
+from emu.server.vfio.loop import Loop
+from emu.version import version
+
+logger = logging.getLogger(__name__)
+
+Result = Mapping[str, Any]
+Streamed = Generator[bytes, None, None]
+"""A long result: the parts of its JSON text, one for each round of the loop."""
+Method = Callable[[dict[str, Any]], Result | Turns[Result] | Streamed]
+"""Takes the params and returns the result, or works it out in turns, one for each round.
+
+Raises :class:`RequestError`; a streamed result only before its first part.
+"""
+
+MOST_CLIENTS: Final = 8
+MOST_PER_SECOND: Final = 200
+_CHUNK: Final = 64 << 10
+_MOST_WAITING: Final = 2 * protocol.MOST_REQUEST
+"""Bytes of requests behind one that takes several rounds."""
+_STEPS_PER_TURN: Final = 8
+_LOG_STEP: Final = 6
+"""Bytes of an answer that count as one step of a round, besides those of its turn."""
+_SECOND_NS: Final = 1_000_000_000
+_FLUSH_NS: Final = 5_000_000
+_PATIENCE_NS: Final = 10 * _SECOND_NS
+
+
+class RequestError(Exception):
+    """A request that cannot be fulfilled; the text is sent to the client."""
+
+
+class ControlServer:
+    """Listens on a Unix socket that only its owner may use."""
+
+    def __init__(self, path: Path, loop: Loop, methods: Mapping[str, Method]) -> None:
+        """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
+        self._loop = loop
+        self._methods = methods
+        self._path = path
+        self._clients: set[_Client] = set()
+        try:
+            self._listener = listen(path, MOST_CLIENTS)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        self._inode = path.lstat().st_ino
+        self._acceptor = Acceptor(self._listener, "control")
+        loop.add_quiet_reader(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Drop all clients and stop listening."""
+        for client in list(self._clients):
+            self.drop(client)
+        self._loop.remove_reader(self._listener.fileno())
+        self._acceptor.close()
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            if self._path.lstat().st_ino == self._inode:
+                self._path.unlink()
+
+    def _accept(self) -> None:
+        sock = self._acceptor.accept()
+        if sock is None:
+            return
+        if len(self._clients) >= MOST_CLIENTS:
+            logger.warning("control: more than %d clients: one is refused", MOST_CLIENTS)
+            sock.close()
+            return
+        client = _Client(self, sock, self._loop)
+        self._clients.add(client)
+        self._loop.add_quiet_reader(sock.fileno(), partial(contain, client, client.readable))
+        hello = {"mlx5emu": version(), "protocol": protocol.VERSION}
+        client.send(hello | {"methods": sorted(self._methods)})
+
+    def drop(self, client: _Client, why: str = "") -> None:
+        """End a connection; ``why`` goes to the log."""
+        if client in self._clients:
+            self._clients.discard(client)
+            if why:
+                logger.warning("control: a client is dropped: %s", why)
+            self._loop.remove_reader(client.sock.fileno())
+            client.sock.close()
+
+    def begin(self, message: Mapping[str, Any]) -> Generator[bytes | None, None, None]:
+        """Execute a request in turns; each yields a part of the answer's line, if there is one.
+
+        Raises MessageError for an invalid request.
+        """
+        method, params = protocol.request(message)
+        head: dict[str, Any] = {"id": message["id"]} if "id" in message else {}
+        return self._execute(method, params, head)
+
+    def _execute(
+        self, method: str, params: dict[str, Any], head: dict[str, Any]
+    ) -> Generator[bytes | None, None, None]:
+        has_begun = False
+        try:
+            handler = self._methods.get(method)
+            if handler is None:
+                raise RequestError(f"no method {method!r}; there are {', '.join(self._methods)}")
+            result = handler(params)
+            if isinstance(result, Generator):
+                work = result
+                while True:
+                    try:
+                        part = next(work)
+                    except StopIteration as done:
+                        result = done.value
+                        break
+                    if part is not None and not has_begun:
+                        has_begun = True
+                        part = protocol.opening(head) + part
+                    yield part
+            yield protocol.CLOSING if has_begun else protocol.encode(head | {"result": result})
+        except RequestError as error:
+            yield protocol.encode(head | {"error": {"message": str(error)}})
+        except Exception:
+            if has_begun:
+                raise
+            logger.exception("control: %s failed", method)
+            yield protocol.encode(head | {"error": {"message": "internal error"}})
+
+
+class _Client:
+    """One connection."""
+
+    def __init__(self, server: ControlServer, sock: socket.socket, loop: Loop) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self._server = server
+        self._clock = ContainedClock(loop, self)
+        self._in = bytearray()
+        self._out = bytearray()
+        self._second_ns = 0
+        self._requests = 0
+        self._work: Generator[bytes | None, None, None] | None = None
+        """The request that is being executed; those behind it wait."""
+        self._is_late = False
+        """Its requests wait for a round with room."""
+        self._since_ns: int | None = None
+        """Since when the client has read none of the output; None while none waits."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection has ended."""
+        return self.sock.fileno() < 0
+
+    def fail(self) -> None:
+        """End the connection because of the exception that is being handled."""
+        logger.exception("control: internal error")
+        self._server.drop(self, "internal error")
+
+    def readable(self) -> None:
+        """Read what has arrived and answer the complete requests."""
+        try:
+            data = self.sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._server.drop(self, str(error))
+            return
+        if not data:
+            self._server.drop(self, "it left in the middle of a request" if self._in else "")
+            return
+        self._in += data
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Execute requests: the first turn of each at once, further ones in the next rounds.
+
+        When the round has done enough, the others wait for the next one.
+        """
+        round_ = self._clock.round
+        while self._work is None and (end := self._in.find(b"\n")) >= 0:
+            if round_.steps > round_.most:
+                if not self._is_late:
+                    self._is_late = True
+                    self._clock.call_later(0, self._go_on_late)
+                break
+            line = bytes(self._in[:end])
+            del self._in[: end + 1]
+            if not self._take(line):
+                return
+        waits = len(self._in) - (self._in.rfind(b"\n") + 1)
+        if waits > protocol.MOST_REQUEST:
+            self._server.drop(self, f"more than {protocol.MOST_REQUEST >> 10} KiB without an end")
+        elif len(self._in) > _MOST_WAITING:
+            self._server.drop(self, f"more than {_MOST_WAITING >> 10} KiB of requests wait")
+
+    def _go_on_late(self) -> None:
+        self._is_late = False
+        self._go_on()
+
+    def _take(self, line: bytes) -> bool:
+        """Begin to answer one line; False if the client is dropped because of it."""
+        now = self._clock.now_ns()
+        if now - self._second_ns > _SECOND_NS:
+            self._second_ns, self._requests = now, 0
+        self._requests += 1
+        if self._requests > MOST_PER_SECOND:
+            self._server.drop(self, f"more than {MOST_PER_SECOND} requests in a second")
+            return False
+        try:
+            if len(line) > protocol.MOST_REQUEST:
+                raise MessageError("a line that is too long")
+            self._work = self._server.begin(protocol.decode(line))
+        except MessageError as error:
+            self.send({"error": {"message": str(error)}})
+            self._server.drop(self, str(error))
+            return False
+        self._turn()
+        return self.sock.fileno() >= 0
+
+    def _turn(self) -> None:
+        """One turn of the request, unless the client has much to read before."""
+        work = self._work
+        assert work is not None
+        if len(self._out) <= _CHUNK:
+            try:
+                part = next(work)
+            except StopIteration:
+                self._work = None
+                return
+            self._clock.round.steps += _STEPS_PER_TURN
+            if part is not None:
+                self._clock.round.steps += len(part) >> _LOG_STEP
+                self._send(part)
+                if part.endswith(b"\n"):
+                    self._work = None
+                    return
+        self._clock.call_later(0 if len(self._out) <= _CHUNK else _FLUSH_NS, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn()
+        self._go_on()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message, now or later as the client reads."""
+        self._send(protocol.encode(message))
+
+    def _send(self, data: bytes) -> None:
+        was_waiting = bool(self._out)
+        self._out += data
+        if len(self._out) > protocol.MOST_ANSWER:
+            self._server.drop(self, "it does not read its answers")
+        elif not was_waiting:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.sock.fileno() < 0:
+            return
+        try:
+            sent = self.sock.send(self._out)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._server.drop(self)
+            return
+        del self._out[:sent]
+        now = self._clock.now_ns()
+        if not self._out:
+            self._since_ns = None
+            return
+        if sent or self._since_ns is None:
+            self._since_ns = now
+        if now - self._since_ns > _PATIENCE_NS:
+            self._server.drop(self, "it does not read its answers")
+        else:
+            self._clock.call_later(_FLUSH_NS, self._flush)

@@ -1,0 +1,169 @@
+"""The port of a segment that a function's cable is plugged into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from emu.device.engine.eth.receive import arrive
+from emu.device.engine.eth.room import MANY, room
+from emu.device.port.eth.frame import Frame
+from emu.server.net.eth.parcels import parcels
+from emu.server.net.eth.port import SegmentPort
+from emu.server.net.eth.switch import Switch
+from emu.server.net.link.direction import Direction
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+PATIENCE_NS = 1_000_000_000
+"""For how long a function without receive requests is waited for; real adapters wait eight times
+as long."""
+IGNORED_NS = 10_000_000_000
+
+
+class Watcher(Protocol):
+    """Sees the frames that pass the port, and lets them pass by ``carry``."""
+
+    def sent(self, port: FunctionPort, frame: Frame, carry: Callable[[], None]) -> None:
+        """The function sends a frame."""
+
+    def received(self, hca: Hca, frame: Frame, carry: Callable[[], None]) -> None:
+        """The function gets a frame."""
+
+
+class FunctionPort(SegmentPort):
+    """Implements :class:`emu.device.port.eth.wire.EthWire` for one function."""
+
+    def __init__(self, name: str, switch: Switch) -> None:
+        super().__init__(name)
+        self._switch = switch
+        self._hca: Hca | None = None
+        self.watcher: Watcher | None = None
+        self.shows_messages = False
+        """Whether RoCE's messages to functions of this process pass here to be seen."""
+        self.tx_link: Direction | None = None
+        """What the function sends passes this link first, if there is one."""
+        self.rx_link: Direction | None = None
+        """What it receives passes this one."""
+        self._full_since_ns = self._ignored_until_ns = 0
+        switch.add(self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the function's link is up."""
+        return self._hca is not None and self._hca.eth.is_up
+
+    # -- the function's side
+
+    @property
+    def wants_packets(self) -> bool:
+        """Whether RoCE's messages to functions of this process pass here as frames."""
+        links = self.tx_link, self.rx_link
+        return self.shows_messages or links != (None, None)
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of what the segment's ports are and have behind them."""
+        return self._switch.changes
+
+    def nodes(self) -> Iterable[Hca]:
+        """The functions of this process on the same segment."""
+        for port in self._switch.ports:
+            if isinstance(port, FunctionPort) and port._hca is not None:
+                yield port._hca
+
+    def attach(self, node: Hca) -> None:
+        """The function is on the wire; after a reset, its new state replaces the old one."""
+        self._hca = node
+        self._switch.forget(self)
+
+    def port_changed(self, node: Hca) -> None:
+        """The function's port has come up or gone down, or has other addresses."""
+        if node is self._hca:
+            self._switch.forget(self)
+
+    def transmit(self, source: Hca, frame: Frame) -> None:
+        """Carry a frame; it may be lost, which is counted."""
+        if source is not self._hca or not source.eth.is_up:
+            self.dropped["down"] += 1
+            return
+        if self.watcher is None:
+            self._leave(frame)
+        else:
+            self.watcher.sent(self, frame, partial(self._leave, frame))
+
+    def _leave(self, frame: Frame) -> None:
+        """Enter the segment, by the link."""
+        if self.tx_link is None:
+            self._switch.forward(self, frame)
+        else:
+            carry = partial(self._switch.forward, self)
+            self.tx_link.take_all(parcels(frame, carry), len(frame.data))
+
+    def is_pausing_to(self, mac: bytes) -> bool:
+        """Whether frames to an address should wait."""
+        if self.tx_link is not None and self.tx_link.is_pausing:
+            return True
+        way = self._switch.way(mac)
+        return way is not None and way.is_pausing
+
+    def when_room_to(self, mac: bytes, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when they need not wait any more."""
+        if self.tx_link is not None and self.tx_link.is_pausing:
+            self.tx_link.when_room(callback)
+            return
+        way = self._switch.way(mac)
+        if way is None:
+            callback()
+        else:
+            way.when_room(callback)
+
+    # -- the segment's side
+
+    def spare(self, now_ns: int) -> int:
+        """How many frames the function has receive requests for, if it sends pause frames.
+
+        One that has had none for a while is not waited for, lest it stop everybody else.
+        """
+        if not self.is_up or now_ns < self._ignored_until_ns or self._hca is None:
+            return MANY
+        flow = self._hca.eth.flow
+        if not flow.holds_up:
+            return MANY
+        found, since = room(self._hca), self._full_since_ns
+        if not since:
+            if not found:
+                self._full_since_ns = now_ns
+                flow.ask_to_wait()
+        elif found or now_ns - since > PATIENCE_NS:
+            self._full_since_ns = 0
+            flow.let_go_on(now_ns - since)
+            if not found:
+                self._ignored_until_ns = now_ns + IGNORED_NS
+                return MANY
+        return found
+
+    def deliver(self, frame: Frame) -> None:
+        """Let a frame out to the function, by the link."""
+        if self.rx_link is None:
+            self._enter(frame)
+        else:
+            self.rx_link.take_all(parcels(frame, self._enter), len(frame.data))
+
+    def _enter(self, frame: Frame) -> None:
+        """Hand a frame to the function. An exception there stops that function only."""
+        hca = self._hca
+        if hca is None or hca.has_failed:
+            self.dropped["down"] += 1
+            return
+        self.sent += 1
+        try:
+            if self.watcher is None:
+                arrive(hca, frame)
+            else:
+                self.watcher.received(hca, frame, partial(arrive, hca, frame))
+        except Exception:
+            hca.fail()

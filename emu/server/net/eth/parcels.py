@@ -1,0 +1,57 @@
+"""Ethernet frames as they pass a link (:mod:`emu.server.net.link`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from emu.device.port.eth.congestion import with_mark
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.headers import ETHERNET_BYTES, FrameError
+from emu.device.port.eth.plain import plain
+
+
+@dataclass(frozen=True, slots=True)
+class FrameParcel:
+    """Implements :class:`emu.server.net.link.parcel.Parcel`."""
+
+    frame: Frame
+    carry: Callable[[Frame], None]
+
+    @property
+    def octets(self) -> int:
+        """Bytes of the frame."""
+        return len(self.frame.data)
+
+    def keep(self) -> FrameParcel:
+        """A frame has bytes of its own."""
+        return self
+
+    def marked(self) -> FrameParcel | None:
+        """The frame with "congestion experienced" in its IP header."""
+        data = with_mark(self.frame.data)
+        return None if data is None else replace(self, frame=replace(self.frame, data=data))
+
+    def corrupted(self, draw: int) -> FrameParcel | None:
+        """The frame with another bit behind its Ethernet header, for its checksums to find."""
+        data = bytearray(plain(self.frame)[0])
+        bit = draw % ((len(data) - ETHERNET_BYTES) * 8)
+        data[ETHERNET_BYTES + bit // 8] ^= 1 << bit % 8
+        return replace(self, frame=Frame(bytes(data)))
+
+    def go_on(self) -> None:
+        """Hand the frame on."""
+        self.carry(self.frame)
+
+
+def parcels(frame: Frame, carry: Callable[[Frame], None]) -> Iterator[FrameParcel]:
+    """A frame, or the frames that a super-frame stands for: a link deals with each of them."""
+    if not frame.gso_size:
+        yield FrameParcel(frame, carry)
+        return
+    try:
+        pieces = plain(frame)
+    except FrameError:
+        return
+    for data in pieces:
+        yield FrameParcel(Frame(data), carry)

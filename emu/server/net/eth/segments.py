@@ -1,0 +1,72 @@
+"""All segments of a process, and the uplinks that lead out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from emu.host.listening import OWNER_ONLY
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.passt import Passt
+from emu.server.net.eth.spec import NetSpec
+from emu.server.net.eth.stream import StreamListener
+from emu.server.net.eth.switch import Switch
+from emu.server.net.eth.tap import Tap
+from emu.server.net.poller import Poller, Reactor
+
+
+class Segments:
+    """The segments by number; one exists from the moment that somebody is on it."""
+
+    def __init__(self, loop: Reactor) -> None:
+        self._loop = loop
+        self._switches: dict[int, Switch] = {}
+        self._poller: Poller | None = None
+        """Only with an uplink: without one the loop need not poll."""
+        self._uplinks: list[Tap | StreamListener | Passt] = []
+        self.on_new: Callable[[int, Switch], None] | None = None
+        """Told of each new segment."""
+
+    def segment(self, number: int) -> Switch:
+        """The segment with this number."""
+        if number not in self._switches:
+            switch = self._switches[number] = Switch(self._loop, f"segment {number}")
+            if self.on_new is not None:
+                self.on_new(number, switch)
+        return self._switches[number]
+
+    def all(self) -> Sequence[tuple[int, Switch]]:
+        """The segments that there are."""
+        return tuple(self._switches.items())
+
+    def plug(self, name: str, number: int) -> FunctionPort:
+        """A port of a segment for a function."""
+        return FunctionPort(name, self.segment(number))
+
+    def open(self, specs: Sequence[NetSpec], socket_mode: int = OWNER_ONLY) -> None:
+        """Make the uplinks. Raises UserError or OSError for one that cannot be made."""
+        for spec in specs:
+            switch = self.segment(spec.segment)
+            if self._poller is None:
+                self._poller = Poller(self._loop)
+            poller = self._poller
+            if spec.kind == "user":
+                self._uplinks.append(Passt(switch, poller, self._loop, spec.passt_options))
+            elif spec.kind == "stream":
+                self._uplinks.append(StreamListener(Path(spec.what), switch, poller, socket_mode))
+            else:
+                self._uplinks.append(Tap(spec.what, switch, poller))
+
+    def about(self) -> list[dict[str, Any]]:
+        """Every segment with its ports, as values."""
+        return [switch.about() for _, switch in sorted(self._switches.items())]
+
+    def close(self) -> None:
+        """Close the uplinks; programs that were started end."""
+        for uplink in self._uplinks:
+            uplink.close("") if isinstance(uplink, Tap) else uplink.close()
+        self._uplinks.clear()
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None

@@ -1,0 +1,89 @@
+"""``--net stream=PATH``: NICs of foreign QEMUs, by ``-netdev stream``, on a segment.
+
+We listen and QEMU connects: a QEMU that has accepted a connection itself writes to it in its main
+loop with blocking calls, so that a peer that does not read would freeze its guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+from socket import socket
+
+from emu.host.listening import OWNER_ONLY, Acceptor, listen
+from emu.server.net.eth.framed import FramedUplink
+from emu.server.net.eth.switch import Switch
+from emu.server.net.poller import Poller
+
+log = logging.getLogger(__name__)
+
+MOST_PEERS = 16
+_BACKLOG = 16
+
+
+class _Peer(FramedUplink):
+    """One QEMU."""
+
+    def __init__(self, name: str, sock: socket, owner: StreamListener) -> None:
+        self._owner = owner
+        super().__init__(name, sock, owner.switch, owner.poller)
+
+    def closed(self, why: str) -> None:
+        """It has gone."""
+        self._owner.gone(self, why)
+
+
+class StreamListener:
+    """The socket that QEMUs connect to; each is a port of the segment while it is connected."""
+
+    def __init__(self, path: Path, switch: Switch, poller: Poller, mode: int = OWNER_ONLY) -> None:
+        """Raises OSError, with the path and a text for the user, when the socket cannot be made."""
+        self.switch = switch
+        self.poller = poller
+        self._path = path
+        self._peers: set[_Peer] = set()
+        self._count = 0
+        try:
+            self._sock = listen(path, _BACKLOG, mode)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        self._inode = path.lstat().st_ino
+        self._acceptor = Acceptor(self._sock, f"stream {path}")
+        poller.listen(self._sock.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        sock = self._acceptor.accept()
+        if sock is None:
+            return
+        if len(self._peers) >= MOST_PEERS:
+            log.warning(
+                "stream %s: a connection is refused, %d are open already", self._path, MOST_PEERS
+            )
+            sock.close()
+            return
+        self._count += 1
+        peer = _Peer(f"stream {self._path} {self._count}", sock, self)
+        self._peers.add(peer)
+        self.switch.add(peer)
+        log.info("%s: connected", peer.name)
+
+    def gone(self, peer: _Peer, why: str) -> None:
+        """A peer's connection has ended."""
+        self._peers.discard(peer)
+        self.switch.remove(peer)
+        if why:
+            log.warning("%s: connection dropped: %s", peer.name, why)
+        else:
+            log.info("%s: disconnected", peer.name)
+
+    def close(self) -> None:
+        """Disconnect everybody and stop listening."""
+        for peer in list(self._peers):
+            peer.close("")
+        self.poller.ignore(self._sock.fileno())
+        self._acceptor.close()
+        self._sock.close()
+        with contextlib.suppress(OSError):
+            if self._path.lstat().st_ino == self._inode:
+                self._path.unlink()

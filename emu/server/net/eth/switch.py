@@ -1,0 +1,152 @@
+"""An Ethernet segment inside one process: a switch that learns addresses from what passes it.
+
+Its ports are functions and uplinks: sockets, a passt, a TAP device, other processes of a fabric.
+A frame to a known address goes to one port, any other to all but its own. VLAN tags are carried,
+and not looked at. Super-frames and frames with unfinished checksums pass as they are; each port
+makes of them what its peer can take.
+
+Source: IEEE 802.1Q 8.6 to 8.8 (forwarding, learning, ageing).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from emu.device.engine.eth.room import MANY
+from emu.device.port.eth.flow_control import CONTROL_ADDRESS
+from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.headers import ETHERNET_BYTES
+from emu.device.ports import Clock
+from emu.server.net.eth.addresses import Addresses, Place
+from emu.server.net.eth.loops import BLOCKED_NS, RECENT_NS
+from emu.server.net.eth.port import SegmentPort
+
+log = logging.getLogger(__name__)
+
+MOST_SHOWN = 256
+"""Addresses of a port that a status shows."""
+_NO_ADDRESS = bytes(6)
+_CABLE = 2
+"""Ports of a segment that connects no more than that: a cable, by which MAC control frames pass."""
+_NS_PER_S = 1_000_000_000
+
+
+class Switch:
+    """A segment; implements :class:`emu.server.net.eth.port.Segment`."""
+
+    def __init__(self, clock: Clock, name: str = "segment 0") -> None:
+        self.name = name
+        self._now_ns = clock.now_ns
+        self._ports: dict[SegmentPort, None] = {}
+        self._addresses = Addresses()
+        self.changes = 0
+        """Grows when something is plugged in or out, goes down or changes its addresses."""
+
+    @property
+    def ports(self) -> Sequence[SegmentPort]:
+        """What is plugged in."""
+        return tuple(self._ports)
+
+    def add(self, port: SegmentPort) -> None:
+        """Plug something in."""
+        self._ports[port] = None
+        self.changes += 1
+
+    def remove(self, port: SegmentPort) -> None:
+        """Pull something out, and forget the addresses behind it."""
+        self._ports.pop(port, None)
+        self.forget(port)
+
+    def forget(self, port: SegmentPort) -> None:
+        """A port has gone down or has new addresses: learn anew what is behind it."""
+        self._addresses.forget(port)
+        self.changes += 1
+
+    def spare(self) -> int:
+        """How many frames a peer that can wait should send for now."""
+        now = self._now_ns()
+        return min((port.spare(now) for port in self._ports), default=MANY)
+
+    def way(self, address: bytes) -> SegmentPort | None:
+        """The port behind which a MAC address is; None while that is unknown."""
+        return self._addresses.find(address, self._now_ns())
+
+    def forward(self, source: SegmentPort, frame: Frame) -> None:
+        """Carry a frame that came in at a port to the port or ports that lead to its receiver."""
+        data, now, guard = frame.data, self._now_ns(), source.guard
+        if not ETHERNET_BYTES <= len(data) <= MAX_BYTES:
+            source.dropped["bad length"] += 1
+            return
+        if guard is not None and guard.is_blocked(now):
+            source.dropped["loop"] += 1
+            return
+        place = self._addresses.place(data[6:12])
+        if place is not None and place.port is source:
+            place.heard_ns = now
+        elif not self._learn(data[6:12], place, source, now):
+            return
+        source.received += 1
+        if not data[0] & 1:
+            port = self._addresses.find(data[:6], now)
+            if port is not None:
+                if port is not source:
+                    self._let_out(port, frame, now)
+                return
+        self._flood(source, frame, now)
+
+    def _flood(self, source: SegmentPort, frame: Frame, now: int) -> None:
+        if frame.data[:6] == CONTROL_ADDRESS and len(self._ports) > _CABLE:
+            source.dropped["pause"] += 1
+        elif source.guard is not None and not source.guard.may_flood(now):
+            source.dropped["flood"] += 1
+        else:
+            for port in tuple(self._ports):
+                if port is not source:
+                    self._let_out(port, frame, now)
+
+    @staticmethod
+    def _let_out(port: SegmentPort, frame: Frame, now: int) -> None:
+        if not port.is_up:
+            port.dropped["down"] += 1
+        elif port.guard is not None and port.guard.is_blocked(now):
+            port.dropped["loop"] += 1
+        else:
+            port.deliver(frame)
+
+    def _learn(self, address: bytes, place: Place | None, source: SegmentPort, now: int) -> bool:
+        """An address is new behind a port; False when its frame must go no further."""
+        if address[0] & 1 or address == _NO_ADDRESS:
+            source.dropped["bad source"] += 1
+            return False
+        if place is not None and source.is_uplink and now - place.heard_ns < RECENT_NS:
+            source.dropped["moved"] += 1
+            self._suspect(source if not source.is_fabric else place.port, now)
+            return False
+        self._addresses.learn(address, source, now)
+        return True
+
+    def _suspect(self, uplink: SegmentPort, now: int) -> None:
+        """A frame has come back by this uplink, or by the fabric from it."""
+        if uplink.guard is not None and not uplink.is_fabric and uplink.guard.moved(now):
+            log.warning(
+                "%s: %s leads back to another port: it is ignored for %d s; connect the segment to"
+                " a network by one uplink only",
+                self.name, uplink.name, BLOCKED_NS // _NS_PER_S,
+            )  # fmt: skip
+
+    def about(self) -> dict[str, Any]:
+        """Ports, counts and addresses, as values."""
+        return {
+            "segment": self.name,
+            "addresses": len(self._addresses),
+            "ports": [port.about() | self._behind(port) for port in self._ports],
+        }
+
+    def _behind(self, port: SegmentPort) -> dict[str, Any]:
+        """How many addresses are behind a port, and some of them."""
+        behind = self._addresses.behind(port)
+        shown = [address.hex(":") for address in islice(behind, MOST_SHOWN)]
+        return {"known": len(behind), "addresses": shown}

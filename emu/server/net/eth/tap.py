@@ -1,0 +1,200 @@
+"""``--net tap=NAME``: a TAP device, that is, the host's own network stack as a peer.
+
+Each frame has a virtio network header in front of it, by which super-frames and unfinished
+checksums go to the kernel as they are. Coming from it they are finished: cutting a super-frame
+costs the kernel less than us, and the guest's receive requests hold single frames anyway.
+
+Sources: linux/if_tun.h, linux/virtio_net.h (struct virtio_net_hdr_v1), drivers/net/tun.c.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+from struct import Struct
+from typing import Final
+
+from emu.device.port.eth.checksum import CHECKSUM_AT, MODULUS, insert, pseudo_header
+from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.device.port.eth.headers import TCP, FrameError, Headers, parse
+from emu.device.port.eth.plain import plain, transport_bytes
+from emu.host.user_error import UserError
+from emu.server.net.eth.framed import PAUSE_NS
+from emu.server.net.eth.port import SegmentPort, padded
+from emu.server.net.eth.switch import Switch
+from emu.server.net.poller import READ, Poller
+
+log = logging.getLogger(__name__)
+
+DEVICE: Final = "/dev/net/tun"
+MAX_NAME: Final = 15
+"""IFNAMSIZ without the NUL."""
+
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
+_TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
+_IFREQ = Struct("@16sH22x")
+
+_VNET = Struct("@BBHHHHH")
+"""flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, num_buffers, in the host's order."""
+_NEEDS_CSUM, _DATA_VALID = 1, 2
+_GSO_TCPV4, _GSO_TCPV6, _GSO_ECN = 1, 4, 0x80
+_CWR = 0x80
+_PLAIN = bytes(_VNET.size)
+
+
+class TapError(UserError):
+    """A TAP device that cannot be used; the text says why."""
+
+
+class Tap(SegmentPort):
+    """A port that leads to a TAP device; a :class:`emu.server.net.poller.Pollable`."""
+
+    is_uplink = True
+    has_more = False
+
+    def __init__(self, name: str, switch: Switch, poller: Poller) -> None:
+        """Attach to the device, which is created if it may be. Raises :class:`TapError`."""
+        super().__init__(f"tap {name}")
+        self._switch = switch
+        self._poller = poller
+        self._fd = open_tap(name)
+        self._was_down = False
+        switch.add(self)
+        poller.watch(self, READ)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is open; the device may be down all the same."""
+        return self._fd >= 0
+
+    def fileno(self) -> int:
+        """The device's descriptor; -1 when closed."""
+        return self._fd
+
+    def deliver(self, frame: Frame) -> None:
+        """Hand a frame to the kernel; it may be lost, which is counted."""
+        try:
+            pieces = offloaded(frame)
+        except FrameError:
+            self.dropped["malformed"] += 1
+            return
+        for header, data in pieces:
+            try:
+                os.writev(self._fd, (header, data))
+            except BlockingIOError:
+                self.dropped["queue full"] += 1
+            except OSError as error:
+                self.dropped["refused"] += 1
+                self._note(error)
+            else:
+                self.sent += 1
+                self._was_down = False
+
+    def _note(self, error: OSError) -> None:
+        if error.errno == errno.EIO and not self._was_down:
+            self._was_down = True
+            name = self.name.removeprefix("tap ")
+            log.warning("%s is down, frames are lost: ip link set %s up", self.name, name)
+
+    def room(self) -> None:
+        """Not waited for."""
+
+    def take(self, most: int) -> int:
+        """Take frames from the kernel, ``most`` of them; returns how many there were."""
+        room = self._switch.spare()
+        if not room:
+            self._poller.pause(self, PAUSE_NS)
+            return 0
+        for taken in range(min(most, room)):
+            try:
+                data = os.read(self._fd, _VNET.size + MAX_BYTES)
+            except BlockingIOError:
+                return taken
+            except OSError as error:
+                self.close(error.strerror or str(error))
+                return taken + 1
+            self._switch.forward(self, received(data))
+            if self._fd < 0:
+                break
+        return most
+
+    def close(self, why: str) -> None:
+        """Let go of the device; one that we have created vanishes."""
+        if self._fd < 0:
+            return
+        if why:
+            log.warning("%s: closed: %s", self.name, why)
+        self._switch.remove(self)
+        os.close(self._fd)
+        self._fd = -1
+
+
+def open_tap(name: str) -> int:
+    """A descriptor of the TAP device, which does not block. Raises :class:`TapError`."""
+    try:
+        fd = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise TapError(f"tap {name}: {DEVICE}: {error.strerror}") from None
+    try:
+        flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
+        fcntl.ioctl(fd, _TUNSETIFF, _IFREQ.pack(name.encode(), flags))
+        fcntl.ioctl(fd, _TUNSETVNETHDRSZ, _VNET.size.to_bytes(4, "little"))
+        fcntl.ioctl(fd, _TUNSETOFFLOAD, 0)
+    except OSError as error:
+        os.close(fd)
+        raise TapError(_why_not(name, error)) from None
+    return fd
+
+
+def _why_not(name: str, error: OSError) -> str:
+    if error.errno == errno.EPERM:
+        made = f"ip tuntap add {name} mode tap user $USER && ip link set {name} up"
+        return f"tap {name}: only root may make it; as root: {made}"
+    if error.errno == errno.EBUSY:
+        return f"tap {name}: another process uses it"
+    return f"tap {name}: {error.strerror}"
+
+
+def received(data: bytes) -> Frame:
+    """The frame behind a virtio network header that the kernel has written."""
+    flags, gso_type, _, gso_size, _, _, _ = _VNET.unpack_from(data)
+    checked = bool(flags & (_NEEDS_CSUM | _DATA_VALID))
+    filled = checked and not flags & _NEEDS_CSUM
+    return Frame(padded(data[_VNET.size :]), gso_size if gso_type else 0, checked, filled)
+
+
+def offloaded(frame: Frame) -> list[tuple[bytes, bytes]]:
+    """A frame as the kernel takes it: headers and frames. Raises :class:`FrameError`.
+
+    A TCP super-frame and an unfinished checksum stay what they are. UDP super-frames are cut, as
+    kernels before 6.2 refuse them.
+    """
+    if not frame.checked or frame.filled:
+        return [(_PLAIN, data) for data in plain(frame)]
+    headers = parse(frame.data)
+    if not headers.l4 or headers.protocol not in CHECKSUM_AT:
+        return [(_PLAIN, data) for data in plain(frame)]
+    gso_type = 0
+    if frame.gso_size:
+        if headers.protocol != TCP:
+            return [(_PLAIN, data) for data in plain(frame)]
+        gso_type = _gso_type(headers)
+    length = headers.l4 + transport_bytes(headers)
+    offset = CHECKSUM_AT[headers.protocol]
+    header = _VNET.pack(_NEEDS_CSUM, gso_type, length, frame.gso_size, headers.l4, offset, 0)
+    return [(header, _with_pseudo_header(headers, offset))]
+
+
+def _gso_type(headers: Headers) -> int:
+    gso_type = _GSO_TCPV4 if headers.version == 4 else _GSO_TCPV6
+    return gso_type | (_GSO_ECN if headers.frame[headers.l4 + 13] & _CWR else 0)
+
+
+def _with_pseudo_header(headers: Headers, offset: int) -> bytes:
+    """The frame with the pseudo-header's sum where the checksum goes, as the kernel wants it."""
+    frame = insert(headers, l3=True, l4=False)
+    number = pseudo_header(headers, headers.end - headers.l4) % MODULUS
+    at = headers.l4 + offset
+    return b"".join((frame[:at], number.to_bytes(2, "big"), frame[at + 2 :]))

@@ -1,0 +1,97 @@
+"""Segments that reach other processes, by the fabric's sockets.
+
+The fabric is a star, and so are its segments: in the hub each member is a port of every segment, in
+a member the hub is. So the hub's switches learn which member an address is behind. Super-frames and
+unfinished checksums stay what they are between our processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emu.device.port.eth.frame import MIN_BYTES, Frame
+from emu.device.port.eth.plain import is_sound
+from emu.server.net.eth.port import SegmentPort
+from emu.server.net.eth.segments import Segments
+from emu.server.net.eth.switch import Switch
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.protocol import FrameKind
+
+
+class _Uplink(SegmentPort):
+    """The port of one segment that leads to another process."""
+
+    is_uplink = is_fabric = True
+
+    def __init__(self, name: str, number: int, connection: Connection) -> None:
+        super().__init__(name)
+        self._number = number
+        self._connection = connection
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the other process has yet to read what has been sent."""
+        return self._connection.is_pausing
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when it has read some of it, or when the connection is closed."""
+        self._connection.when_room(callback)
+
+    def deliver(self, frame: Frame) -> None:
+        """Send a frame; it is lost when the other process reads too slowly."""
+        if self._connection.is_congested:
+            self.dropped["queue full"] += 1
+        else:
+            self.sent += 1
+            self._connection.send(FrameKind.FRAME, protocol.ethernet(self._number, frame))
+
+
+class Uplinks:
+    """Implements :class:`emu.server.net.fabric.site.FrameCarrier`."""
+
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
+        self._ports: dict[Connection, dict[int, _Uplink]] = {}
+        self._names: dict[Connection, str] = {}
+        segments.on_new = self._join
+
+    def linked(self, connection: Connection, name: str) -> None:
+        """Ethernet ports are behind this connection from now on."""
+        self._ports[connection] = {}
+        self._names[connection] = name
+        for number, switch in self.segments.all():
+            self._add(connection, number, switch)
+
+    def _join(self, number: int, switch: Switch) -> None:
+        """A segment is new: it leads to all processes."""
+        for connection in self._ports:
+            self._add(connection, number, switch)
+
+    def _add(self, connection: Connection, number: int, switch: Switch) -> None:
+        port = _Uplink(self._names[connection], number, connection)
+        self._ports[connection][number] = port
+        switch.add(port)
+
+    def unlinked(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._names.pop(connection, None)
+        for number, port in self._ports.pop(connection, {}).items():
+            self.segments.segment(number).remove(port)
+
+    def received(self, connection: Connection, body: memoryview) -> int:
+        """A frame from another process; returns how many packets it may have been, over all ports.
+
+        Those of a super-frame count one by one: more of them than a function takes in a round wait
+        in the socket and are not lost. A guest behind that process may have made the frame, so a
+        bad one is only dropped.
+        """
+        number, frame = protocol.read_ethernet(body)
+        switch = self.segments.segment(number)
+        port = self._ports[connection][number]
+        if len(frame.data) < MIN_BYTES or not is_sound(frame):
+            port.dropped["malformed"] += 1
+            return 1
+        switch.forward(port, frame)
+        packets = -(-len(frame.data) // frame.gso_size) if frame.gso_size else 1
+        return packets * (len(switch.ports) if frame.data[0] & 1 else 1)

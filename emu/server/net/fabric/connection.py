@@ -1,0 +1,290 @@
+"""One socket between two processes of a fabric, which sends and receives frames without blocking.
+
+Frames to send go into a queue that is written out in the loop's next round, many frames at once.
+When the queue gets long, senders are told to pause. When it does not move for a while, the other
+process does not read: the packets are dropped, as by a link's head-of-queue lifetime (IBTA
+18.2.5.4), so that senders do not wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from emu.device.ports import Buffer, Clock, Timer
+from emu.device.state.containment import ContainedClock
+from emu.server.net.fabric.protocol import (
+    HEADER,
+    LOSABLE,
+    MAX_BODY,
+    FrameKind,
+    ProtocolError,
+    frames,
+)
+from emu.server.net.poller import READ, WRITE
+
+log = logging.getLogger(__name__)
+
+PAUSE_BYTES = 1 << 20
+"""Queued bytes above which senders are told to pause."""
+MOST_BYTES = 4 * PAUSE_BYTES
+"""Queued bytes above which packets are dropped."""
+HARD_BYTES = 2 * max(MAX_BODY.values())
+"""Queued bytes of other frames than packets above which the connection is closed."""
+LIFETIME_NS = 2_000_000_000
+_FLUSH_BYTES = 1 << 18
+_BUFFERS_PER_CALL = 256
+_READ_BYTES = 1 << 18
+
+
+class Owner(Protocol):
+    """The owner of a connection, which acts on received frames."""
+
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
+        """A frame; its body is valid until this returns. ProtocolError closes the connection.
+
+        Returns how much work the frame was: a packet for one receiver counts 1.
+        """
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """The connection has ended; it is closed already."""
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """From now on the connection waits for these epoll events."""
+
+
+class Connection:
+    """A connected, or connecting, socket that does not block."""
+
+    def __init__(self, sock: socket.socket, owner: Owner, clock: Clock, name: str) -> None:
+        self.name = name
+        self._sock: socket.socket | None = sock
+        self._owner = owner
+        self._clock = ContainedClock(clock, self)
+        self._queue: deque[tuple[bool, Buffer]] = deque()
+        """For each frame: whether it is a packet, and the bytes still to be written."""
+        self._packet_bytes = self._other_bytes = 0
+        self._has_begun = False
+        """Whether the first frame of the queue has been written in part."""
+        self._flush: Timer | None = None
+        self._lifetime: Timer | None = None
+        self._is_blocked = False
+        self._is_stuck = False
+        """The other side has not read for a lifetime: packets are dropped until it does."""
+        self._waiting: list[Callable[[], None]] = []
+        self._buffer = bytearray(_READ_BYTES + max(MAX_BODY.values()) + HEADER.size)
+        self._filled = 0
+        self._done = 0
+        """Offset in the buffer up to which frames have been handed to the owner."""
+        self.has_more = False
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 when closed."""
+        return self._sock.fileno() if self._sock is not None else -1
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._sock is None
+
+    def fail(self) -> None:
+        """Close because of the exception that is being handled, a bug of ours."""
+        log.exception("%s: internal error", self.name)
+        self.close("internal error")
+
+    # -- out
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether packets had better be dropped: the other side reads too slowly, or not at all."""
+        return self._is_stuck or self._packet_bytes >= PAUSE_BYTES
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether senders of packets should wait for :meth:`when_room`; not at a closed one."""
+        return self._packet_bytes >= PAUSE_BYTES and not self._is_stuck and self._sock is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether frames other than packets still wait for the other side to read."""
+        return self._other_bytes > 0
+
+    def send(self, kind: FrameKind, body: Buffer) -> bool:
+        """Queue a frame. False when packets should pause; packets above the limit are dropped."""
+        if self._sock is None:
+            return True
+        is_packet = kind in LOSABLE
+        size = HEADER.size + len(body)
+        if is_packet:
+            if self._is_stuck:
+                return True
+            if self._packet_bytes >= MOST_BYTES:
+                return False
+            self._packet_bytes += size
+        else:
+            self._other_bytes += size
+        self._queue.append((is_packet, HEADER.pack(len(body), kind) + body))
+        if not self._is_blocked:
+            if self._packet_bytes >= _FLUSH_BYTES:
+                self._write()
+            elif self._flush is None:
+                self._flush = self._clock.call_later(0, self._write)
+        if self._other_bytes > HARD_BYTES:
+            self.close("it does not read")
+        return self._packet_bytes < PAUSE_BYTES
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when packets may be sent again, or when the connection is closed."""
+        if self._sock is None:
+            callback()
+        else:
+            self._waiting.append(callback)
+
+    def _write(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        while self._queue and self._sock is not None:
+            some = [data for _, data in itertools.islice(self._queue, _BUFFERS_PER_CALL)]
+            try:
+                written = self._sock.sendmsg(some)
+            except BlockingIOError:
+                self._set_blocked(True)
+                return
+            except BrokenPipeError:  # nobody reads any more; what has come says why, then its end
+                written = sum(map(len, some))
+            except OSError as error:
+                self.close(error.strerror or str(error))
+                return
+            self._written(written)
+        self._set_blocked(False)
+
+    def _written(self, count: int) -> None:
+        self._stop_lifetime()
+        self._is_stuck = False
+        while count:
+            is_packet, data = self._queue.popleft()
+            done = min(count, len(data))
+            count -= done
+            if is_packet:
+                self._packet_bytes -= done
+            else:
+                self._other_bytes -= done
+            self._has_begun = done < len(data)
+            if self._has_begun:
+                self._queue.appendleft((is_packet, memoryview(data)[done:]))
+        if self._packet_bytes < PAUSE_BYTES:
+            self._wake()
+
+    def _set_blocked(self, is_blocked: bool) -> None:
+        if is_blocked and self._lifetime is None:
+            self._lifetime = self._clock.call_later(LIFETIME_NS, self._drop)
+        if is_blocked is not self._is_blocked:
+            self._is_blocked = is_blocked
+            self._owner.watch(self, WRITE if is_blocked else READ)
+
+    def _drop(self) -> None:
+        """Nothing has been written for the lifetime: drop the queued packets."""
+        self._lifetime = None
+        self._is_stuck = True
+        first = [self._queue.popleft()] if self._has_begun else []
+        kept = [entry for entry in self._queue if not entry[0]]
+        lost = len(self._queue) - len(kept)
+        log.info("%s reads too slowly or not at all: %d packets dropped", self.name, lost)
+        self._queue = deque(first + kept)
+        self._packet_bytes = sum(len(data) for is_packet, data in first if is_packet)
+        self._wake()
+
+    def _stop_lifetime(self) -> None:
+        if self._lifetime is not None:
+            self._lifetime.cancel()
+            self._lifetime = None
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    # -- in
+
+    def room(self) -> None:
+        """The socket has room again."""
+        self._write()
+
+    def take(self, most: int) -> int:
+        """Act on received frames, about as much work as ``most`` packets; returns how much it was.
+
+        ``has_more`` tells whether to call again without waiting for the socket.
+        """
+        if not self.has_more and not self._receive():
+            return 0
+        try:
+            return self._act(most)
+        except ProtocolError as error:
+            self.close(str(error))
+            return 1
+
+    def _receive(self) -> bool:
+        """Read the data that have arrived; False when there are none."""
+        if self._sock is None:
+            return False
+        try:
+            count = self._sock.recv_into(memoryview(self._buffer)[self._filled :], _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return False
+        if not count:
+            self.close("")
+        self._filled += count
+        return count > 0
+
+    def _act(self, most: int) -> int:
+        """Hand complete frames to the owner, and keep the incomplete rest."""
+        view, start, work = memoryview(self._buffer), self._done, 0
+        self.has_more = False
+        for kind, body, end in frames(view[start : self._filled]):
+            work += self._owner.received(self, kind, body)
+            if self._sock is None:
+                return work
+            self._done = start + end
+            if work >= most:
+                self.has_more = True
+                return work
+        left = self._filled - self._done
+        view[:left] = view[self._done : self._filled]
+        self._filled, self._done = left, 0
+        return max(work, 1)
+
+    # -- the end
+
+    def close(self, why: str) -> None:
+        """Close the connection and tell the owner ``why``: empty when the other side just left."""
+        if self._sock is None:
+            return
+        self.abandon()
+        self._owner.closed(self, why)
+
+    def abandon(self) -> None:
+        """Close without telling the owner; queued frames are written if possible at once."""
+        sock, self._sock = self._sock, None
+        if sock is None:
+            return
+        for timer in (self._flush, self._lifetime):
+            if timer is not None:
+                timer.cancel()
+        last = [data for is_packet, data in self._queue if not is_packet]
+        if last and not self._has_begun:
+            with contextlib.suppress(OSError):
+                sock.sendmsg(last[:_BUFFERS_PER_CALL])
+        self._queue.clear()
+        self._buffer = bytearray()
+        self.has_more = False
+        sock.close()
+        self._wake()

@@ -1,0 +1,50 @@
+"""The assignment of LIDs and GUIDs on a fabric: which are taken, and which are free."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from emu.device.port.ib.port import BASE_GUID, SM_LID
+from emu.server.net.fabric.protocol import Identity
+
+_GUID_STEP = 16
+
+
+class TakenError(Exception):
+    """A requested LID or GUID belongs to another function; the text says which."""
+
+
+def assign(
+    wanted: Sequence[Identity], taken: Iterable[Identity], avoid: Iterable[Identity] = ()
+) -> list[Identity]:
+    """A LID and a GUID for each function: the wanted ones, else the first that are free.
+
+    Numbers to be avoided are given only on request. Raises :class:`TakenError`.
+    """
+    holders = [*taken]
+    lids, guids = {one.lid for one in holders}, {one.guid for one in holders}
+    for want in wanted:
+        _claim("LID", want.lid, lids)
+        _claim("GUID", want.guid, guids)
+    avoid = [*avoid]
+    free_lids = _free(range(1, SM_LID), lids | {one.lid for one in avoid})
+    free_guids = _free(range(BASE_GUID, 1 << 64, _GUID_STEP), guids | {one.guid for one in avoid})
+    return [
+        Identity(
+            0 if want.is_ethernet else want.lid or next(free_lids),
+            want.guid or next(free_guids),
+            want.is_ethernet,
+        )
+        for want in wanted
+    ]
+
+
+def _claim(kind: str, number: int, taken: set[int]) -> None:
+    if number and number in taken:
+        raise TakenError(f"{kind} {number:#x} belongs to another function of the fabric")
+    taken.add(number)
+
+
+def _free(numbers: range, taken: Collection[int]) -> Iterator[int]:
+    return itertools.filterfalse(taken.__contains__, numbers)

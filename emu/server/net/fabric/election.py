@@ -1,0 +1,172 @@
+"""A process's role on a fabric (hub or member): how it is taken, lost and taken again.
+
+The first process at the fabric's address listens and is the hub; the others connect and become
+members. When the hub goes, the remaining processes repeat this, and each asks for the LIDs and
+GUIDs that its functions already have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from emu.device.ports import Timer
+from emu.server.net.fabric.address import Address, FabricError, Listener
+from emu.server.net.fabric.directory import TakenError
+from emu.server.net.fabric.hub import Hub
+from emu.server.net.fabric.member import Membership
+from emu.server.net.fabric.protocol import Identity
+from emu.server.net.fabric.site import Site
+from emu.server.net.poller import Poller, Reactor
+
+log = logging.getLogger(__name__)
+
+RETRY_NS = 200_000_000
+JOIN_TIMEOUT_NS = 15_000_000_000
+PATIENCE_NS = 3_000_000_000
+"""How long to wait before logging what we are waiting for: a busy machine takes a second."""
+_NOBODY = "nobody answers"
+
+
+class Candidate(Site, Protocol):
+    """The process, which is told when its role changes."""
+
+    def role_taken(self, *, again: bool) -> None:
+        """It has become the hub or a member; ``again``: it has been one of them before."""
+
+    def role_lost(self) -> None:
+        """The hub has gone."""
+
+
+class Election:
+    """A process that is the hub of a fabric, a member, or trying to become one of them."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        address: Address,
+        loop: Reactor,
+        poller: Poller,
+        wanted: Sequence[Identity],
+    ) -> None:
+        """``wanted``: the LIDs and GUIDs that the process's functions ask for, 0 for any."""
+        self.role: Hub | Membership | None = None
+        self.has_joined = False
+        self._candidate = candidate
+        self._address = address
+        self._loop = loop
+        self._poller = poller
+        self._wanted = list(wanted)
+        self._trying: Membership | None = None
+        self._former: list[Identity] = []
+        """The functions that were on the fabric when the hub went."""
+        self._why, self._why_lost = _NOBODY, ""
+        self._is_refused = self._is_closed = False
+        self._retry: Timer | None = None
+
+    def join(self, timeout_ns: int = JOIN_TIMEOUT_NS) -> list[Identity]:
+        """Join the fabric; returns the LIDs and GUIDs of our functions.
+
+        Waits for the hub. Raises :class:`FabricError`.
+        """
+        start = self._loop.now_ns()
+        says_at, end = start + PATIENCE_NS, start + timeout_ns
+        self._try()
+        while self.role is None:
+            now = self._loop.now_ns()
+            if self._is_refused or now >= end:
+                raise FabricError(f"fabric {self._address}: {self._why}")
+            if now >= says_at:
+                log.warning(
+                    "fabric %s: waiting for a hub to accept us (%s)", self._address, self._why
+                )
+                says_at = end
+            self._loop.step(RETRY_NS)
+        return self._wanted
+
+    def leave(self) -> None:
+        """Close every socket; no later attempt to join is made."""
+        self._is_closed = True
+        for part in (self._trying, self.role):
+            if part is not None:
+                part.close()
+        self._trying = self.role = None
+
+    # -- joining
+
+    def _try(self) -> None:
+        """Connect to the hub; if there is none, become the hub."""
+        if self._is_closed or self.role is not None or self._trying is not None:
+            return
+        try:
+            sock = self._address.connect()
+        except OSError:
+            self._try_to_listen()
+        else:
+            self._trying = Membership(self._candidate, self, sock, self._wanted)
+
+    def _try_later(self, delay_ns: int = RETRY_NS) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(delay_ns, self._try)
+
+    def _try_to_listen(self) -> None:
+        try:
+            listener = self._address.listen()
+        except OSError as error:
+            self.refused(error.strerror or str(error))
+            return
+        if listener is None:
+            self._try_later()
+        else:
+            self._become_hub(listener)
+
+    def _become_hub(self, listener: Listener) -> None:
+        try:
+            hub = Hub(self._candidate, listener, self._wanted, self._former)
+        except TakenError as error:
+            listener.close()
+            self.refused(str(error))
+            return
+        self._poller.listen(hub.fileno(), hub.accept)
+        log.info("fabric %s: this process is the hub", self._address)
+        self._settle(hub, hub.identities)
+
+    def joined(self, membership: Membership, identities: list[Identity]) -> None:
+        """The hub has accepted us and assigned these LIDs and GUIDs."""
+        self._trying = None
+        log.info("fabric %s: this process has joined as a member", self._address)
+        self._settle(membership, identities)
+
+    def _settle(self, role: Hub | Membership, identities: list[Identity]) -> None:
+        self.role, self._wanted = role, identities
+        self._why, self._is_refused = _NOBODY, False
+        again, self.has_joined = self.has_joined, True
+        self._candidate.role_taken(again=again)
+
+    # -- failing to join, and losing the hub
+
+    def refused(self, why: str) -> None:
+        """Joining has failed: try again later. Only the first :meth:`join` gives up."""
+        self._trying = None
+        if self.has_joined and why != self._why:
+            log.warning("fabric %s: cannot join again: %s; trying on", self._address, why)
+        self._why, self._is_refused = why, True
+        self._try_later()
+
+    def lost(self, membership: Membership, why: str) -> None:
+        """The connection to the hub has ended, or could not be made."""
+        if membership is self._trying:
+            self._trying = None
+            self._why = why or self._why
+            self._try_to_listen()
+            return
+        if not why or why != self._why_lost:
+            log.warning("fabric %s: the hub has gone%s", self._address, f": {why}" if why else "")
+        self._why_lost, self._why = why, why or "the hub has gone"
+        self._former = membership.others()
+        self.role = None
+        self._candidate.role_lost()
+        # A process that breaks the protocol may go on doing so.
+        self._try_later(RETRY_NS if why else 0)

@@ -1,0 +1,327 @@
+"""The listening process of a fabric: it assigns LIDs and GUIDs, knows all ports, forwards packets.
+
+Its own functions have ports like those of every member. A member that breaks the protocol, or sends
+a packet with a source LID that is not its own, is disconnected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from emu.device.port.ib.endport import EndPort
+from emu.device.ports import Timer
+from emu.device.rounds import ENOUGH_STEPS
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.address import Listener
+from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.directory import TakenError, assign
+from emu.server.net.fabric.protocol import MAX_PORTS, FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.site import Site
+from emu.server.net.poller import READ
+
+log = logging.getLogger(__name__)
+
+MAX_MEMBERS = 64
+MAX_STRANGERS = 64
+"""Limit of connections that have not sent HELLO; one more makes us close the oldest of them."""
+ACCEPTS_PER_ROUND = 16
+NEWS_NS = 20_000_000
+"""How often members are told of changed ports, at most."""
+MOST_MISSED = 3000
+"""How often a member may not have read the last news when there is more: about a minute."""
+_STEPS_PER_NEWS = 64
+_LOG_STEP = 10
+"""Bytes of news that count as one step of a round, with what comes of them."""
+GREETING_NS = 5_000_000_000
+"""A process that connects has to send HELLO within this time."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """Another process."""
+
+    number: int
+    identities: list[Identity] = field(default_factory=list)
+    ports: dict[int, EndPort] = field(default_factory=dict)
+    """The ports that it has reported, by LID."""
+    is_greeted: bool = False
+    is_informed: bool = False
+    """Whether it has been sent the current state of all ports."""
+    guids: bytes = b""
+    """The GUIDs of Ethernet ports that it has been told."""
+    patience: Timer | None = None
+    """Runs until the deadline for its HELLO."""
+    missed: int = 0
+    """How often there was news for it while it had not read the last ones."""
+    packed: dict[int, bytes] = field(default_factory=dict)
+    """Its ports as the others are told of them, as far as they have been packed."""
+
+    def pack(self) -> bytes:
+        """All of its ports."""
+        packed = self.packed
+        for lid in self.ports.keys() - packed.keys():
+            packed[lid] = protocol.port(self.ports[lid])
+        return b"".join(packed.values())
+
+    @property
+    def has_ethernet(self) -> bool:
+        """Whether a function of it has an Ethernet port."""
+        return any(identity.is_ethernet for identity in self.identities)
+
+
+class Hub:
+    """The listening end of a fabric."""
+
+    def __init__(
+        self,
+        site: Site,
+        listener: Listener,
+        wanted: Sequence[Identity],
+        former: Iterable[Identity] = (),
+    ) -> None:
+        """``former``: functions known from the previous hub, which may ask for their numbers again.
+
+        Raises :class:`TakenError` when the wanted LIDs or GUIDs of our own functions clash.
+        """
+        self._site = site
+        self._listener = listener
+        self._former = list(former)
+        self._members: dict[Connection, _Member] = {}
+        self._by_lid: dict[int, Connection] = {}
+        self._count = 0
+        self._news: Timer | None = None
+        """Set when members will be told about the ports."""
+        self._told_ns = -NEWS_NS
+        """When they were told last."""
+        self._has_changed = False
+        """The ports of members have changed and our own process has not been told yet."""
+        self.identities = assign(wanted, (), self._former)
+
+    def fileno(self) -> int:
+        """Readable when a process wants to become a member."""
+        return self._listener.sock.fileno()
+
+    # -- what the fabric calls
+
+    def connection_to(self, lid: int) -> Connection | None:
+        """The connection that leads to a LID."""
+        return self._by_lid.get(lid)
+
+    def everyone(self) -> Iterable[Connection]:
+        """The connections that a multicast packet is sent to."""
+        return [connection for connection, member in self._members.items() if member.is_greeted]
+
+    def ports(self) -> Iterator[EndPort]:
+        """The ports of all members."""
+        for member in self._members.values():
+            yield from member.ports.values()
+
+    def announce(self, port: EndPort) -> None:
+        """A port of our own has changed."""
+        self._tell()
+
+    def close(self) -> None:
+        """Disconnect every member and stop listening."""
+        if self._news is not None:
+            self._news.cancel()
+        for connection in list(self._members):
+            connection.abandon()
+        self._listener.close()
+
+    # -- members
+
+    def accept(self) -> None:
+        """Accept processes that wait to connect, a limited number of them in each round."""
+        for _ in range(ACCEPTS_PER_ROUND):
+            sock = self._listener.accept()
+            if sock is None:
+                return
+            self._make_room()
+            self._count += 1
+            connection = Connection(sock, self, self._site.clock, f"fabric member {self._count}")
+            patience = self._site.clock.call_later(GREETING_NS, partial(self._hurry, connection))
+            self._members[connection] = _Member(self._count, patience=patience)
+            self.watch(connection, READ)
+
+    def _make_room(self) -> None:
+        """Connections that never send HELLO must not keep other processes out."""
+        strangers = [one for one, member in self._members.items() if not member.is_greeted]
+        if len(strangers) >= MAX_STRANGERS:
+            strangers[0].close("others wait to say HELLO")
+
+    def _hurry(self, connection: Connection) -> None:
+        member = self._members.get(connection)
+        if member is not None and not member.is_greeted:
+            connection.close("it has not said HELLO")
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """Wait for a member's socket."""
+        self._site.watch(connection, events)
+
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
+        """A frame from a member."""
+        member = self._members[connection]
+        if kind is FrameKind.PACKET and member.is_greeted:
+            return self._forward(connection, member, body)
+        if kind is FrameKind.FRAME and member.has_ethernet:
+            return self._site.ethernet.received(connection, body)
+        if not member.is_greeted:
+            if kind is not FrameKind.HELLO:
+                raise ProtocolError(f"{kind.name} before HELLO")
+            self._greet(connection, member, body)
+        elif kind is FrameKind.PORT:
+            self._take_port(member, protocol.read_port(body))
+        else:
+            raise ProtocolError(f"{kind.name} from a member")
+        return 1
+
+    def _take_port(self, member: _Member, port: EndPort) -> None:
+        if Identity(port.lid, port.port_guid) not in member.identities:
+            raise ProtocolError(f"port with LID {port.lid:#x}, which is not its own")
+        if member.ports.get(port.lid) != port:
+            member.ports[port.lid] = port
+            member.packed.pop(port.lid, None)
+            self._changed()
+
+    def _greet(self, connection: Connection, member: _Member, body: memoryview) -> None:
+        try:
+            wanted = protocol.read_hello(body)
+            taken = self._taken()
+            if not wanted:
+                raise ProtocolError("a member without functions")
+            if sum(one.is_greeted for one in self._members.values()) >= MAX_MEMBERS:
+                raise TakenError(f"more than {MAX_MEMBERS} processes on the fabric")
+            if len(taken) + len(wanted) > MAX_PORTS:
+                raise TakenError(f"more than {MAX_PORTS} functions on the fabric")
+            member.identities = assign(wanted, taken, self._former)
+        except (ProtocolError, TakenError) as error:
+            connection.send(FrameKind.REFUSED, protocol.reason(str(error)))
+            connection.close(f"refused: {error}")
+            return
+        member.is_greeted = True
+        for identity in member.identities:
+            if not identity.is_ethernet:
+                self._by_lid[identity.lid] = connection
+        log.info("%s has joined: %s", connection.name, ", ".join(map(str, member.identities)))
+        if member.has_ethernet:
+            self._tell()  # of its GUIDs, which no PORT tells
+        else:
+            self._tell_later()
+        connection.send(FrameKind.WELCOME, protocol.welcome(member.identities))
+        if member.has_ethernet:
+            self._site.ethernet.linked(connection, connection.name)
+
+    def _not_of(self, member: _Member) -> Iterator[Identity]:
+        """The functions of all processes but this member's."""
+        yield from self.identities
+        for other in self._members.values():
+            if other is not member:
+                yield from other.identities
+
+    def _taken(self) -> list[Identity]:
+        taken = [*self.identities]
+        for member in self._members.values():
+            taken += member.identities
+        return taken
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """A member has gone, and its ports with it."""
+        member = self._members.pop(connection)
+        if member.patience is not None:
+            member.patience.cancel()
+        for identity in member.identities:
+            self._by_lid.pop(identity.lid, None)
+        if member.has_ethernet:
+            self._site.ethernet.unlinked(connection)
+        if why:
+            log.warning("%s: connection dropped: %s", connection.name, why)
+        else:
+            log.info("%s has left", connection.name)
+        if member.ports:
+            self._changed()
+
+    # -- ports
+
+    def _changed(self) -> None:
+        """The ports of a member have changed."""
+        self._has_changed = True
+        self._tell()
+
+    def _tell(self) -> None:
+        """Mark every member as to be told about the ports."""
+        for member in self._members.values():
+            member.is_informed = False
+        self._tell_later()
+
+    def _tell_later(self) -> None:
+        """At once after a quiet while, else with all other changes of NEWS_NS.
+
+        So a member that keeps changing its ports floods nobody.
+        """
+        if self._news is None:
+            clock = self._site.clock
+            delay = max(self._told_ns + NEWS_NS - clock.now_ns(), 0)
+            self._news = clock.call_later(delay, self._publish)
+
+    def _publish(self) -> None:
+        """Tell our own process, and members not informed yet, as many as the round allows.
+
+        Who has not read the last news gets none but the latest, when he has. Each port is packed
+        once.
+        """
+        self._news = None
+        clock = self._site.clock
+        self._told_ns = clock.now_ns()
+        if self._has_changed:
+            self._has_changed = False
+            self._site.ports_changed()
+        own = b"".join(map(protocol.port, self._site.local_ports()))
+        others = {member.number: member.pack() for member in self._members.values()}
+        for connection, member in list(self._members.items()):
+            if not member.is_greeted or member.is_informed:
+                continue
+            if clock.round.steps > ENOUGH_STEPS or not self._may_be_told(connection, member):
+                self._tell_later()
+                continue
+            member.is_informed = True
+            ports = [data for number, data in others.items() if number != member.number]
+            news = b"".join((own, *ports))
+            connection.send(FrameKind.PORTS, news)
+            guids = protocol.guids(self._not_of(member))
+            if guids != member.guids:
+                member.guids = guids
+                connection.send(FrameKind.GUIDS, guids)
+            clock.round.steps += _STEPS_PER_NEWS + (len(news) >> _LOG_STEP)
+
+    def _may_be_told(self, connection: Connection, member: _Member) -> bool:
+        """Whether a member has read what it was told before. One that never does has to go."""
+        if not connection.is_behind:
+            member.missed = 0
+            return True
+        member.missed += 1
+        if member.missed > MOST_MISSED:
+            connection.close("it does not read")
+        return False
+
+    # -- packets
+
+    def _forward(self, source: Connection, member: _Member, body: memoryview) -> int:
+        """A packet from a member: for us, for another member, or for everyone."""
+        packet = self._site.parse(body)
+        if self._by_lid.get(packet.slid) is not source:
+            raise ProtocolError(f"packet from LID {packet.slid:#x}, which is not its own")
+        target = self._by_lid.get(packet.dlid)
+        if target is not None:
+            if target is not source:
+                target.send(FrameKind.PACKET, body)
+            return 1
+        receivers = 0
+        if packet.is_multicast:
+            for connection in self.everyone():
+                if connection is not source:
+                    connection.send(FrameKind.PACKET, body)
+                    receivers += 1
+        return receivers + self._site.deliver(packet, body)

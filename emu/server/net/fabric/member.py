@@ -1,0 +1,130 @@
+"""Membership in a fabric whose hub is another process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from socket import socket
+from typing import Protocol
+
+from emu.device.port.ib.endport import EndPort
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.site import Site
+from emu.server.net.poller import READ
+
+log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """The owner of the membership, which is told how it goes."""
+
+    def joined(self, membership: Membership, identities: list[Identity]) -> None:
+        """The hub has accepted us and assigned these LIDs and GUIDs."""
+
+    def refused(self, why: str) -> None:
+        """The hub has refused us."""
+
+    def lost(self, membership: Membership, why: str) -> None:
+        """The connection has ended or could not be made; ``why`` is empty when it just ended."""
+
+
+class Membership:
+    """The connection to the hub, from the moment of connecting."""
+
+    def __init__(self, site: Site, owner: Owner, sock: socket, wanted: Sequence[Identity]) -> None:
+        self._site = site
+        self._owner = owner
+        self._wanted = list(wanted)
+        self._ports: dict[int, EndPort] = {}
+        self._ethernet: list[Identity] = []
+        """The Ethernet functions of all other processes."""
+        self.identities: list[Identity] | None = None
+        """Our functions' LIDs and GUIDs; None until the hub has accepted us."""
+        self.connection = Connection(sock, self, site.clock, "the fabric's hub")
+        self.watch(self.connection, READ)
+        self.connection.send(FrameKind.HELLO, protocol.hello(wanted))
+
+    # -- what the fabric calls
+
+    def connection_to(self, lid: int) -> Connection | None:
+        """The connection that leads to a LID: every LID that is not ours is reached by the hub."""
+        return self.connection if lid in self._ports else None
+
+    def everyone(self) -> Iterable[Connection]:
+        """A multicast packet goes to the hub only, which forwards it."""
+        return (self.connection,)
+
+    def ports(self) -> Iterable[EndPort]:
+        """The ports of all other processes."""
+        return self._ports.values()
+
+    def announce(self, port: EndPort) -> None:
+        """A port of our own has changed."""
+        self.connection.send(FrameKind.PORT, protocol.port(port))
+
+    def close(self) -> None:
+        """Leave."""
+        self._unlink()
+        self.connection.abandon()
+
+    def others(self) -> list[Identity]:
+        """The functions of all other processes."""
+        return [Identity(port.lid, port.port_guid) for port in self.ports()] + self._ethernet
+
+    @property
+    def _has_ethernet(self) -> bool:
+        return any(one.is_ethernet for one in self.identities or ())
+
+    def _unlink(self) -> None:
+        if self._has_ethernet:
+            self._site.ethernet.unlinked(self.connection)
+
+    # -- the connection
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """Wait for the hub's socket."""
+        self._site.watch(connection, events)
+
+    def received(self, connection: Connection, kind: FrameKind, body: memoryview) -> int:
+        """A frame from the hub."""
+        if self.identities is None:
+            self._greeted(kind, body)
+        elif kind is FrameKind.FRAME and self._has_ethernet:
+            return self._site.ethernet.received(connection, body)
+        elif kind is FrameKind.GUIDS:
+            self._ethernet = protocol.read_guids(body)
+            return 1 + len(self._ethernet)
+        elif kind is FrameKind.GROUP:
+            self._site.group_changed(*protocol.read_group(body))
+        elif kind is FrameKind.PACKET:
+            return self._site.deliver(self._site.parse(body), body)
+        elif kind is FrameKind.PORTS:
+            own = {identity.lid for identity in self.identities}
+            ports = {port.lid: port for port in protocol.read_ports(body)}
+            if own & ports.keys():
+                raise ProtocolError("a port of ours among the others'")
+            self._ports = ports
+            self._site.ports_changed()
+            return 1 + len(ports)
+        else:
+            raise ProtocolError(f"{kind.name} from the hub")
+        return 1
+
+    def _greeted(self, kind: FrameKind, body: memoryview) -> None:
+        if kind is FrameKind.REFUSED:
+            self._owner.refused(protocol.read_reason(body))
+            self.connection.abandon()
+        elif kind is FrameKind.WELCOME:
+            self.identities = protocol.read_welcome(body, self._wanted)
+            self._owner.joined(self, self.identities)
+            if self._has_ethernet:
+                self._site.ethernet.linked(self.connection, "fabric")
+        else:
+            raise ProtocolError(f"{kind.name} before WELCOME")
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """The hub has gone, or was never there."""
+        self._unlink()
+        self._owner.lost(self, why)

@@ -1,0 +1,309 @@
+"""The protocol between the processes of a fabric: frames of a length, a kind and a body.
+
+A process that connects sends HELLO: the protocol's version, and for each of its functions the kind
+of its port, a LID and a GUID, 0 for any; an Ethernet port has no LID. The listener replies with
+WELCOME and the assigned LIDs and GUIDs, or with REFUSED and the reason. From then on members report
+their own InfiniBand ports (PORT), the listener tells each member about all ports but the member's
+own (PORTS, and the GUIDs of Ethernet ports), and which multicast LIDs lead to a member's ports
+(GROUP). Two kinds of frames go in both directions: PACKETs, from the local route header to the
+invariant CRC, and Ethernet frames, from the destination address to the payload's end, behind the
+number of their segment and what the sender knows of them.
+
+Everything from a socket is checked here before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from emu.device.port.base import NODE_DESCRIPTION_BYTES
+from emu.device.port.eth.frame import MAX_BYTES as MAX_FRAME
+from emu.device.port.eth.frame import Frame
+from emu.device.port.ib import framing
+from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.port import PKEY_TABLE_ENTRIES, SM_LID
+from layouts.bth import MULTICAST_LID, PERMISSIVE_LID
+from layouts.enums import PhysState, PortState
+
+VERSION = 3
+MAGIC = b"mlx5fab\n"
+MAX_PORTS = 1024
+"""Functions in one fabric."""
+MAX_REASON = 400
+
+HEADER = Struct(">IB3x")
+_HELLO = Struct(">8sHH")
+_WELCOME = Struct(">HH")
+_IDENTITY = Struct(">BHQ")
+_GUID = Struct(">Q")
+_GROUP = Struct(">H16s?")
+"""MLID, the port's GID, and whether the one leads to the other."""
+_FRAME = Struct(">BBH")
+"""Segment, what is vouched for, segment size of a super-frame or 0."""
+_CHECKED, _FILLED = 1, 2
+_PORT = Struct(f">HQQHBHBBIHB{NODE_DESCRIPTION_BYTES}sB")
+_PKEY = Struct(">H")
+_MTUS = (256, 512, 1024, 2048, 4096)
+_MAX_TIMEOUT = 31
+
+
+class FrameKind(IntEnum):
+    """The kind of a frame."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    PORTS = 4
+    PORT = 5
+    PACKET = 6
+    FRAME = 7
+    GUIDS = 8
+    GROUP = 9
+
+
+LOSABLE = frozenset({FrameKind.PACKET, FrameKind.FRAME})
+"""The kinds that are dropped when the other side does not read."""
+
+_MOST_PORT = _PORT.size + PKEY_TABLE_ENTRIES * _PKEY.size
+MAX_BODY = {
+    FrameKind.HELLO: _HELLO.size + MAX_PORTS * _IDENTITY.size,
+    FrameKind.WELCOME: _WELCOME.size + MAX_PORTS * _IDENTITY.size,
+    FrameKind.REFUSED: MAX_REASON,
+    FrameKind.PORTS: MAX_PORTS * _MOST_PORT,
+    FrameKind.PORT: _MOST_PORT,
+    FrameKind.PACKET: framing.MAX_BYTES,
+    FrameKind.FRAME: _FRAME.size + MAX_FRAME,
+    FrameKind.GUIDS: MAX_PORTS * _GUID.size,
+    FrameKind.GROUP: _GROUP.size,
+}
+
+
+_KINDS = {kind.value: (kind, limit) for kind, limit in MAX_BODY.items()}
+_NO_KIND = FrameKind.HELLO, -1
+
+
+class ProtocolError(Exception):
+    """The other side violates the protocol; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The LID and GUID of one function; 0 in a request means "any"."""
+
+    lid: int = 0
+    guid: int = 0
+    is_ethernet: bool = False
+    """Its port is an Ethernet port, which has no LID."""
+
+
+def frame(kind: FrameKind, body: bytes) -> bytes:
+    """The bytes of a frame."""
+    return HEADER.pack(len(body), kind) + body
+
+
+def frames(buffer: memoryview) -> Iterator[tuple[FrameKind, memoryview, int]]:
+    """The whole frames in ``buffer``: kind, body, and the offset behind each.
+
+    Raises :class:`ProtocolError` for an invalid header.
+    """
+    body, available = HEADER.size, len(buffer)
+    while body <= available:
+        length, code = HEADER.unpack_from(buffer, body - HEADER.size)
+        kind, limit = _KINDS.get(code, _NO_KIND)
+        if length > limit:
+            raise ProtocolError(f"frame of kind {code} with {length} bytes")
+        end = body + length
+        if end > available:
+            return
+        yield kind, buffer[body:end], end
+        body = end + HEADER.size
+
+
+def hello(wanted: Sequence[Identity]) -> bytes:
+    """The body of a HELLO."""
+    return _HELLO.pack(MAGIC, VERSION, len(wanted)) + _identities(wanted)
+
+
+def read_hello(body: memoryview) -> list[Identity]:
+    """What a HELLO asks for. Raises :class:`ProtocolError`, whose text REFUSED can carry."""
+    if len(body) < _HELLO.size:
+        raise ProtocolError("HELLO is too short")
+    magic, version, count = _HELLO.unpack_from(body)
+    if magic != MAGIC:
+        raise ProtocolError("no greeting of a fabric's member")
+    if version != VERSION:
+        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+    return _read_identities(body[_HELLO.size :], count)
+
+
+def welcome(given: Sequence[Identity]) -> bytes:
+    """The body of a WELCOME."""
+    return _WELCOME.pack(VERSION, len(given)) + _identities(given)
+
+
+def read_welcome(body: memoryview, wanted: Sequence[Identity]) -> list[Identity]:
+    """The LIDs and GUIDs that a WELCOME assigns. Raises :class:`ProtocolError`."""
+    if len(body) < _WELCOME.size:
+        raise ProtocolError("WELCOME is too short")
+    version, count = _WELCOME.unpack_from(body)
+    if version != VERSION:
+        raise ProtocolError(f"version {version} of the fabric's protocol, not {VERSION}")
+    given = _read_identities(body[_WELCOME.size :], count)
+    if len(given) != len(wanted) or any(
+        not (got.lid or got.is_ethernet)
+        or not got.guid
+        or want.is_ethernet is not got.is_ethernet
+        or want.lid not in (0, got.lid)
+        or want.guid not in (0, got.guid)
+        for got, want in zip(given, wanted)
+    ):
+        raise ProtocolError("WELCOME does not answer our HELLO")
+    return given
+
+
+def _identities(identities: Iterable[Identity]) -> bytes:
+    return b"".join(_IDENTITY.pack(one.is_ethernet, one.lid, one.guid) for one in identities)
+
+
+def _read_identities(body: memoryview, count: int) -> list[Identity]:
+    if count > MAX_PORTS or len(body) != count * _IDENTITY.size:
+        raise ProtocolError(f"{count} functions in {len(body)} bytes")
+    found = []
+    for kind, lid, guid in _IDENTITY.iter_unpack(body):
+        if lid >= SM_LID:
+            raise ProtocolError("a LID is too high")
+        if kind > 1 or (kind and lid):
+            raise ProtocolError(f"a port of kind {kind} with LID {lid:#x}")
+        found.append(Identity(lid, guid, bool(kind)))
+    return found
+
+
+def guids(identities: Iterable[Identity]) -> bytes:
+    """The body of GUIDS: those of the Ethernet ports among the identities."""
+    return b"".join(_GUID.pack(one.guid) for one in identities if one.is_ethernet)
+
+
+def read_guids(body: memoryview) -> list[Identity]:
+    """The Ethernet ports in the body of GUIDS. Raises :class:`ProtocolError`."""
+    if len(body) % _GUID.size:
+        raise ProtocolError("a GUID is cut off")
+    return [Identity(0, guid, True) for (guid,) in _GUID.iter_unpack(body)]
+
+
+def ethernet(segment: int, frame: Frame) -> bytes:
+    """The body of FRAME."""
+    flags = _CHECKED * frame.checked | _FILLED * frame.filled
+    return _FRAME.pack(segment, flags, frame.gso_size) + frame.data
+
+
+def read_ethernet(body: memoryview) -> tuple[int, Frame]:
+    """The segment and the frame in the body of FRAME. Raises :class:`ProtocolError`."""
+    if len(body) < _FRAME.size:
+        raise ProtocolError("an Ethernet frame is cut off")
+    segment, flags, gso_size = _FRAME.unpack_from(body)
+    if flags & ~(_CHECKED | _FILLED):
+        raise ProtocolError(f"an Ethernet frame with flags {flags:#x}")
+    checked, filled = flags & _CHECKED != 0, flags & _FILLED != 0
+    return segment, Frame(bytes(body[_FRAME.size :]), gso_size, checked, filled)
+
+
+def reason(text: str) -> bytes:
+    """The body of a REFUSED."""
+    return text.encode()[:MAX_REASON]
+
+
+def read_reason(body: memoryview) -> str:
+    """The text of a REFUSED, fit for a log."""
+    text = bytes(body).decode(errors="replace")
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def port(end_port: EndPort) -> bytes:
+    """A port as sent to other processes: the body of PORT, or a part of the body of PORTS."""
+    return _PORT.pack(
+        end_port.lid,
+        end_port.port_guid,
+        end_port.node_guid,
+        end_port.mtu,
+        end_port.width,
+        end_port.speed,
+        end_port.state,
+        end_port.phys_state,
+        end_port.cap_mask,
+        end_port.device_id,
+        end_port.subnet_timeout,
+        end_port.node_description,
+        len(end_port.pkeys),
+    ) + b"".join(map(_PKEY.pack, end_port.pkeys))
+
+
+def read_ports(body: memoryview) -> list[EndPort]:
+    """All ports in the body of PORTS. Raises :class:`ProtocolError`."""
+    found: list[EndPort] = []
+    at = 0
+    while at < len(body):
+        if len(found) >= MAX_PORTS:
+            raise ProtocolError(f"more than {MAX_PORTS} ports")
+        one, at = _read_port(body, at)
+        found.append(one)
+    return found
+
+
+def read_port(body: memoryview) -> EndPort:
+    """The port in the body of PORT. Raises :class:`ProtocolError`."""
+    one, end = _read_port(body, 0)
+    if end != len(body):
+        raise ProtocolError("something stands behind the port")
+    return one
+
+
+def group(mlid: int, gid: bytes, listens: bool) -> bytes:
+    """The body of a GROUP."""
+    return _GROUP.pack(mlid, gid, listens)
+
+
+def read_group(body: memoryview) -> tuple[int, bytes, bool]:
+    """What a GROUP says. Raises :class:`ProtocolError`."""
+    if len(body) != _GROUP.size:
+        raise ProtocolError(f"GROUP of {len(body)} bytes")
+    mlid, gid, listens = _GROUP.unpack(body)
+    if not MULTICAST_LID <= mlid < PERMISSIVE_LID:
+        raise ProtocolError(f"GROUP with LID {mlid:#x}")
+    return mlid, gid, listens
+
+
+def _read_port(body: memoryview, at: int) -> tuple[EndPort, int]:
+    if len(body) - at < _PORT.size:
+        raise ProtocolError("a port is cut off")
+    (
+        lid, guid, node_guid, mtu, width, speed, state, phys_state, cap_mask, device_id,
+        subnet_timeout, description, pkey_count,
+    ) = _PORT.unpack_from(body, at)  # fmt: skip
+    at += _PORT.size
+    end = at + pkey_count * _PKEY.size
+    if pkey_count > PKEY_TABLE_ENTRIES or end > len(body):
+        raise ProtocolError(f"a port with {pkey_count} P_Keys is cut off")
+    if not 0 < lid < SM_LID or not guid or mtu not in _MTUS or subnet_timeout > _MAX_TIMEOUT:
+        raise ProtocolError(f"a port with LID {lid:#x}, GUID {guid:#x}, MTU {mtu}")
+    try:
+        end_port = EndPort(
+            lid=lid,
+            port_guid=guid,
+            node_guid=node_guid,
+            pkeys=tuple(pkey for (pkey,) in _PKEY.iter_unpack(body[at:end])),
+            node_description=description,
+            mtu=mtu,
+            width=width,
+            speed=speed,
+            state=PortState(state),
+            phys_state=PhysState(phys_state),
+            cap_mask=cap_mask,
+            device_id=device_id,
+            subnet_timeout=subnet_timeout,
+        )
+    except ValueError as error:
+        raise ProtocolError(f"LID {lid:#x}: {error}") from None
+    return end_port, end

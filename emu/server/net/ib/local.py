@@ -1,0 +1,230 @@
+"""The fabric inside one process: functions by LID, datagrams between them, the administrator.
+
+Connected queue pairs of functions in the same process find each other through ``node`` and exchange
+whole messages. Datagrams are carried here, and so are packets when faults are to be injected into
+them. The subnet administrator has a LID of its own.
+
+A multicast packet goes to the ports that have joined the group of its LID, as the subnet
+administrator has told the switch, and there to the queue pairs that are attached to its GID. An
+adapter that sends one gives it to its own attached queue pairs itself, whether its port has joined
+or not (IBTA 10.5.2); the switch does not send it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from emu.device.engine.rc.packets.intake import receive
+from emu.device.engine.ud.delivery import QP0, QP1, arrive
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.ib.endport import EndPort, end_port
+from emu.device.port.ib.framing import parse
+from emu.device.port.ib.port import SM_LID
+from emu.device.port.packet import BadPacketError
+from emu.device.ports import Buffer, Clock
+from emu.device.state.containment import ContainedClock, contain
+from emu.server.net.ib.packet_queue import PacketQueue
+from emu.server.net.ib.parcels import DatagramParcel, PacketParcel
+from emu.server.net.ib.sa import SubnetAdministrator
+from emu.server.net.link.direction import Direction
+from layouts.bth import PERMISSIVE_LID
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+log = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Sees the packets that pass the ports of this process's functions."""
+
+    @property
+    def wants_messages(self) -> bool:
+        """Whether messages between these functions are to be sent as packets, too."""
+
+    def packet(self, lid: int, frame: Buffer, *, is_sent: bool) -> None:
+        """A packet of the port with this LID, from local route header to invariant CRC."""
+
+    def datagram(self, lid: int, packet: Datagram, origin: Origin, *, is_sent: bool) -> None:
+        """A datagram of the port with this LID."""
+
+
+class LocalFabric:
+    """Implements :class:`emu.device.ports.Wire` for the functions of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._nodes: dict[int, Hca] = {}
+        self._packets = PacketQueue(clock, self._deliver_here)
+        self.tx_links: MutableMapping[int, Direction] = {}
+        """By LID: the links that what a function sends has to pass."""
+        self.rx_links: MutableMapping[int, Direction] = {}
+        """Those of what it receives."""
+        self.watcher: Watcher | None = None
+        self._sa_owner = _Administration()
+        self.sa = SubnetAdministrator(
+            self.end_ports, self._carry, ContainedClock(clock, self._sa_owner), self._told
+        )
+        self._listeners: set[tuple[int, bytes]] = set()
+        """Multicast LIDs, each with the GID of a port that it leads to."""
+
+    def attach(self, hca: Hca) -> None:
+        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
+        if self._nodes.pop(hca.ib.lid, None) is not None:
+            self.sa.sweep()
+        self._nodes[hca.ib.lid] = hca
+        self.sa.sweep()
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        self.sa.sweep()
+
+    def node(self, lid: int) -> Hca | None:
+        """The function with this LID, when it is in this process."""
+        return self._nodes.get(lid)
+
+    def reaches(self, lid: int) -> bool:
+        """Whether packets have to be sent to this LID.
+
+        To a function here only if rules, links or a capture are about packets.
+        """
+        node = self._nodes.get(lid)
+        if node is None:
+            return False
+        if self.tx_links or self.rx_links:
+            return True
+        if self.watcher is not None and self.watcher.wants_messages:
+            return True
+        return node.faults is not None and node.faults.wants_packets
+
+    def transmit(self, source: Hca, frame: bytes, _sqn: int = 0) -> bool:
+        """Carry a packet; False when the next one should wait."""
+        if self.watcher is not None:
+            self.watcher.packet(source.link.lid, frame, is_sent=True)
+        link = self.tx_links.get(source.link.lid)
+        if link is None or destination(frame) == source.link.lid:
+            return self._forward(frame)
+        link.take(PacketParcel(frame, self._forward))
+        return not link.is_pausing
+
+    def _forward(self, frame: bytes) -> bool:
+        """Carry a packet behind its sender's port."""
+        return self._packets.add(frame)
+
+    def when_room(self, lid: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when more packets may be sent.
+
+        A link that pauses is waited for, whoever's it is.
+        """
+        for link in self.tx_links.values():
+            if link.is_pausing:
+                link.when_room(partial(self.when_room, lid, callback))
+                return
+        self._when_room_behind(lid, callback)
+
+    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
+        """As ``when_room``, behind the sender's port."""
+        self._packets.when_room(callback)
+
+    def _deliver_here(self, frame: bytes) -> None:
+        """A packet comes to a function of this process, by its link."""
+        lid = destination(frame)
+        link = self.rx_links.get(lid)
+        if link is None or int.from_bytes(frame[_SLID], "big") == lid:
+            self._receive(frame)
+        else:
+            link.take(PacketParcel(frame, self._receive))
+
+    def _receive(self, frame: bytes) -> None:
+        """A packet arrives at its function's port."""
+        node = self._nodes.get(destination(frame))
+        if node is None:
+            return
+        if self.watcher is not None:
+            self.watcher.packet(node.link.lid, frame, is_sent=False)
+        try:
+            packet = parse(memoryview(frame))
+        except BadPacketError as error:
+            log.warning("malformed packet dropped: %s", error)
+            return
+        if frame[_SLID] == frame[_DLID]:
+            node.link.count_looped(1, len(frame))
+        receive(node, packet, len(frame))
+
+    def end_ports(self) -> Iterator[EndPort]:
+        """The ports that are up, as the administrator sees them."""
+        return (end_port(hca.ib) for hca in self._nodes.values() if hca.link.is_up)
+
+    def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
+        """Carry a datagram to its receivers; it is silently lost when there are none."""
+        if self.watcher is not None:
+            self.watcher.datagram(source.link.lid, packet, origin, is_sent=True)
+        link = self.tx_links.get(source.link.lid)
+        if packet.to.lid == PERMISSIVE_LID and packet.to.qpn == QP0:
+            # The other end of the cable is the switch, which the manager's LID leads to.
+            packet = replace(packet, to=replace(packet.to, lid=SM_LID))
+        if packet.to.lid == PERMISSIVE_LID:
+            arrive(source, packet, origin, is_looped=True)
+        elif link is None or packet.to.lid == source.link.lid:
+            self._carry(packet, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._carry, origin=origin)))
+
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        lid = packet.to.lid
+        if packet.is_multicast:
+            for hca in list(self._nodes.values()):
+                if hca.link.lid == origin.lid or (lid, hca.ib.gid(0)) in self._listeners:
+                    self._arrive(hca, packet, origin)
+        elif lid == SM_LID:
+            takers = {QP0: self.sa.switch.receive, QP1: self.sa.receive}
+            if (take := takers.get(packet.to.qpn)) is not None:
+                contain(self._sa_owner, partial(take, b"".join(packet.data), packet.to, origin))
+        elif (node := self._nodes.get(lid)) is not None:
+            self._arrive(node, packet, origin)
+
+    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """The administrator has a multicast LID lead to a port, or not any more."""
+        if listens:
+            self._listeners.add((mlid, gid))
+        else:
+            self._listeners.discard((mlid, gid))
+
+    def _arrive(self, hca: Hca, packet: Datagram, origin: Origin) -> None:
+        lid = hca.link.lid
+        link = self.rx_links.get(lid)
+        if link is None or origin.lid == lid:
+            self._enter(packet, lid, origin)
+        else:
+            link.take(DatagramParcel(packet, partial(self._enter, lid=lid, origin=origin)))
+
+    def _enter(self, packet: Datagram, lid: int, origin: Origin) -> None:
+        """A datagram arrives at the port with this LID."""
+        hca = self._nodes.get(lid)
+        if hca is None:
+            return
+        if self.watcher is not None and hca.link.is_up:
+            self.watcher.datagram(hca.link.lid, packet, origin, is_sent=False)
+        arrive(hca, packet, origin, is_looped=origin.lid == lid)
+
+
+_DLID, _SLID = slice(2, 4), slice(6, 8)
+"""The bytes of a packet's local route header that hold its destination and its source."""
+
+
+def destination(frame: bytes) -> int:
+    """The LID that a packet goes to."""
+    return int.from_bytes(frame[_DLID], "big")
+
+
+class _Administration:
+    """The owner of the administrator's work: after an error the administrator goes on."""
+
+    has_failed = False
+
+    def fail(self) -> None:
+        """Log the error; the datagram that caused it is lost."""
+        log.exception("subnet administrator: internal error: a datagram is lost")

@@ -1,0 +1,68 @@
+"""Packets between functions of one process, queued until the loop's next round.
+
+Usually such functions exchange whole messages. They exchange packets when faults are to be injected
+into packets, and queue pairs that have begun with packets keep using them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from emu.device.ports import Clock
+from emu.device.rounds import ENOUGH_STEPS
+
+log = logging.getLogger(__name__)
+
+ROOM = 256
+PACKETS_PER_TURN = 64
+MOST_PACKETS = 4096
+"""How many wait at most: each requester sends at least one before it learns that it should wait."""
+
+
+class PacketQueue:
+    """Takes frames, and delivers them in order in the loop's next round."""
+
+    def __init__(self, clock: Clock, deliver: Callable[[bytes], None]) -> None:
+        self._clock = clock
+        self._deliver = deliver
+        self._frames: deque[bytes] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def add(self, frame: bytes) -> bool:
+        """Take a frame; False when the next one should wait. Beyond MOST_PACKETS it is lost."""
+        if len(self._frames) < MOST_PACKETS:
+            self._frames.append(frame)
+        self._start()
+        return len(self._frames) < ROOM
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when there is room."""
+        self._waiting.append(callback)
+        self._start()
+
+    def _start(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._clock.call_later(0, self._run)
+
+    def _run(self) -> None:
+        for _ in range(min(len(self._frames), PACKETS_PER_TURN)):
+            if self._clock.round.steps > ENOUGH_STEPS:
+                break
+            self._arrive(self._frames.popleft())
+        self._is_running = False
+        if len(self._frames) < ROOM:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                callback()
+        if self._frames:
+            self._start()
+
+    def _arrive(self, frame: bytes) -> None:
+        try:
+            self._deliver(frame)
+        except Exception:
+            log.exception("internal error: a packet is dropped")

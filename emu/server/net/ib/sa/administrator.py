@@ -1,0 +1,315 @@
+"""The subnet administrator: requests to QP1 of the subnet manager's LID, and the responses.
+
+Source: IBTA volume 1, 13.4 (MADs, their checks and statuses), 13.5.3 (the general service
+interface), chapter 15 (subnet administration). A datagram that is malformed or needs no response is
+dropped with a line in the debug log; every other one gets a response, if only with a status.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from emu.device.port.base import NODE_DESCRIPTION_BYTES
+from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
+from emu.device.port.ib.datagram import answer_to
+from emu.device.port.ib.endport import EndPort
+from emu.device.port.ib.port import DEFAULT_PKEY, SM_LID
+from emu.device.ports import Clock
+from emu.server.net.ib.sa.envelope import answer_head, envelope_fault
+from emu.server.net.ib.sa.events import Subscriptions
+from emu.server.net.ib.sa.multicast import MulticastGroups
+from emu.server.net.ib.sa.paths import path_records
+from emu.server.net.ib.sa.query import Query, SaError, Subnet
+from emu.server.net.ib.sa.records import class_port_infos, node_records, portinfo_records
+from emu.server.net.ib.sa.rmpp import Key, RmppSender, abort
+from emu.server.net.ib.sa.services import Services
+from emu.server.net.ib.sa.worker import Job, Worker
+from emu.server.net.ib.sm import TRUSTED_SM_KEY, Switch
+from layouts.enums import CapMask1
+from layouts.mads import (
+    BASE_VERSION,
+    RESPONSE,
+    MadStatus,
+    Method,
+    MgmtClass,
+    NodeType,
+    class_port_info,
+)
+from layouts.prm import Prm
+from layouts.sa import (
+    CLASS_VERSION,
+    DATA_BYTES,
+    RMPP_VERSION,
+    Components,
+    RmppFlags,
+    RmppStatus,
+    RmppType,
+    SaAttr,
+    SaStatus,
+    SmTrap,
+    inform_info,
+    inform_info_rec,
+    mcmember_rec,
+    node_rec,
+    path_rec,
+    portinfo_rec,
+    sa_mad,
+    service_rec,
+)
+
+log = logging.getLogger(__name__)
+
+SM_GUID = 0x0002_C903_00E4_0000
+MAX_RECORDS = 2048
+"""In one response."""
+MAX_REQUESTS = 256
+MAX_REQUESTS_OF_A_PORT = 32
+"""Limit of queued requests; one more is dropped, as any datagram may be."""
+_COST_OF_A_REQUEST = 4
+_PORTS_FOR_A_STEP = 128
+
+_GSI_QPN = 1
+_NO_ANSWER = (Method.SEND, Method.TRAP, Method.REPORT, Method.TRAP_REPRESS)
+_METHODS = (Method.GET, Method.SET, Method.GET_TABLE, Method.DELETE)
+_ONE_OF_MANY = SaAttr.PATH_REC
+"""For paths SubnAdmGet returns any one of several; several records of other kinds are an error."""
+
+Handler = Callable[[Query], Iterable[Any]]
+"""Yields the records that match, and None for each one that was looked at and does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attribute:
+    """An attribute of the class: its record, and the methods that it supports."""
+
+    components: Components
+    handlers: dict[Method, Handler]
+
+    @property
+    def prm(self) -> Prm:
+        return self.components.prm
+
+
+class SubnetAdministrator:
+    """Gets the subnet's ports from ``ports`` and sends to them with ``send``."""
+
+    def __init__(
+        self,
+        ports: Callable[[], Iterable[EndPort]],
+        send: Callable[[Datagram, Origin], None],
+        clock: Clock,
+        forward: Callable[[int, bytes, bool], None] = lambda mlid, gid, listens: None,
+    ) -> None:
+        """``ports`` returns the ports that are up, without this administrator's own.
+
+        ``forward`` is told which ports a multicast LID leads to (``MulticastGroups``).
+        """
+        port = EndPort(
+            lid=SM_LID,
+            port_guid=SM_GUID,
+            node_guid=SM_GUID,
+            pkeys=(DEFAULT_PKEY,),
+            node_description=b"mlx5emu subnet manager".ljust(NODE_DESCRIPTION_BYTES, b"\0"),
+            cap_mask=CapMask1.SM,
+            node_type=NodeType.SWITCH,
+            port_num=0,
+        )
+        self.switch = Switch(port, send)
+        self._ports = ports
+        self._send = send
+        self._known: dict[bytes, EndPort] = {}
+        """The ports of the latest sweep, by GID."""
+        self.worker = Worker(clock)
+        self._requests: dict[Key, None] = {}
+        """Requests that are queued or being processed."""
+        self.subscriptions = Subscriptions(self.port.gid, self._send_mad, clock, self.worker)
+        self.groups = MulticastGroups(self.subscriptions.notify, forward)
+        self.services = Services(clock)
+        self.transfers = RmppSender(clock, self.worker)
+        self._attributes = self._make_attributes()
+
+    @property
+    def port(self) -> EndPort:
+        """Where it is: the switch's management port."""
+        return self.switch.port
+
+    def lid_of(self, gid: bytes) -> int | None:
+        """The LID of a port of the latest sweep."""
+        port = self._known.get(gid)
+        return port.lid if port is not None else None
+
+    def _make_attributes(self) -> dict[int, _Attribute]:
+        groups, services = self.groups, self.services
+        table: dict[SaAttr, tuple[Prm, dict[Method, Handler]]] = {
+            SaAttr.CLASS_PORTINFO: (class_port_info, {Method.GET: class_port_infos}),
+            SaAttr.INFORM_INFO: (inform_info, {Method.SET: self.subscriptions.change}),
+            SaAttr.INFORM_INFO_REC: (inform_info_rec, _reads(self.subscriptions.records)),
+            SaAttr.NODE_REC: (node_rec, _reads(node_records)),
+            SaAttr.PORT_INFO_REC: (portinfo_rec, _reads(portinfo_records)),
+            SaAttr.PATH_REC: (path_rec, _reads(path_records)),
+            SaAttr.MC_MEMBER_REC: (
+                mcmember_rec,
+                _reads(groups.records) | {Method.SET: groups.join, Method.DELETE: groups.leave},
+            ),
+            SaAttr.SERVICE_REC: (
+                service_rec,
+                _reads(services.records)
+                | {Method.SET: services.announce, Method.DELETE: services.withdraw},
+            ),
+        }
+        return {
+            attr: _Attribute(Components(prm), handlers) for attr, (prm, handlers) in table.items()
+        }
+
+    def sweep(self) -> None:
+        """Find the ports that came and went; drop the records of those that went."""
+        now = {port.gid: port for port in self._ports()}
+        before, self._known = self._known, now
+        self.switch.connect(now.values())
+        gone = before.keys() - now.keys()
+        if gone:
+            self.subscriptions.drop_ports({before[gid].lid for gid in gone})
+            self.groups.drop_ports(gone)
+            self.services.drop_ports(gone)
+        self.groups.keep_partitions(dict.fromkeys(port.pkeys for port in now.values()))
+        for gid in gone:
+            log.info("LID %#x has left the subnet", before[gid].lid)
+            self.subscriptions.notify(SmTrap.GID_OUT_OF_SERVICE, gid)
+        for gid in now.keys() - before.keys():
+            self.subscriptions.notify(SmTrap.GID_IN_SERVICE, gid)
+
+    def receive(self, data: bytes, to: Destination, origin: Origin) -> None:
+        """Take a datagram for QP1 at our LID; ``data`` is its payload."""
+        wrong = envelope_fault(data, origin)
+        if wrong:
+            log.debug("LID %#x: datagram dropped: %s", origin.lid, wrong)
+            return
+        mad = sa_mad.view(data)
+        hdr, key = mad.mad_hdr, (origin.lid, origin.qpn, mad.mad_hdr.tid)
+        if hdr.method & RESPONSE or hdr.method in _NO_ANSWER:
+            if hdr.method == Method.REPORT | RESPONSE:
+                self.subscriptions.answered(origin.lid, hdr.tid)
+            log.debug(
+                "LID %#x: method %#x is not a request to the SA: ignored", origin.lid, hdr.method
+            )
+        elif hdr.mgmt_class == MgmtClass.SUBN_ADM and mad.rmpp_hdr.rmpp_flags & RmppFlags.ACTIVE:
+            self._take_rmpp(key, mad, answer_to(to, origin))
+        elif key not in self._requests and not self.transfers.has(key):
+            self._take_request(key, mad, answer_to(to, origin))
+
+    def _take_rmpp(self, key: Key, mad: Any, to: Destination) -> None:
+        """Take an RMPP packet. Requests fit into one MAD, so we never receive segmented data."""
+        kind = mad.rmpp_hdr.rmpp_type
+        if mad.rmpp_hdr.rmpp_version != RMPP_VERSION:
+            self._send_mad(abort(answer_head(mad), RmppStatus.UNV), to)
+        elif kind == RmppType.DATA:
+            self._send_mad(abort(answer_head(mad), RmppStatus.UNSPEC), to)
+        else:
+            self.transfers.receive(key, mad)
+
+    def _take_request(self, key: Key, mad: Any, back: Destination) -> None:
+        """Queue a request; it is processed after those before it."""
+        of_port = sum(1 for lid, _, _ in self._requests if lid == key[0])
+        if of_port >= MAX_REQUESTS_OF_A_PORT or len(self._requests) >= MAX_REQUESTS:
+            log.debug("LID %#x: too many requests at once: one is dropped", key[0])
+            return
+        self._requests[key] = None
+        self.worker.begin(self._request(key, mad, back))
+
+    def _request(self, key: Key, mad: Any, back: Destination) -> Job:
+        try:
+            yield from self._answer(mad, back)
+        finally:
+            self._requests.pop(key, None)
+
+    def _answer(self, mad: Any, back: Destination) -> Job:
+        subnet = Subnet((*self._ports(), self.port))
+        yield _COST_OF_A_REQUEST + len(subnet.by_lid) // _PORTS_FOR_A_STEP
+        requester = subnet.by_lid.get(back.lid)
+        if requester is None or mad.sm_key not in (0, TRUSTED_SM_KEY):
+            log.info("LID %#x: wrong SM_Key %#x: not answered", back.lid, mad.sm_key)
+            return
+        try:
+            attribute, method = self._attribute_of(mad)
+            if method is Method.GET_TABLE:
+                self._need_room(mad, back)
+            query = Query(
+                attr_mod=mad.mad_hdr.attr_mod,
+                components=attribute.components,
+                comp_mask=mad.comp_mask,
+                wanted=attribute.prm.view(mad.data),
+                requester=requester,
+                is_trusted=mad.sm_key == TRUSTED_SM_KEY,
+                subnet=subnet,
+                back=back,
+            )
+            records = []
+            for record in attribute.handlers[method](query):
+                yield 1
+                if record is not None:
+                    records.append(record)
+                    _limit(records)
+            self._send_records(mad, attribute, method, records, back)
+        except SaError as error:
+            log.debug("LID %#x: %s: %s", back.lid, error.status.name, error)
+            answer = answer_head(mad, error.status)
+            answer.data = mad.data
+            self._send_mad(bytes(answer), back)
+
+    def _attribute_of(self, mad: Any) -> tuple[_Attribute, Method]:
+        """The attribute and the method of a request. Raises SaError."""
+        hdr = mad.mad_hdr
+        version = (hdr.base_version, hdr.mgmt_class, hdr.class_version)
+        if version != (BASE_VERSION, MgmtClass.SUBN_ADM, CLASS_VERSION):
+            raise SaError(MadStatus.BAD_VERSION, f"versions and class {version}")
+        if hdr.method not in _METHODS:
+            raise SaError(MadStatus.UNSUPPORTED_METHOD, f"method {hdr.method:#x}")
+        attribute, method = self._attributes.get(hdr.attr_id), Method(hdr.method)
+        if attribute is None or method not in attribute.handlers:
+            raise SaError(MadStatus.UNSUPPORTED_METHOD_ATTRIB, f"{method.name} of {hdr.attr_id:#x}")
+        return attribute, method
+
+    def _send_records(
+        self, mad: Any, attribute: _Attribute, method: Method, records: list[Any], back: Destination
+    ) -> None:
+        """Send one record in a MAD, or a table by RMPP, its records padded to 8 bytes (15.3.1)."""
+        answer = answer_head(mad)
+        answer.attr_offset = -(-attribute.prm.size // 8)
+        if method is Method.GET_TABLE:
+            key = self._need_room(mad, back)
+            size = answer.attr_offset * 8
+            table = b"".join(bytes(record).ljust(size, b"\0") for record in records)
+            if not records:
+                answer.attr_offset = 0
+            self.transfers.start(key, answer, table, lambda data: self._send_mad(data, back))
+            return
+        if not records:
+            raise SaError(SaStatus.NO_RECORDS, "no such record")
+        if len(records) > 1 and mad.mad_hdr.attr_id != _ONE_OF_MANY:
+            raise SaError(SaStatus.TOO_MANY_RECORDS, f"{len(records)} records")
+        answer.data = bytes(records[0]).ljust(DATA_BYTES, b"\0")
+        self._send_mad(bytes(answer), back)
+
+    def _need_room(self, mad: Any, back: Destination) -> Key:
+        """Check that one more table may be sent; returns its key. Raises SaError."""
+        key = (back.lid, back.qpn, mad.mad_hdr.tid)
+        if not self.transfers.has_room(key):
+            raise SaError(MadStatus.BUSY, "too many tables on their way")
+        return key
+
+    def _send_mad(self, mad: bytes, to: Destination) -> None:
+        origin = Origin(SM_LID, _GSI_QPN, DEFAULT_PKEY, GSI_QKEY, self.port.gid)
+        self._send(Datagram(to, [memoryview(mad)], len(mad), None, False), origin)
+
+
+def _limit(records: list[Any]) -> None:
+    """Check that a response has not too many records. Raises SaError."""
+    if len(records) > MAX_RECORDS:
+        raise SaError(SaStatus.NO_RESOURCES, f"more than {MAX_RECORDS} records")
+
+
+def _reads(handler: Handler) -> dict[Method, Handler]:
+    return {Method.GET: handler, Method.GET_TABLE: handler}

@@ -1,0 +1,31 @@
+"""What surrounds requests and responses: keys, sizes, headers (IBTA volume 1, 13.4, 15.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.device.port.datagram import GSI_QKEY, Origin
+from emu.device.port.ib.partitions import is_same_partition
+from emu.device.port.ib.port import DEFAULT_PKEY
+from layouts.mads import MAD_BYTES, RESPONSE, MadStatus, Method
+from layouts.sa import SaStatus, sa_mad
+
+
+def envelope_fault(data: bytes, origin: Origin) -> str:
+    """What is wrong with a datagram before its MAD is examined; empty when nothing is."""
+    if len(data) != MAD_BYTES:
+        return f"{len(data)} bytes are no MAD"
+    if origin.qkey != GSI_QKEY:
+        return f"Q_Key {origin.qkey:#x}"
+    if not is_same_partition(origin.pkey, DEFAULT_PKEY):
+        return f"P_Key {origin.pkey:#x}"
+    return ""
+
+
+def answer_head(mad: Any, status: SaStatus | MadStatus = MadStatus.SUCCESS) -> Any:
+    """A response without records. The response to SubnAdmSet is GetResp (15.2.2)."""
+    answer = sa_mad.new(mad_hdr=mad.mad_hdr, comp_mask=mad.comp_mask)
+    method = mad.mad_hdr.method
+    answer.mad_hdr.method = RESPONSE | (Method.GET if method == Method.SET else method)
+    answer.mad_hdr.status = status
+    return answer

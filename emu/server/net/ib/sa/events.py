@@ -1,0 +1,186 @@
+"""Event forwarding: ports subscribe with InformInfo and are sent Reports (IBTA volume 1, 13.4.11).
+
+A Report is sent again, a few times at most, until its receiver responds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Set
+from typing import Any
+
+from emu.device.port.datagram import Destination
+from emu.device.port.ib.port import SM_LID
+from emu.device.ports import Clock
+from emu.server.net.ib.sa.query import Query, SaError
+from emu.server.net.ib.sa.worker import Job, Worker
+from layouts.mads import BASE_VERSION, Method, MgmtClass
+from layouts.sa import (
+    CLASS_VERSION,
+    DATA_BYTES,
+    SaAttr,
+    SaStatus,
+    SmTrap,
+    inform_info,
+    inform_info_rec,
+    notice,
+    sa_mad,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_SUBSCRIPTIONS = 256
+MAX_REPORTS = 1024
+MAX_NOTICES = 1024
+_COST_OF_A_REPORT = 3
+REPORT_TIMEOUT_NS = 2_000_000_000
+MAX_TRIES = 4
+
+_ALL_TRAPS = _ALL_TYPES = _ALL_LIDS = 0xFFFF
+_ALL_PRODUCERS = 0xFFFFFF
+_SUBNET_MANAGEMENT = 3
+"""Notice type of the subnet manager's own traps."""
+_CLASS_MANAGER = 4
+"""Producer type."""
+
+Send = Callable[[bytes, Destination], None]
+
+
+class Subscriptions:
+    """The subscriptions, and the Reports that are sent for them."""
+
+    def __init__(self, issuer_gid: bytes, send: Send, clock: Clock, worker: Worker) -> None:
+        self._worker = worker
+        self._notices = 0
+        """Number of notices that have not been reported to every subscriber yet."""
+        self._issuer_gid = issuer_gid
+        self._send = send
+        self._clock = clock
+        self._subscriptions: dict[tuple[int, int, bytes], Destination] = {}
+        """By LID and QP of the subscriber, and the InformInfo without the fields that may differ
+        between subscribing and unsubscribing."""
+        self._reports: dict[int, Destination] = {}
+        """Reports without a response so far, by transaction id."""
+        self._next_tid = 1
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def change(self, query: Query) -> list[Any]:
+        """SubnAdmSet(InformInfo): subscribe or unsubscribe."""
+        info = inform_info.view(bytearray(bytes(query.wanted)))
+        subscribes, info.subscribe, info.qpn = info.subscribe, 0, 0
+        subscriber = query.back
+        key = (subscriber.lid, subscriber.qpn, bytes(info))
+        if not subscribes:
+            if self._subscriptions.pop(key, None) is None:
+                raise SaError(SaStatus.REQ_INVALID, "no such subscription")
+        elif key not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_SUBSCRIPTIONS} subscriptions are all")
+        else:
+            self._subscriptions[key] = subscriber
+        log.info("LID %#x subscribes=%d to trap %d", subscriber.lid, subscribes, info.trap_num)
+        info.subscribe, info.qpn = subscribes, subscriber.qpn
+        return [info]
+
+    def records(self, query: Query) -> Iterator[Any]:
+        """SubnAdmGet and GetTable(InformInfoRecord): the requester's own, or all if trusted."""
+        for number, (lid, qpn, data) in enumerate(list(self._subscriptions)):
+            yield None
+            port = query.subnet.by_lid.get(lid)
+            if port is None or not (query.is_trusted or lid == query.requester.lid):
+                continue
+            record = inform_info_rec.new(
+                subscriber_gid=port.gid, subscriber_enum=number, inform_info=data
+            )
+            record.inform_info.subscribe, record.inform_info.qpn = 1, qpn
+            yield record if query.selects(record) else None
+
+    def notify(self, trap: SmTrap, gid: bytes) -> None:
+        """A port or a multicast group has come or gone."""
+        if not self._subscriptions:
+            return
+        if self._notices >= MAX_NOTICES:
+            log.info("too many notices at once: one of %s is dropped", trap.name)
+            return
+        self._notices += 1
+        self._worker.begin(self._tell(trap, gid))
+
+    def _tell(self, trap: SmTrap, gid: bytes) -> Job:
+        data = notice.new(
+            is_generic=1, trap_type=_SUBNET_MANAGEMENT, producer_type=_CLASS_MANAGER,
+            trap_num=trap, issuer_lid=SM_LID, gid=gid, issuer_gid=self._issuer_gid,
+        )  # fmt: skip
+        try:
+            for key, subscriber in list(self._subscriptions.items()):
+                if self._wants(inform_info.view(key[2]), trap) and key in self._subscriptions:
+                    self._report(subscriber, bytes(data))
+                    yield _COST_OF_A_REPORT
+                else:
+                    yield 1
+        finally:
+            self._notices -= 1
+
+    def answered(self, lid: int, tid: int) -> None:
+        """A ReportResp has come."""
+        report = self._reports.get(tid)
+        if report is not None and report.lid == lid:
+            del self._reports[tid]
+
+    def drop_ports(self, lids: Set[int]) -> None:
+        """Ports have left the subnet."""
+        self._subscriptions = {
+            key: entry for key, entry in self._subscriptions.items() if key[0] not in lids
+        }
+        self._reports = {tid: to for tid, to in self._reports.items() if to.lid not in lids}
+
+    def _wants(self, info: Any, trap: SmTrap) -> bool:
+        if any(info.gid):
+            of_issuer = info.gid == self._issuer_gid
+        else:
+            first, last = info.lid_range_begin, info.lid_range_end
+            of_issuer = first == _ALL_LIDS or first <= SM_LID <= max(first, last)
+        return (
+            info.is_generic == 1
+            and info.trap_num in (trap, _ALL_TRAPS)
+            and info.trap_type in (_SUBNET_MANAGEMENT, _ALL_TYPES)
+            and info.producer_type in (_CLASS_MANAGER, _ALL_PRODUCERS)
+            and of_issuer
+        )
+
+    def _report(self, to: Destination, data: bytes) -> None:
+        if len(self._reports) >= MAX_REPORTS:
+            log.info("too many unanswered reports: one to LID %#x is dropped", to.lid)
+            return
+        tid, self._next_tid = self._next_tid, self._next_tid + 1
+        self._reports[tid] = to
+        mad = sa_mad.new(
+            mad_hdr={
+                "base_version": BASE_VERSION,
+                "mgmt_class": MgmtClass.SUBN_ADM,
+                "class_version": CLASS_VERSION,
+                "method": Method.REPORT,
+                "tid": tid,
+                "attr_id": SaAttr.NOTICE,
+            },
+            data=data.ljust(DATA_BYTES, b"\0"),
+        )
+        self._transmit(tid, bytes(mad), 1)
+
+    def _transmit(self, tid: int, mad: bytes, tries: int) -> None:
+        to = self._reports.get(tid)
+        if to is None:
+            return
+        if tries > MAX_TRIES:
+            log.info("LID %#x does not answer reports", to.lid)
+            del self._reports[tid]
+            return
+        self._clock.call_later(
+            REPORT_TIMEOUT_NS, lambda: self._worker.begin(self._again(tid, mad, tries + 1))
+        )
+        self._send(mad, to)
+
+    def _again(self, tid: int, mad: bytes, tries: int) -> Job:
+        if tid in self._reports:
+            self._transmit(tid, mad, tries)
+            yield _COST_OF_A_REPORT

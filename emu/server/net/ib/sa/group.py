@@ -1,0 +1,91 @@
+"""One multicast group: what its members agree on, and who they are (IBTA volume 1, 15.2.5.17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from emu.device.port.ib import partitions
+from emu.device.port.ib.endport import EndPort
+from emu.server.net.ib.sa.quantities import QUANTITIES, SHORTEST_LIFE
+from emu.server.net.ib.sa.query import Query, SaError
+from layouts.sa import JoinState, SaStatus, Selector, mcmember_rec
+
+LINK_LOCAL = 2
+SCOPES = range(1, 15)
+_IPOIB_SIGNATURE = 0x401B
+_RESERVED_FLAGS = 0xE0
+LISTENS = JoinState.FULL_MEMBER | JoinState.NON_MEMBER
+"""Members that packets are forwarded to; the others only send (IBTA 15.2.5.17.1)."""
+FULL = JoinState.FULL_MEMBER | JoinState.SENDONLY_FULL_MEMBER
+"""Members that create a group and keep it alive."""
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A port's membership."""
+
+    join_state: int
+    proxy_join: int
+    """Whether another port has joined on its behalf."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """A multicast group; all fields but the last two are named as in its MCMemberRecord."""
+
+    mgid: bytes
+    mlid: int
+    qkey: int
+    pkey: int
+    mtu: int
+    rate: int
+    packet_life_time: int = SHORTEST_LIFE
+    sl: int = 0
+    flow_label: int = 0
+    hop_limit: int = 0
+    traffic_class: int = 0
+    members: dict[bytes, GroupMember] = field(default_factory=dict)
+    is_permanent: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it continues to exist."""
+        return self.is_permanent or any(one.join_state & FULL for one in self.members.values())
+
+    def record(self, port_gid: bytes = bytes(16), join_state: int = 0, proxy_join: int = 0) -> Any:
+        """The group's record, for one of its members or for none."""
+        return mcmember_rec.new(
+            mgid=self.mgid, port_gid=port_gid, qkey=self.qkey, mlid=self.mlid,
+            mtu_selector=Selector.EQ, mtu=self.mtu, traffic_class=self.traffic_class,
+            pkey=self.pkey, rate_selector=Selector.EQ, rate=self.rate,
+            packet_life_time_selector=Selector.EQ, packet_life_time=self.packet_life_time,
+            sl=self.sl, flow_label=self.flow_label, hop_limit=self.hop_limit,
+            scope=self.mgid[1] & 0xF, join_state=join_state, proxy_join=proxy_join,
+        )  # fmt: skip
+
+    def fits(self, query: Query) -> bool:
+        """Whether MTU, rate and life time are as a query wants them."""
+        return all(quantity.fits(query, getattr(self, quantity.name)) for quantity in QUANTITIES)
+
+    def is_open_to(self, port: EndPort) -> bool:
+        """Whether a port may talk in the group's partition: one of the two is a full member."""
+        return any(partitions.match(pkey, self.pkey) for pkey in port.pkeys)
+
+
+def ipoib_broadcast(pkey: int) -> bytes:
+    """RFC 4391, chapter 4: link-local scope, the P_Key, and 255.255.255.255."""
+    return (
+        bytes((0xFF, 0x10 | LINK_LOCAL))
+        + _IPOIB_SIGNATURE.to_bytes(2, "big")
+        + pkey.to_bytes(2, "big")
+        + bytes(6)
+        + b"\xff" * 4
+    )
+
+
+def checked(mgid: bytes) -> bytes:
+    """Check that a multicast GID has known flags and a scope (IBTA 4.1.1). Raises SaError."""
+    if mgid[0] != 0xFF or mgid[1] & _RESERVED_FLAGS or mgid[1] & 0xF not in SCOPES:
+        raise SaError(SaStatus.REQ_INVALID, f"MGID {mgid.hex()}")
+    return mgid

@@ -1,0 +1,244 @@
+"""Multicast groups and who belongs to them: MCMemberRecord (IBTA volume 1, 15.2.5.17).
+
+A group is created when a full member joins it and gives the parameters that all members must share,
+and deleted with its last full member; only the broadcast groups of IPoIB always exist (RFC 4391,
+chapter 5). The switches forward a group's packets, which they know by its MLID, to the ports that
+have joined it and listen, and to no others. Which queue pairs get them there depends on what is
+attached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Set
+from typing import Any
+
+from emu.device.port.ib.endport import EndPort, mtu_code
+from emu.device.port.ib.partitions import PKEY_FULL_MEMBER, is_same_partition
+from emu.server.net.ib.sa.group import (
+    FULL,
+    LINK_LOCAL,
+    LISTENS,
+    SCOPES,
+    Group,
+    GroupMember,
+    checked,
+    ipoib_broadcast,
+)
+from emu.server.net.ib.sa.quantities import MTU, PACKET_LIFE_TIME, QUANTITIES, RATE, SHORTEST_LIFE
+from emu.server.net.ib.sa.query import Query, SaError
+from layouts.bth import MULTICAST_LID
+from layouts.sa import SaStatus, SmTrap
+
+log = logging.getLogger(__name__)
+
+MAX_GROUPS = 1024
+MAX_PARTITIONS = 512
+"""Limit of partitions with a broadcast group: ports with many partitions must leave room for
+the groups of others."""
+
+BROADCAST_MTU = 4096
+BROADCAST_QKEY = 0x0B1B
+BROADCAST_RATE = 3
+"""10 Gb/s, so that any link is fast enough to join."""
+
+_ASSIGNED_SIGNATURE = 0xA01B
+"""Marks a multicast GID that the administrator has chosen."""
+
+_CREATES = ("qkey", "traffic_class", "pkey", "flow_label", "sl")
+"""Fields that a join must give to create a group, besides those that every join gives."""
+_JOINS = ("port_gid", "join_state")
+_MUST_MATCH = ("qkey", "traffic_class", "sl", "flow_label", "scope", "mlid")
+_SELECTED = tuple(name for quantity in QUANTITIES for name in quantity.fields)
+
+
+class MulticastGroups:
+    """All groups of the subnet. ``notify`` is called for those that are created and deleted.
+
+    ``forward`` is called with an MLID and a port's GID when the port begins to listen, and when it
+    stops: the manager programs the switches.
+    """
+
+    def __init__(
+        self,
+        notify: Callable[[SmTrap, bytes], None],
+        forward: Callable[[int, bytes, bool], None],
+    ) -> None:
+        self._groups: dict[bytes, Group] = {}
+        self._notify = notify
+        self._forward = forward
+        self._next_mgid = 1
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def keep_partitions(self, tables: Collection[tuple[int, ...]]) -> None:
+        """Keep the IPoIB broadcast groups of the partitions in these P_Key tables, and no others.
+
+        The group of a partition that is in no table any more is deleted with its last member.
+        """
+        wanted = {pkey | PKEY_FULL_MEMBER: None for pkeys in tables for pkey in pkeys}
+        there = {group.pkey: group for group in self._groups.values() if group.is_permanent}
+        for pkey in there.keys() - wanted.keys():
+            self._close_partition(there[pkey])
+        room = min(MAX_PARTITIONS - len(there.keys() & wanted.keys()), MAX_GROUPS - len(self))
+        new = [pkey for pkey in wanted if pkey not in there]
+        for pkey, mlid in zip(new[: max(room, 0)], self._free_mlids()):
+            self._open_partition(pkey, mlid)
+
+    def _open_partition(self, pkey: int, mlid: int) -> None:
+        mgid = ipoib_broadcast(pkey)
+        group = self._groups.get(mgid)
+        if group is not None:
+            group.is_permanent = True
+            return
+        self._groups[mgid] = Group(
+            mgid=mgid, mlid=mlid, qkey=BROADCAST_QKEY, pkey=pkey,
+            mtu=mtu_code(BROADCAST_MTU), rate=BROADCAST_RATE, is_permanent=True,
+        )  # fmt: skip
+
+    def _close_partition(self, group: Group) -> None:
+        group.is_permanent = False
+        if not group.is_alive:
+            del self._groups[group.mgid]
+
+    def drop_ports(self, gids: Set[bytes]) -> None:
+        """Ports have left the subnet, and with it all groups."""
+        for group in list(self._groups.values()):
+            gone = gids & group.members.keys()
+            for gid in gone:
+                del group.members[gid]
+                self._forward(group.mlid, gid, False)
+            if gone:
+                self._end_if_empty(group)
+
+    def join(self, query: Query) -> list[Any]:
+        """SubnAdmSet: add the given join states to the port's membership."""
+        query.need(*_JOINS)
+        wanted, port = query.wanted, query.port_of_gid(query.wanted.port_gid)
+        if not wanted.join_state:
+            raise SaError(SaStatus.REQ_INVALID, "no join state")
+        if not query.sees(port):
+            raise SaError(SaStatus.REQ_DENIED, "port is in another partition")
+        group = self._groups.get(wanted.mgid) if query.has("mgid") else None
+        if group is None:
+            group = self._create(query, port)
+        else:
+            _check_joinable(query, group, port)
+        by_proxy = int(port.lid != query.requester.lid)
+        member = group.members.setdefault(port.gid, GroupMember(0, by_proxy))
+        member.join_state |= wanted.join_state
+        self._forward(group.mlid, port.gid, bool(member.join_state & LISTENS))
+        log.info("%s joins %s as %#x", port.gid.hex(), group.mgid.hex(), member.join_state)
+        return [group.record(port.gid, member.join_state, member.proxy_join)]
+
+    def leave(self, query: Query) -> list[Any]:
+        """SubnAdmDelete: remove the given join states from the port's membership."""
+        query.need("mgid", *_JOINS)
+        wanted = query.wanted
+        group = self._groups.get(wanted.mgid)
+        member = group.members.get(wanted.port_gid) if group else None
+        if group is None or member is None or not member.join_state & wanted.join_state:
+            raise SaError(SaStatus.REQ_INVALID, "no such membership")
+        if wanted.port_gid != query.requester.gid and not member.proxy_join:
+            raise SaError(SaStatus.REQ_DENIED, "membership is another port's")
+        member.join_state &= ~wanted.join_state
+        self._forward(group.mlid, wanted.port_gid, bool(member.join_state & LISTENS))
+        log.info("%s leaves %s as %#x", wanted.port_gid.hex(), group.mgid.hex(), wanted.join_state)
+        if not member.join_state:
+            del group.members[wanted.port_gid]
+        self._end_if_empty(group)
+        return [group.record(wanted.port_gid, member.join_state, member.proxy_join)]
+
+    def records(self, query: Query) -> Iterator[Any]:
+        """SubnAdmGet and GetTable: groups, and for a trusted requester also their members."""
+        for group in list(self._groups.values()):
+            yield None
+            if not (query.is_trusted or group.is_open_to(query.requester)):
+                continue
+            if not group.fits(query):
+                continue
+            for record in _visible(query, group):
+                yield record if query.selects(record, but=_SELECTED) else None
+
+    def _create(self, query: Query, port: EndPort) -> Group:
+        query.need(*_CREATES)
+        wanted = query.wanted
+        if not wanted.join_state & FULL:
+            raise SaError(SaStatus.REQ_INVALID, "only a full member creates a group")
+        if len(self._groups) >= MAX_GROUPS:
+            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_GROUPS} groups are all")
+        mtu = MTU.choose(query, port.mtu_code)
+        rate = RATE.choose(query, port.rate)
+        life_time = PACKET_LIFE_TIME.choose(query, SHORTEST_LIFE)
+        if mtu is None or rate is None or life_time is None:
+            raise SaError(SaStatus.REQ_INVALID, "MTU, rate or life time cannot be had")
+        has_mgid = query.has("mgid") and any(wanted.mgid)
+        group = Group(
+            mgid=checked(wanted.mgid) if has_mgid else self._new_mgid(query),
+            mlid=next(self._free_mlids()),
+            **{name: getattr(wanted, name) for name in _CREATES},
+            mtu=mtu,
+            rate=rate,
+            packet_life_time=life_time,
+            hop_limit=wanted.hop_limit if query.has("hop_limit") else 0,
+        )
+        if not group.is_open_to(port):
+            raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
+        self._groups[group.mgid] = group
+        log.info("multicast group %s, MLID %#x", group.mgid.hex(), group.mlid)
+        self._notify(SmTrap.MGID_CREATED, group.mgid)
+        return group
+
+    def _new_mgid(self, query: Query) -> bytes:
+        scope = query.wanted.scope if query.has("scope") else LINK_LOCAL
+        if scope not in SCOPES:
+            raise SaError(SaStatus.REQ_INVALID, f"scope {scope}")
+        while True:
+            head = bytes((0xFF, 0x10 | scope)) + _ASSIGNED_SIGNATURE.to_bytes(2, "big")
+            mgid = head + self._next_mgid.to_bytes(12, "big")
+            self._next_mgid += 1
+            if mgid not in self._groups:
+                return mgid
+
+    def _free_mlids(self) -> Iterator[int]:
+        taken = {group.mlid for group in self._groups.values()}
+        return (mlid for mlid in range(MULTICAST_LID, 0xFFFF) if mlid not in taken)
+
+    def _end_if_empty(self, group: Group) -> None:
+        if group.is_alive:
+            return
+        del self._groups[group.mgid]
+        log.info("multicast group %s has ended", group.mgid.hex())
+        self._notify(SmTrap.MGID_DELETED, group.mgid)
+
+
+def _check_joinable(query: Query, group: Group, port: EndPort) -> None:
+    """Check that a join fits the group's parameters and the port its rate and MTU (15.2.5.17.2)."""
+    record, wanted = group.record(), query.wanted
+    for name in _MUST_MATCH:
+        if query.has(name) and getattr(wanted, name) != getattr(record, name):
+            raise SaError(SaStatus.REQ_INVALID, f"group has another {name}")
+    if query.has("pkey") and not is_same_partition(wanted.pkey, group.pkey):
+        raise SaError(SaStatus.REQ_INVALID, "group is in another partition")
+    if not group.fits(query):
+        raise SaError(SaStatus.REQ_INVALID, "group has another MTU, rate or life time")
+    if MTU.is_worse(port.mtu_code, group.mtu) or RATE.is_worse(port.rate, group.rate):
+        raise SaError(SaStatus.REQ_INVALID, "port cannot keep up with the group")
+    if not group.is_open_to(port):
+        raise SaError(SaStatus.REQ_INVALID, "port is not in the group's partition")
+
+
+def _visible(query: Query, group: Group) -> Iterator[Any]:
+    """The records of a group that the requester may see; trusted ones see members (15.4.1.2)."""
+    if query.is_trusted:
+        for gid, member in group.members.items():
+            yield group.record(gid, member.join_state, member.proxy_join)
+        if not group.members and not query.has("port_gid"):
+            yield group.record()
+        return
+    own = group.members.get(query.requester.gid)
+    if query.has("port_gid") and own is not None:
+        yield group.record(query.requester.gid, own.join_state, own.proxy_join)
+    else:
+        yield group.record()

@@ -1,0 +1,94 @@
+"""A request to the subnet administrator, with the checks that all requests share.
+
+Source: IBTA volume 1, 15.4 (operation), 15.4.1.1 (who may see what), 15.4.4 (component mask).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from emu.device.port.datagram import Destination
+from emu.device.port.ib import partitions
+from emu.device.port.ib.endport import EndPort
+from layouts.mads import MadStatus
+from layouts.sa import Components, SaStatus
+
+
+class SaError(Exception):
+    """The request gets a response with a status and no record."""
+
+    def __init__(self, status: SaStatus | MadStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Subnet:
+    """A snapshot of the ports that can be reached."""
+
+    def __init__(self, ports: Iterable[EndPort]) -> None:
+        self.by_lid = {port.lid: port for port in ports}
+
+    @cached_property
+    def ports(self) -> tuple[EndPort, ...]:
+        """All of them, in the order of their LIDs."""
+        return tuple(port for _, port in sorted(self.by_lid.items()))
+
+    @cached_property
+    def by_gid(self) -> dict[bytes, EndPort]:
+        """By their GIDs."""
+        return {port.gid: port for port in self.ports}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request for records of one kind. ``wanted`` is a view of the record that it carries."""
+
+    attr_mod: int
+    components: Components
+    comp_mask: int
+    wanted: Any
+    requester: EndPort
+    is_trusted: bool
+    subnet: Subnet
+    back: Destination
+    """Where the response goes."""
+
+    def has(self, *names: str) -> bool:
+        """Whether the component mask selects all of these fields."""
+        need = self.components.mask_of(*names)
+        return self.comp_mask & need == need
+
+    def need(self, *names: str) -> None:
+        """Raise SaError unless the component mask selects all of these fields."""
+        if not self.has(*names):
+            raise SaError(SaStatus.REQ_INSUFFICIENT_COMPONENTS, f"needs {', '.join(names)}")
+
+    def selects(self, record: Any, *, but: Collection[str] = ()) -> bool:
+        """Whether a record (a view) matches in each selected field, except those in ``but``."""
+        bits = self.components.record_bits(self.comp_mask & ~self.components.mask_of(*but))
+        wanted, found = (int.from_bytes(bytes(view), "big") for view in (self.wanted, record))
+        return not (wanted ^ found) & bits
+
+    def sees(self, port: EndPort) -> bool:
+        """Whether the requester may see a port: they share a partition."""
+        return self.is_trusted or shares_partition(self.requester, port)
+
+    def port_of_gid(self, gid: bytes) -> EndPort:
+        """The port with a GID. Raises SaError."""
+        port = self.subnet.by_gid.get(gid)
+        if port is None:
+            raise SaError(SaStatus.REQ_INVALID_GID, f"no port has GID {gid.hex()}")
+        return port
+
+
+def shared_pkeys(one: EndPort, other: EndPort) -> Iterator[int]:
+    """P_Keys of ``one`` over which it can talk to ``other`` (IBTA 10.9.3)."""
+    return partitions.common(one.pkeys, other.pkeys)
+
+
+def shares_partition(one: EndPort, other: EndPort) -> bool:
+    """Whether there is a P_Key over which two ports can talk."""
+    return one.lid == other.lid or any(True for _ in shared_pkeys(one, other))

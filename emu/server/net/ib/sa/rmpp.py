@@ -1,0 +1,195 @@
+"""The sending side of RMPP: a table of records in as many MADs as needed (IBTA volume 1, 13.6).
+
+Data is sent a window at a time; the receiver's ACKs open the window further. Segments that are not
+acknowledged in time are sent again, a few times, and then the transfer is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from emu.device.ports import Clock, Timer
+from emu.server.net.ib.sa.worker import Job, Worker
+from layouts.sa import (
+    DATA_BYTES,
+    RMPP_NO_RESPTIME,
+    RMPP_VERSION,
+    SA_HDR_BYTES,
+    RmppFlags,
+    RmppStatus,
+    RmppType,
+    sa_mad,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_TRANSFERS = 64
+MAX_TRANSFERS_OF_A_PORT = 8
+ACK_TIMEOUT_NS = 2_000_000_000
+MAX_TRIES = 4
+_COST_OF_A_SEGMENT = 2
+
+Key = tuple[int, int, int]
+"""Identifies a transfer: LID and QP of the receiver, transaction id."""
+
+
+@dataclass(slots=True)
+class _Transfer:
+    key: Key
+    table: _Table
+    send: Callable[[bytes], None]
+    following: int = 1
+    """The next segment to send; ``limit`` is the last one to send for now."""
+    limit: int = 0
+    is_sending: bool = False
+    sent: int = 0
+    """The highest segment that has been sent; they count from 1."""
+    acked: int = 0
+    window: int = 1
+    """The last segment that the receiver has room for."""
+    tries: int = 1
+    timer: Timer | None = None
+
+
+class RmppSender:
+    """The transfers in progress."""
+
+    def __init__(self, clock: Clock, worker: Worker) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._transfers: dict[Key, _Transfer] = {}
+
+    def __len__(self) -> int:
+        return len(self._transfers)
+
+    def has(self, key: Key) -> bool:
+        """Whether a transfer is in progress: a repeated request does not start a second one."""
+        return key in self._transfers
+
+    def has_room(self, key: Key) -> bool:
+        """Whether one more transfer can start to this receiver."""
+        of_port = sum(1 for lid, _, _ in self._transfers if lid == key[0])
+        return len(self._transfers) < MAX_TRANSFERS and of_port < MAX_TRANSFERS_OF_A_PORT
+
+    def start(self, key: Key, answer: Any, data: bytes, send: Callable[[bytes], None]) -> None:
+        """Send ``data``, under the headers of ``answer`` (a view of a MAD)."""
+        transfer = _Transfer(key, _Table(bytes(answer), data), send)
+        self._transfers[key] = transfer
+        self._advance(transfer)
+
+    def receive(self, key: Key, mad: Any) -> None:
+        """An ACK, STOP or ABORT from a receiver; ignored when it belongs to no transfer."""
+        transfer = self._transfers.get(key)
+        if transfer is None:
+            return
+        if mad.rmpp_hdr.rmpp_type != RmppType.ACK or mad.rmpp_hdr.rmpp_status:
+            log.debug("RMPP transfer %s: receiver gives up", key)
+            self._end(transfer)
+            return
+        seg_num, window = mad.rmpp_hdr.seg_num, mad.rmpp_hdr.paylen_newwin
+        if seg_num > transfer.sent or window < seg_num:
+            status = RmppStatus.S2B if seg_num > transfer.sent else RmppStatus.W2S
+            self._give_up(transfer, status)
+        elif seg_num >= transfer.acked and window >= transfer.window:
+            transfer.acked, transfer.window, transfer.tries = seg_num, window, 1
+            self._advance(transfer)
+
+    def _advance(self, transfer: _Transfer) -> None:
+        """Send the segments that fit into the window, and wait for the next ACK."""
+        if transfer.acked == transfer.table.count:
+            self._end(transfer)
+            return
+        first = transfer.following if transfer.is_sending else transfer.sent + 1
+        self._send(transfer, max(first, transfer.acked + 1), transfer.window)
+
+    def _send(self, transfer: _Transfer, first: int, last: int) -> None:
+        """Send segments, a share of them in each round."""
+        transfer.following, transfer.limit = first, min(last, transfer.table.count)
+        self._wait(transfer)
+        if not transfer.is_sending:
+            transfer.is_sending = True
+            self._worker.begin(self._sending(transfer))
+
+    def _sending(self, transfer: _Transfer) -> Job:
+        while self._transfers.get(transfer.key) is transfer:
+            if transfer.following > transfer.limit:
+                break
+            number = transfer.following
+            transfer.following += 1
+            transfer.sent = max(transfer.sent, number)
+            transfer.send(transfer.table.segment(number))
+            yield _COST_OF_A_SEGMENT
+        transfer.is_sending = False
+
+    def _wait(self, transfer: _Transfer) -> None:
+        if transfer.timer is not None:
+            transfer.timer.cancel()
+        transfer.timer = self._clock.call_later(ACK_TIMEOUT_NS, lambda: self._repeat(transfer))
+
+    def _repeat(self, transfer: _Transfer) -> None:
+        if transfer.tries >= MAX_TRIES:
+            self._give_up(transfer, RmppStatus.TMR)
+            return
+        transfer.tries += 1
+        self._send(transfer, transfer.acked + 1, transfer.sent)
+
+    def _give_up(self, transfer: _Transfer, status: RmppStatus) -> None:
+        log.info("RMPP transfer %s: aborted, %s", transfer.key, status.name)
+        self._end(transfer)
+        transfer.send(abort(sa_mad.view(transfer.table.segment(1)), status))
+
+    def _end(self, transfer: _Transfer) -> None:
+        if transfer.timer is not None:
+            transfer.timer.cancel()
+        del self._transfers[transfer.key]
+
+
+def abort(mad: Any, status: RmppStatus) -> bytes:
+    """An ABORT packet under the headers of ``mad``."""
+    view = sa_mad.new(mad_hdr=mad.mad_hdr)
+    view.rmpp_hdr = {
+        "rmpp_version": RMPP_VERSION,
+        "rmpp_type": RmppType.ABORT,
+        "rmpp_rtime": RMPP_NO_RESPTIME,
+        "rmpp_flags": RmppFlags.ACTIVE,
+        "rmpp_status": status,
+    }
+    return bytes(view)
+
+
+class _Table:
+    """Records as whole MADs, each built when it is sent.
+
+    The first MAD gives the length of all data, the last one the length of its own (13.6.2.2).
+    """
+
+    __slots__ = ("_data", "_head", "count")
+
+    def __init__(self, head: bytes, data: bytes) -> None:
+        """``head`` is the MAD whose headers all of them have."""
+        self._head, self._data = head, data
+        self.count = -(-len(data) // DATA_BYTES) or 1
+
+    def segment(self, number: int) -> bytes:
+        """One MAD; segments count from 1."""
+        at = (number - 1) * DATA_BYTES
+        part = self._data[at : at + DATA_BYTES]
+        flags, length = RmppFlags.ACTIVE, 0
+        if number == 1:
+            flags, length = flags | RmppFlags.FIRST, len(self._data) + self.count * SA_HDR_BYTES
+        if number == self.count:
+            flags, length = flags | RmppFlags.LAST, len(part) + SA_HDR_BYTES
+        view = sa_mad.view(bytearray(self._head))
+        view.rmpp_hdr = {
+            "rmpp_version": RMPP_VERSION,
+            "rmpp_type": RmppType.DATA,
+            "rmpp_rtime": RMPP_NO_RESPTIME,
+            "rmpp_flags": flags,
+            "seg_num": number,
+            "paylen_newwin": length,
+        }
+        view.data = part.ljust(DATA_BYTES, b"\0")
+        return bytes(view)

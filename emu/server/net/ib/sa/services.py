@@ -1,0 +1,110 @@
+"""ServiceRecord: services that ports announce, with a lease (IBTA 15.2.5.14)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Set
+from typing import Any
+
+from emu.device.port.ib.partitions import is_same_partition
+from emu.device.ports import Clock
+from emu.server.net.ib.sa.query import Query, SaError
+from layouts.sa import SaStatus, service_rec
+
+log = logging.getLogger(__name__)
+
+MAX_SERVICES = 1024
+FOR_EVER = 0xFFFF_FFFF
+_SECOND_NS = 1_000_000_000
+_NO_KEY = bytes(16)
+
+_Key = tuple[int, bytes, int]
+"""What identifies a service: id, GID and P_Key."""
+
+
+class Services:
+    """The announced services whose lease has not expired."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._services: dict[_Key, tuple[bytes, int | None]] = {}
+        """Records, and when they expire (nanoseconds), None for never."""
+
+    def __len__(self) -> int:
+        return len(self._services)
+
+    def announce(self, query: Query) -> list[Any]:
+        """SubnAdmSet: a new service, or new data and lease for an announced one."""
+        query.need("service_id", "service_gid", "service_pkey")
+        self._forget_old()
+        record = _copy(query.wanted)
+        port = query.port_of_gid(record.service_gid)
+        if not query.sees(port) or not _has_pkey(query, record.service_pkey):
+            raise SaError(SaStatus.REQ_INVALID, "service is in another partition")
+        if not query.has("service_lease"):
+            record.service_lease = FOR_EVER
+        key = _key(record)
+        self._check_key(query, key)
+        if key not in self._services and len(self._services) >= MAX_SERVICES:
+            raise SaError(SaStatus.NO_RESOURCES, f"{MAX_SERVICES} services are all")
+        lease = record.service_lease
+        end = None if lease == FOR_EVER else self._clock.now_ns() + lease * _SECOND_NS
+        self._services[key] = (bytes(record), end)
+        log.info("service %#x at %s", record.service_id, record.service_gid.hex())
+        return [record]
+
+    def withdraw(self, query: Query) -> list[Any]:
+        """SubnAdmDelete."""
+        query.need("service_id", "service_gid", "service_pkey")
+        self._forget_old()
+        key = _key(query.wanted)
+        if key not in self._services:
+            raise SaError(SaStatus.NO_RECORDS, "no such service")
+        self._check_key(query, key)
+        record, _ = self._services.pop(key)
+        log.info("service %#x at %s withdrawn", key[0], key[1].hex())
+        return [service_rec.view(record)]
+
+    def records(self, query: Query) -> Iterator[Any]:
+        """SubnAdmGet and GetTable with remaining leases; only trusted requesters see keys."""
+        self._forget_old()
+        for data, end in list(self._services.values()):
+            record = service_rec.view(bytearray(data))
+            if end is not None:
+                record.service_lease = max(end - self._clock.now_ns(), 0) // _SECOND_NS
+            if not query.is_trusted:
+                record.service_key = _NO_KEY
+            is_wanted = _has_pkey(query, record.service_pkey) and query.selects(record)
+            yield record if is_wanted else None
+
+    def drop_ports(self, gids: Set[bytes]) -> None:
+        """Ports have left the subnet, and with it their services."""
+        self._services = {key: entry for key, entry in self._services.items() if key[1] not in gids}
+
+    def _check_key(self, query: Query, key: _Key) -> None:
+        if key not in self._services:
+            return
+        owner = service_rec.view(self._services[key][0]).service_key
+        if owner not in (_NO_KEY, query.wanted.service_key):
+            raise SaError(SaStatus.REQ_DENIED, "service has another key")
+
+    def _forget_old(self) -> None:
+        now = self._clock.now_ns()
+        self._services = {
+            key: (data, end)
+            for key, (data, end) in self._services.items()
+            if end is None or end > now
+        }
+
+
+def _copy(wanted: Any) -> Any:
+    return service_rec.view(bytearray(bytes(wanted)))
+
+
+def _key(record: Any) -> _Key:
+    return record.service_id, record.service_gid, record.service_pkey
+
+
+def _has_pkey(query: Query, pkey: int) -> bool:
+    """Whether the requester is in the service's partition."""
+    return query.is_trusted or any(is_same_partition(mine, pkey) for mine in query.requester.pkeys)

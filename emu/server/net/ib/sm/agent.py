@@ -1,0 +1,166 @@
+"""What the switch and its manager tell of themselves: the attributes of SMPs (IBTA 14.2.5).
+
+All of it follows from which ports are connected; the manager is always the subnet's master, so that
+a manager in a guest stands by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from emu.device.port.ib import sma
+from emu.device.port.ib.endport import EndPort
+from layouts.bth import MULTICAST_LID
+from layouts.enums import PhysState, PortState
+from layouts.mads import (
+    SmpAttr,
+    SmState,
+    linear_forw_table,
+    sm_info,
+    switch_info,
+)
+
+HIGHEST_PRIORITY = 15
+TRUSTED_SM_KEY = 1
+"""OpenSM's default: it stands by for a manager with its own key only. The administrator tells a
+requester with this key of other ports' memberships and service keys."""
+LIDS_OF_A_BLOCK = 64
+_NO_PORT = 255
+_LIFE_TIME = 18
+
+
+class Ports:
+    """The switch's ports: 0 is the manager's, each other one leads to a port of the subnet."""
+
+    def __init__(self, own: EndPort) -> None:
+        self.own = own
+        self._numbers: dict[int, int] = {}
+        """By GUID. A port keeps its number while it is down."""
+        self._by_number: dict[int, EndPort] = {}
+        self._by_lid: dict[int, int] = {}
+        self.queries = 0
+        """How often the manager has been asked for SMInfo."""
+
+    def connect(self, ports: Sequence[EndPort], *, most: int) -> None:
+        """The ports that are up now. Those for which the switch has no port are left out."""
+        present = {port.port_guid for port in ports}
+        for port in ports:
+            if port.port_guid not in self._numbers:
+                number = self._free(most, present)
+                if number is None:
+                    break
+                self._numbers[port.port_guid] = number
+        self._by_number = {
+            self._numbers[port.port_guid]: port for port in ports if port.port_guid in self._numbers
+        }
+        self._by_lid = {port.lid: number for number, port in self._by_number.items()}
+        self.own = replace(self.own, num_ports=max(self.own.num_ports, *self._numbers.values(), 1))
+
+    def _free(self, most: int, present: set[int]) -> int | None:
+        """A number that nobody has; when there is none, that of a port which has gone."""
+        taken = set(self._numbers.values())
+        for number in range(1, most + 1):
+            if number not in taken:
+                return number
+        for guid, number in self._numbers.items():
+            if guid not in present:
+                del self._numbers[guid]
+                return number
+        return None
+
+    def number_of(self, lid: int) -> int | None:
+        """The number of the port that leads to a LID."""
+        return self._by_lid.get(lid)
+
+    def behind(self, number: int) -> EndPort | None:
+        """The port of the subnet that this one leads to."""
+        return self._by_number.get(number)
+
+    def exit_to(self, lid: int) -> int:
+        """Where packets for a LID leave the switch; 0 for its own."""
+        return 0 if lid == self.own.lid else self._by_lid.get(lid, _NO_PORT)
+
+
+class Asked(NamedTuple):
+    """A request, and the port that it has come in by."""
+
+    ports: Ports
+    entry: int
+
+    @property
+    def own(self) -> EndPort:
+        """The management port, as the one who asks sees it."""
+        return replace(self.ports.own, port_num=self.entry)
+
+
+def _own(fill: Callable[[EndPort, int], bytes | None]) -> Callable[[Asked, int], bytes | None]:
+    """What any port answers, of the management port as the one who asks sees it."""
+    return lambda asked, attr_mod: fill(asked.own, attr_mod)
+
+
+def _switch_info(asked: Asked, attr_mod: int) -> bytes | None:
+    """SwitchInfo: any unicast LID may be given, and nothing has changed since the last sweep."""
+    info = switch_info.new(
+        linear_fdb_cap=MULTICAST_LID, linear_fdb_top=asked.own.lid, life_time_value=_LIFE_TIME,
+        default_port=_NO_PORT, default_mcast_primary=_NO_PORT,
+        default_mcast_not_primary=_NO_PORT,
+    )  # fmt: skip
+    return bytes(info)
+
+
+def _port_info(asked: Asked, number: int) -> bytes | None:
+    """PortInfo of one of the switch's ports: its link is that of the port behind it."""
+    own = asked.own
+    if number > own.num_ports:
+        return None
+    if number == 0:
+        return own.port_info()
+    behind = asked.ports.behind(number)
+    if behind is None:
+        own = replace(own, state=PortState.DOWN, phys_state=PhysState.POLLING)
+    else:
+        own = replace(own, mtu=behind.mtu, width=behind.width, speed=behind.speed)
+    return replace(own, lid=0, sm_lid=0, cap_mask=0).port_info()
+
+
+def _pkeys(asked: Asked, attr_mod: int) -> bytes | None:
+    """The P_Keys of port 0; the others enforce no partitions."""
+    block, number = attr_mod & 0xFFFF, attr_mod >> 16
+    own = asked.own
+    if number > own.num_ports:
+        return None
+    return sma.port_pkeys(own if number == 0 else replace(own, pkeys=()), block)
+
+
+def _forwarding(asked: Asked, block: int) -> bytes | None:
+    """A block of the linear forwarding table."""
+    first = block * LIDS_OF_A_BLOCK
+    if first >= MULTICAST_LID:
+        return None
+    lids = range(first, first + LIDS_OF_A_BLOCK)
+    return bytes(linear_forw_table.new(port=[asked.ports.exit_to(lid) for lid in lids]))
+
+
+def _manager(asked: Asked, attr_mod: int) -> bytes | None:
+    """SMInfo of the subnet's master."""
+    asked.ports.queries += 1
+    info = sm_info.new(
+        guid=asked.own.port_guid, sm_key=TRUSTED_SM_KEY, priority=HIGHEST_PRIORITY,
+        act_count=asked.ports.queries & 0xFFFF_FFFF, sm_state=SmState.MASTER,
+    )  # fmt: skip
+    return bytes(info)
+
+
+ATTRIBUTES: sma.Attributes[Asked] = {
+    SmpAttr.NODE_DESC: _own(sma.node_description),
+    SmpAttr.NODE_INFO: _own(sma.node_info),
+    SmpAttr.SWITCH_INFO: _switch_info,
+    SmpAttr.GUID_INFO: _own(sma.guids),
+    SmpAttr.PORT_INFO: _port_info,
+    SmpAttr.PKEY_TABLE: _pkeys,
+    SmpAttr.SL_TO_VL_TABLE: sma.sl_to_vl,
+    SmpAttr.LINEAR_FORW_TABLE: _forwarding,
+    SmpAttr.SM_INFO: _manager,
+}

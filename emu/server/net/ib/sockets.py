@@ -1,0 +1,252 @@
+"""A fabric of several processes, whose functions reach each other over sockets.
+
+The first process at the fabric's address is the hub and listens; the others connect to it. When the
+hub goes, one of the remaining processes becomes the hub, and all functions keep their LIDs and
+GUIDs. The hub's subnet administrator serves the whole fabric, at a LID that belongs to none of the
+functions. Two functions of one process talk as they do without sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from emu.device.engine import lifecycle
+from emu.device.engine.rc.packets import intake
+from emu.device.port.datagram import Datagram, Origin
+from emu.device.port.ib.datagram_packets import datagram_of, frame_of
+from emu.device.port.ib.endport import EndPort, end_port
+from emu.device.port.ib.framing import parse
+from emu.device.port.ib.port import SM_LID
+from emu.device.port.packet import BadPacketError, Packet
+from emu.device.ports import Clock
+from emu.host.listening import OWNER_ONLY
+from emu.server.net.eth.segments import Segments
+from emu.server.net.eth.uplinks import Uplinks
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.address import parse as parse_address
+from emu.server.net.fabric.connection import Connection
+from emu.server.net.fabric.election import Election
+from emu.server.net.fabric.hub import Hub
+from emu.server.net.fabric.member import Membership
+from emu.server.net.fabric.protocol import FrameKind, Identity, ProtocolError
+from emu.server.net.fabric.site import FrameCarrier
+from emu.server.net.ib.local import LocalFabric, destination
+from emu.server.net.poller import Poller, Reactor
+from layouts.bth import Service
+from layouts.enums import PhysState, PortState
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+class SocketFabric(LocalFabric):
+    """Implements :class:`ports.Wire` for a fabric shared with functions of other processes."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: Reactor,
+        wanted: Sequence[Identity],
+        socket_mode: int = OWNER_ONLY,
+        ethernet: FrameCarrier | None = None,
+    ) -> None:
+        """``wanted``: the LIDs and GUIDs that our functions ask for, 0 for any.
+
+        ``ethernet`` carries Ethernet frames; the default knows only other processes. Raises
+        :class:`FabricError` for an invalid name.
+        """
+        super().__init__(loop)
+        address = parse_address(name, socket_mode)
+        self.ethernet = ethernet if ethernet is not None else Uplinks(Segments(loop))
+        self._loop = loop
+        self._poller = Poller(loop)
+        self.election = Election(self, address, loop, self._poller, wanted)
+        self._unplugged: set[int] = set()
+        """LIDs of our ports that are down because we have lost the fabric."""
+
+    @property
+    def clock(self) -> Clock:
+        """The loop's time."""
+        return self._loop
+
+    @property
+    def _role(self) -> Hub | Membership | None:
+        return self.election.role
+
+    @property
+    def is_hub(self) -> bool:
+        """Whether this process is the hub, whose administrator serves the fabric."""
+        return isinstance(self._role, Hub)
+
+    def join(self) -> list[Identity]:
+        """Join the fabric; returns the LIDs and GUIDs of our functions.
+
+        Waits for the hub. Raises :class:`FabricError`.
+        """
+        return self.election.join()
+
+    def close(self) -> None:
+        """Leave the fabric."""
+        self.election.leave()
+        self._poller.close()
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """From now on, serve a connection when these epoll events occur."""
+        self._poller.watch(connection, events)
+
+    # -- our role
+
+    def role_taken(self, *, again: bool) -> None:
+        """We have joined. When it is not the first time, guests reregister: the SA may be new."""
+        unplugged, self._unplugged = self._unplugged, set()
+        for lid, hca in self._nodes.items():
+            if lid in unplugged:
+                lifecycle.set_link(hca, up=True)
+            self._announce(hca)
+            if again:
+                lifecycle.reregister(hca)
+
+    def role_lost(self) -> None:
+        """Without a fabric the guests' links go down; they come up when we have joined again."""
+        self._listeners.clear()
+        for hca in self._nodes.values():
+            self._unplug(hca)
+
+    def _unplug(self, hca: Hca) -> None:
+        if hca.link.is_up:
+            self._unplugged.add(hca.ib.lid)
+            lifecycle.set_link(hca, up=False)
+
+    # -- the subnet
+
+    def attach(self, hca: Hca) -> None:
+        """Make the function reachable at its port's LID; after a reset it replaces the old one."""
+        if self.node(hca.ib.lid) is not None and self._role is not None:
+            gone = replace(end_port(hca.ib), state=PortState.DOWN, phys_state=PhysState.POLLING)
+            self._role.announce(gone)
+        super().attach(hca)
+        self._forget_groups(hca)
+        self._announce(hca)
+        if self.election.has_joined and self._role is None:
+            self._unplug(hca)
+
+    def port_changed(self, hca: Hca) -> None:
+        """The function's port has come up or gone down."""
+        super().port_changed(hca)
+        if not hca.link.is_up:
+            self._forget_groups(hca)
+        self._announce(hca)
+
+    def _announce(self, hca: Hca) -> None:
+        if self._role is not None:
+            self._role.announce(end_port(hca.ib))
+
+    def local_ports(self) -> Iterator[EndPort]:
+        """The ports of our own functions, up or down."""
+        return (end_port(hca.ib) for hca in self._nodes.values())
+
+    def ports_changed(self) -> None:
+        """The ports of other processes have changed."""
+        if self.is_hub:
+            self.sa.sweep()
+
+    def end_ports(self) -> Iterator[EndPort]:
+        """The ports of the whole fabric that are up, as the administrator sees them."""
+        yield from super().end_ports()
+        if self._role is not None:
+            yield from (port for port in self._role.ports() if port.state is PortState.ACTIVE)
+
+    def _told(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """Our administrator has a multicast LID lead to a port: its process has to know."""
+        super()._told(mlid, gid, listens)
+        lid = self.sa.lid_of(gid)
+        connection = self._connection_to(lid) if lid is not None and self.is_hub else None
+        if connection is not None:
+            connection.send(FrameKind.GROUP, protocol.group(mlid, gid, listens))
+
+    def group_changed(self, mlid: int, gid: bytes, listens: bool) -> None:
+        """The hub has a multicast LID lead to a port of ours, or not any more."""
+        if any(gid == hca.ib.gid(0) for hca in self._nodes.values()):
+            super()._told(mlid, gid, listens)
+
+    def _forget_groups(self, hca: Hca) -> None:
+        """A port has gone, or starts anew: the hub's administrator has it in no group."""
+        gid = hca.ib.gid(0)
+        self._listeners = {one for one in self._listeners if one[1] != gid}
+
+    # -- packets out
+
+    def reaches(self, lid: int) -> bool:
+        """Whether packets have to be sent to this LID: always when it is in another process."""
+        is_outside = self._role is not None and self._role.connection_to(lid) is not None
+        return is_outside or super().reaches(lid)
+
+    def _forward(self, frame: bytes) -> bool:
+        """Send a packet to another process; False when the connection to it is congested."""
+        connection = self._connection_to(destination(frame))
+        if connection is None:
+            return super()._forward(frame)
+        return connection.send(FrameKind.PACKET, frame)
+
+    def _when_room_behind(self, lid: int, callback: Callable[[], None]) -> None:
+        connection = self._connection_to(lid)
+        if connection is None:
+            super()._when_room_behind(lid, callback)
+        else:
+            connection.when_room(callback)
+
+    def _connection_to(self, lid: int) -> Connection | None:
+        role = self.election.role
+        return role.connection_to(lid) if role is not None else None
+
+    def _carry(self, packet: Datagram, origin: Origin) -> None:
+        """A datagram from one of our functions, or from our administrator."""
+        connections: list[Connection] = []
+        if packet.is_multicast or (packet.to.lid == SM_LID and not self.is_hub):
+            connections += self._role.everyone() if self._role is not None else ()
+        elif (connection := self._connection_to(packet.to.lid)) is not None:
+            connections.append(connection)
+        if connections:
+            frame = frame_of(packet, origin)
+            for connection in connections:
+                connection.send(FrameKind.PACKET, frame)
+        self._carry_here(packet, origin)
+
+    # -- packets in
+
+    def parse(self, frame: memoryview) -> Packet:
+        """The packet in a frame. Raises ProtocolError."""
+        try:
+            return parse(frame)
+        except BadPacketError as error:
+            raise ProtocolError(f"bad packet: {error}") from None
+
+    def deliver(self, packet: Packet, frame: memoryview) -> int:
+        """Take a packet if it is for our own functions; returns how many receivers it had."""
+        if packet.op.service is Service.UD:
+            datagram, origin = datagram_of(packet)
+            self._carry_here(datagram, origin)
+            return self._receivers(datagram)
+        if (node := self.node(packet.dlid)) is None:
+            return 1
+        if packet.dlid in self.rx_links:
+            self._deliver_here(bytes(frame))
+            return 1
+        if self.watcher is not None:
+            self.watcher.packet(node.link.lid, frame, is_sent=False)
+        intake.receive(node, packet, len(frame))
+        return 1
+
+    def _receivers(self, datagram: Datagram) -> int:
+        """How many queue pairs of this process a datagram goes to, at least 1."""
+        if not datagram.is_multicast:
+            return 1
+        gid = datagram.to.gid or b""
+        return 1 + sum(len(hca.mcgs.get(gid, ())) for hca in self._nodes.values())
+
+    def _carry_here(self, packet: Datagram, origin: Origin) -> None:
+        """Deliver to our functions, and to our administrator when we are the hub."""
+        if packet.to.lid != SM_LID or self.is_hub:
+            super()._carry(packet, origin)

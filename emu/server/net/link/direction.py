@@ -1,0 +1,198 @@
+"""One direction of a link: the packets on their way, and when they arrive.
+
+A packet first waits for the line (``rate``), then takes its time (``delay``). What is on the way is
+bounded in packets and bytes, and the bytes are on the function's ledger.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emu.device.objects.ledger import Ledger
+from emu.device.ports import Clock, Timer
+from emu.device.rounds import ENOUGH_STEPS, Line
+from emu.device.turns import Turns
+from emu.server.net.link.fate import Dice
+from emu.server.net.link.parcel import Parcel
+
+if TYPE_CHECKING:
+    from emu.device.faults.link import Link
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 64 << 20
+"""Bytes on the way in one direction."""
+PACKET_BYTES = 300
+"""What the host needs for a packet on the way, besides its bytes."""
+PACKETS_PER_TURN = 64
+_STEPS_PER_PACKET = 8
+"""What the fate of a packet counts among the steps of a round."""
+ACCOUNT = "link"
+_NS_PER_S = 1_000_000_000
+
+
+def _logged(call: Callable[[], object]) -> None:
+    """Make a call; an exception that nobody expected costs no more than its packet."""
+    try:
+        call()
+    except Exception:
+        log.exception("internal error: a packet of a link is lost")
+
+
+class _OnTheWay(NamedTuple):
+    due_ns: int
+    order: int
+    parcel: Parcel
+    octets: int
+    ledger: Ledger
+
+
+class Direction:
+    """What one function sends, or what it receives."""
+
+    def __init__(
+        self, name: str, clock: Clock, ledger: Callable[[], Ledger], link: Link, seed: int = 0
+    ) -> None:
+        """``name`` is the link's in all random decisions; ``ledger`` is the function's now."""
+        self._clock = clock
+        self._ledger = ledger
+        self.link = link
+        self._dice = Dice(name, seed)
+        self._way: list[_OnTheWay] = []
+        self._octets = 0
+        self._line = Line(clock.round, _logged)
+        """What came when the round had done enough."""
+        self._free_ns = 0
+        """When the line is free."""
+        self._timer: Timer | None = None
+        self._due_ns = 0
+        self._waiting: list[Callable[[], None]] = []
+        self.counts: Counter[str] = Counter()
+
+    def change(self, link: Link) -> None:
+        """Other properties from the next packet on; what is on the way arrives as it would have."""
+        self.link = link
+        if link.rate is None:
+            self._free_ns = 0
+        self._wake()
+
+    # -- for senders that can wait
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether who can wait should wait, as by credits or pause frames."""
+        return len(self._way) * 2 >= self.link.limit or self._octets * 2 >= MOST_BYTES
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, when there is room; at once if there is."""
+        if self.is_pausing:
+            self._waiting.append(callback)
+        else:
+            callback()
+
+    def _wake(self) -> None:
+        if self._waiting and not self.is_pausing:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                callback()
+
+    # -- packets
+
+    def take(self, parcel: Parcel) -> None:
+        """A packet comes. It goes on later, and never in this call."""
+        if self._line.is_free:
+            self._take(parcel)
+        elif not self._line.keep(parcel.octets, self._take, parcel.keep()):
+            self.counts["over the limit"] += 1
+
+    def take_all(self, parcels: Iterator[Parcel], octets: int) -> None:
+        """Packets come that are made one by one; so many bytes are behind them in all."""
+        if not self._line.do(octets, self._begin, parcels, octets):
+            self.counts["over the limit"] += 1
+
+    def _begin(self, parcels: Iterator[Parcel], octets: int) -> None:
+        self._line.begin(self._each(parcels), octets)
+
+    def _each(self, parcels: Iterator[Parcel]) -> Turns[None]:
+        round_ = self._clock.round
+        for parcel in parcels:
+            while round_.steps > round_.most:
+                yield
+            self._take(parcel)
+
+    def _take(self, parcel: Parcel, *, may_double: bool = True) -> None:
+        link = self.link
+        self._clock.round.steps += _STEPS_PER_PACKET
+        fate = self._dice.throw(link)
+        self.counts["packets"] += 1
+        arrives: Parcel | None = parcel
+        if fate.lost:
+            arrives = parcel.marked() if link.ecn else None
+            self.counts["lost" if arrives is None else "marked"] += 1
+        elif fate.corrupted:
+            arrives = parcel.corrupted(fate.draw)
+            self.counts["corrupted"] += 1
+        if arrives is not None:
+            if fate.overtakes:
+                self.counts["reordered"] += 1
+            self._enqueue(arrives, 0 if fate.overtakes else fate.delay_ns, marked=fate.marked)
+        if fate.duplicated and may_double:
+            self.counts["duplicated"] += 1
+            self._take(parcel, may_double=False)
+
+    def _enqueue(self, parcel: Parcel, delay_ns: int, *, marked: bool) -> None:
+        link, now = self.link, self._clock.now_ns()
+        octets = parcel.octets + PACKET_BYTES
+        if len(self._way) >= link.limit or self._octets + octets > MOST_BYTES:
+            self.counts["over the limit"] += 1
+            return
+        leaves = now
+        if link.rate is not None:
+            begins = max(now, self._free_ns)
+            leaves = self._free_ns = begins + parcel.octets * 8 * _NS_PER_S // link.rate
+            marked |= link.ce_threshold is not None and begins - now > link.ce_threshold
+        if marked and (with_mark := parcel.marked()) is not None:
+            self.counts["marked"] += 1
+            parcel = with_mark
+        ledger = self._ledger()
+        ledger.hold(ACCOUNT, octets)
+        self._octets += octets
+        entry = _OnTheWay(leaves + delay_ns, self._dice.number, parcel.keep(), octets, ledger)
+        heapq.heappush(self._way, entry)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._way[0].due_ns
+        if self._timer is not None:
+            if self._due_ns <= due:
+                return
+            self._timer.cancel()
+        self._due_ns = due
+        self._timer = self._clock.call_later(max(due - self._clock.now_ns(), 0), self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        now, round_ = self._clock.now_ns(), self._clock.round
+        for _ in range(PACKETS_PER_TURN):
+            if not self._way or self._way[0].due_ns > now or round_.steps > ENOUGH_STEPS:
+                break
+            entry = heapq.heappop(self._way)
+            self._octets -= entry.octets
+            entry.ledger.give_back(ACCOUNT, entry.octets)
+            _logged(entry.parcel.go_on)
+        if self._way:
+            self._set_timer()
+        self._wake()
+
+    def about(self) -> dict[str, Any]:
+        """Properties and counts, as values."""
+        return {
+            "properties": self.link.properties(),
+            "on_the_way": len(self._way),
+            "bytes": self._octets,
+            "counts": dict(sorted(self.counts.items())),
+        }

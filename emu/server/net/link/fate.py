@@ -1,0 +1,90 @@
+"""What becomes of each packet of a link: a function of seed, link and the packet's number.
+
+So two runs that send the same packets lose, mark and delay the same ones, and time has no part in
+it. The model is that of Linux's netem (net/sched/sch_netem.c): loss and duplication first, then
+corruption, then delay or reordering.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from emu.device.faults.link import Link
+
+_DICE = Struct(">8Q")
+_ALL = 1 << 64
+_PER_PERCENT = _ALL / 100
+
+
+class Fate(NamedTuple):
+    """What becomes of a packet."""
+
+    lost: bool = False
+    marked: bool = False
+    duplicated: bool = False
+    corrupted: bool = False
+    overtakes: bool = False
+    """It is not delayed."""
+    delay_ns: int = 0
+    draw: int = 0
+    """A number that chooses the bit to invert."""
+
+
+class Dice:
+    """Throws for one direction of a link, packet by packet."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
+        self._seed = seed
+        self.number = 0
+        """Packets so far."""
+        self._is_bad = False
+        """The state of the Gilbert-Elliott model."""
+        self._since_overtaken = 0
+
+    def throw(self, link: Link) -> Fate:
+        """The fate of the next packet under these properties."""
+        self.number += 1
+        text = f"{self._seed}/{self._name}/{self.number}".encode()
+        (
+            turn, loss, duplicate, corrupt, draw, jitter, reorder, mark,
+        ) = _DICE.unpack(blake2b(text, digest_size=64).digest())  # fmt: skip
+        lost = loss < self._loss(link, turn) * _PER_PERCENT
+        delay = link.delay
+        if link.jitter:
+            delay += jitter % (2 * link.jitter + 1) - link.jitter
+        return Fate(
+            lost,
+            mark < link.mark * _PER_PERCENT,
+            duplicate < link.duplicate * _PER_PERCENT,
+            corrupt < link.corrupt * _PER_PERCENT,
+            bool(link.reorder) and not lost and self._overtakes(link, reorder),
+            delay,
+            draw,
+        )
+
+    def _loss(self, link: Link, turn: int) -> float:
+        """The probability of loss, in percent."""
+        if link.gemodel is None:
+            return link.loss
+        p, r, lost_if_bad, lost_if_good = gilbert_elliott(link.gemodel)
+        if turn < (r if self._is_bad else p) * _PER_PERCENT:
+            self._is_bad = not self._is_bad
+        return lost_if_bad if self._is_bad else lost_if_good
+
+    def _overtakes(self, link: Link, draw: int) -> bool:
+        self._since_overtaken += 1
+        if self._since_overtaken < link.gap or draw >= link.reorder * _PER_PERCENT:
+            return False
+        self._since_overtaken = 0
+        return True
+
+
+def gilbert_elliott(given: list[float]) -> tuple[float, float, float, float]:
+    """p, r, 1-h and 1-k in percent, with tc's defaults for those that are not given."""
+    p, *rest = given
+    r, lost_if_bad, lost_if_good = (*rest, *(100 - p, 100.0, 0.0)[len(rest) :])
+    return p, r, lost_if_bad, lost_if_good

@@ -1,0 +1,193 @@
+"""A pcapng file that is being written: buffered, bounded, and never in the way.
+
+Blocks are written once a buffer is full or some of them have waited for a moment. When writing
+fails or the file has its size, the capture ends with one line in the log, and the device goes on. A
+pipe that is full costs packets, which the end of the file tells.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from emu.device.ports import Clock, Timer
+from emu.host.cut_short import LimitError
+from emu.host.userfiles import open_outfile
+from emu.server.net.pcap import blocks
+
+log = logging.getLogger(__name__)
+
+FLUSH_BYTES = 1 << 18
+FLUSH_NS = 200_000_000
+MOST_WAITING = 8 << 20
+"""Bytes that may wait for the reader of a pipe."""
+DEFAULT_MIB = 1024
+_WRITTEN_AT_ONCE = 1 << 20
+"""Bytes in one round of the loop, about."""
+_BLOCKS_PER_CALL = 256
+_STEPS_PER_BLOCK = 4
+_LOG_STEP = 13
+"""Bytes of a packet that count as one step of a round."""
+
+Place = list[bytes]
+"""A block, in a list of its own so that it can be filled later."""
+
+
+class PcapFile:
+    """One capture of all functions of a process."""
+
+    def __init__(
+        self, path: Path, clock: Clock, application: str, most_mib: int = DEFAULT_MIB
+    ) -> None:
+        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        self._path = path
+        self._clock = clock
+        self._most = most_mib << 20
+        self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
+        self._blocks: deque[Place] = deque([[blocks.section(application)]])
+        self._waiting = len(self._blocks[0][0])
+        self._is_blocked = False
+        """The pipe is full."""
+        self._written = 0
+        self._interfaces = 0
+        self._reserved = 0
+        """Places that are not filled yet."""
+        self._lost = 0
+        self._timer: Timer | None = None
+        self.ended_by: OSError | None = None
+        """What has ended the capture before the run, or left out its end."""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when no more packets are wanted."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether packets are still wanted."""
+        return self._fd >= 0
+
+    def interface(self, link_type: int, name: str, description: str, address: bytes) -> int:
+        """Add an interface; returns its number."""
+        self._add(blocks.interface(link_type, name, description, address))
+        self._interfaces += 1
+        return self._interfaces - 1
+
+    def has_room(self, size: int) -> bool:
+        """Whether a packet of so many bytes can be kept; if not, it is lost, and counted."""
+        if self._fd < 0:
+            return False
+        if self._waiting + size <= MOST_WAITING:
+            return True
+        if not self._lost:
+            log.warning("the capture %s: its reader is too slow, packets are left out", self._path)
+        self._lost += 1
+        return False
+
+    def reserve(self) -> Place:
+        """A place for a packet, which :meth:`put` has to fill before the loop goes on."""
+        place = [b""]
+        self._blocks.append(place)
+        self._reserved += 1
+        return place
+
+    def put(self, place: Place, block: bytes) -> None:
+        """Put a packet into its place; nothing for one that is lost."""
+        self._reserved -= 1
+        if self._fd < 0:
+            return
+        self._clock.round.steps += (len(block) >> _LOG_STEP) + _STEPS_PER_BLOCK
+        if not block or not self.has_room(len(block)):
+            if self._blocks[-1] is place:
+                self._blocks.pop()
+            return
+        place[0] = block
+        self._waiting += len(block)
+        if not self._reserved and self._waiting >= FLUSH_BYTES and not self._is_blocked:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._clock.call_later(FLUSH_NS, self._late)
+
+    def add(self, block: bytes) -> None:
+        """Add a packet."""
+        self.put(self.reserve(), block)
+
+    def _add(self, block: bytes) -> None:
+        self._blocks.append([block])
+        self._waiting += len(block)
+
+    def _late(self) -> None:
+        self._timer = None
+        self._is_blocked = False
+        self._flush()
+        if self._blocks and self._fd >= 0:
+            self._timer = self._clock.call_later(FLUSH_NS if self._is_blocked else 0, self._late)
+
+    def _flush(self) -> None:
+        """Write some of what waits. A pipe that is full is left alone until the timer looks."""
+        left = _WRITTEN_AT_ONCE
+        while self._blocks and left > 0 and self._fd >= 0 and not self._is_blocked:
+            some = [place[0] for place in islice(self._blocks, _BLOCKS_PER_CALL)]
+            try:
+                count = os.writev(self._fd, some)
+                if not count and any(some):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            except BlockingIOError:
+                self._is_blocked = True
+                return
+            except OSError as error:
+                self._end(error, f"{error.strerror}")
+                return
+            self._done(count, len(some))
+            left -= count
+        if self._written >= self._most:
+            said = f"it has {self._most >> 20} MiB"
+            self._end(LimitError(said), said)
+
+    def _done(self, count: int, most: int) -> None:
+        """So many bytes of the first blocks have been written."""
+        self._written += count
+        self._waiting -= count
+        for _ in range(most):
+            place = self._blocks[0]
+            if count < len(place[0]):
+                place[0] = place[0][count:]
+                self._is_blocked = True
+                return
+            count -= len(place[0])
+            self._blocks.popleft()
+
+    def _end(self, error: OSError, why: str) -> None:
+        self.ended_by = error
+        log.warning("the capture %s ends here, the run goes on: %s", self._path, why)
+        os.close(self._fd)
+        self._fd = -1
+        self._blocks.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.on_end()
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        if self._fd < 0:
+            return
+        if self._lost:
+            said = f"{self._lost} packets are not here: the file's reader was too slow"
+            log.warning("the capture %s: %s", self._path, said)
+            self._add(blocks.remark(0, time.time_ns(), said))
+        self.on_end = lambda: None
+        self._is_blocked = False
+        while self._blocks and self._fd >= 0 and not self._is_blocked:
+            self._flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._blocks:
+            self.ended_by = BlockingIOError(errno.EAGAIN, "its reader is too slow")
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,179 @@
+"""The sockets to other processes behind one epoll descriptor: the loop need not know each of them.
+
+In one round of the loop a bounded number of packets is taken from each connection, and from all of
+them together. Connections with more packets are served in the next rounds; functions run in
+between.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from emu.device.ports import Clock, Timer
+from emu.device.rounds import ENOUGH_STEPS, STEPS_PER_ROUND, Round
+
+log = logging.getLogger(__name__)
+
+READ, WRITE = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
+PACKETS_PER_TURN = 128
+"""Limit for one connection."""
+PACKETS_PER_ROUND = 512
+"""Limit for all connections together."""
+MOST_STEPS = STEPS_PER_ROUND + ENOUGH_STEPS
+"""Steps of a round from which on no connection is served: what queues leave by their turns, and as
+much again as timers may take."""
+
+
+class Reactor(Clock, Protocol):
+    """The loop that drives sockets and timers."""
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` whenever ``fd`` is readable."""
+
+    def remove_reader(self, fd: int) -> None:
+        """Stop watching ``fd``."""
+
+    def step(self, timeout_ns: int | None = 0) -> None:
+        """One round, which waits at most ``timeout_ns``."""
+
+
+class Pollable(Protocol):
+    """A connection to another process; it never blocks."""
+
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether packets that it has already read wait for the next :meth:`take`."""
+
+    def fileno(self) -> int:
+        """The descriptor to watch; -1 when closed."""
+
+    def room(self) -> None:
+        """The descriptor accepts data again."""
+
+    def take(self, most: int) -> int:
+        """Act on what has arrived, about as much work as ``most`` packets; returns how much."""
+
+    def close(self, why: str) -> None:
+        """Close it for this reason."""
+
+
+class Poller:
+    """Calls the connections that are ready, and the callbacks that accept new ones."""
+
+    def __init__(self, loop: Reactor) -> None:
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._connections: dict[int, Pollable] = {}
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._events: dict[int, int] = {}
+        self._paused: dict[Pollable, Timer] = {}
+        self._waiting: dict[Pollable, None] = {}
+        """Connections with data for us, in the order in which they are served."""
+        self._next_round: Timer | None = None
+        loop.add_reader(self._epoll.fileno(), self._ready)
+
+    @property
+    def round(self) -> Round:
+        """The loop's round."""
+        return self._loop.round
+
+    def watch(self, connection: Pollable, events: int) -> None:
+        """From now on, serve a connection when these epoll events occur."""
+        fd = connection.fileno()
+        self._events[fd] = events
+        if connection in self._paused:
+            events &= ~select.EPOLLIN
+        if self._connections.get(fd) is connection:
+            self._epoll.modify(fd, events)
+        else:
+            # A closed socket has left the epoll set by itself; its number may be used again.
+            self._listeners.pop(fd, None)
+            self._connections[fd] = connection
+            self._epoll.register(fd, events)
+
+    def pause(self, connection: Pollable, delay_ns: int) -> None:
+        """Take nothing from a connection for a while; to be called in its ``take``."""
+        if connection not in self._paused and connection.fileno() >= 0:
+            resume = partial(self._resume, connection)
+            self._paused[connection] = self._loop.call_later(delay_ns, resume)
+            self.watch(connection, self._events[connection.fileno()])
+
+    def _resume(self, connection: Pollable) -> None:
+        del self._paused[connection]
+        fd = connection.fileno()
+        if fd >= 0:
+            self.watch(connection, self._events[fd])
+            self._waiting[connection] = None
+            if self._next_round is None:
+                self._serve()
+
+    def listen(self, fd: int, accept: Callable[[], None]) -> None:
+        """Call ``accept`` when a connection waits at the listening socket ``fd``."""
+        self._listeners[fd] = accept
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def ignore(self, fd: int) -> None:
+        """No longer call ``accept`` for this listening socket; to be called before it is closed."""
+        if self._listeners.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        """Stop watching everything."""
+        if self._next_round is not None:
+            self._next_round.cancel()
+        for timer in self._paused.values():
+            timer.cancel()
+        self._waiting.clear()
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _ready(self) -> None:
+        visited = []
+        for fd, events in self._epoll.poll(0):
+            if fd in self._listeners:
+                visited.append(self._listeners[fd])
+            elif (connection := self._connections.get(fd)) is not None:
+                if events & select.EPOLLOUT:
+                    self._guarded(connection, connection.room)
+                if events & ~select.EPOLLOUT and connection not in self._paused:
+                    self._waiting[connection] = None
+        if self._next_round is None:
+            self._serve()
+        # Last: a HELLO received above takes its connection off the list of strangers first.
+        for accept in visited:
+            accept()
+
+    def _serve(self) -> None:
+        """Take packets from the waiting connections, up to the limits of a round."""
+        left, round_ = PACKETS_PER_ROUND, self._loop.round
+        for connection in list(self._waiting):
+            if left <= 0 or round_.steps > MOST_STEPS:
+                break
+            del self._waiting[connection]
+            left -= self._guarded(connection, partial(connection.take, min(left, PACKETS_PER_TURN)))
+            if connection.has_more and connection not in self._paused:
+                self._waiting[connection] = None
+        if self._waiting:
+            self._next_round = self._loop.call_later(0, self._go_on)
+
+    def _go_on(self) -> None:
+        self._next_round = None
+        self._serve()
+
+    @staticmethod
+    def _guarded(connection: Pollable, call: Callable[[], int | None]) -> int:
+        """Call it; a bug of ours with the data of one connection must not affect the others."""
+        try:
+            return call() or 0
+        except Exception:
+            log.exception("%s: internal error", connection.name)
+            connection.close("internal error")
+            return 1

@@ -1,0 +1,217 @@
+"""How the command line names a device: ``MODEL[,KEY=VALUE]...``.
+
+``connectx6``, ``connectx6-vf,lid=7``, ``connectx5,link=eth``: a model of ``emu.device.models`` and
+options of the function. ``link`` is ``ib`` or ``eth``; ``mac`` is the address of an Ethernet port,
+which otherwise follows from the GUID, and ``segment`` the number of the segment that it is on, as
+in ``--net``. ``pkeys`` are an InfiniBand port's partitions besides the default one. With
+``ib_virt=0`` the driver queries an InfiniBand port by MAD_IFC, as with old firmware; with
+``mw_2a=1`` type 2 memory windows are of type 2A instead of 2B. ``odp`` is 0 for no on-demand
+paging, 1 for the transport scheme, 2 for the memory scheme as well; the default is the model's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from emu.device.models import (
+    ALL_MEMORY_ODP,
+    ALL_TRANSPORT_ODP,
+    DEFAULT_MODEL,
+    LINKS,
+    MEMORY_ODP,
+    MODELS,
+    TRANSPORT_ODP,
+    Capabilities,
+    Model,
+)
+from emu.device.port.ib.partitions import PKEY_NUMBER
+from emu.device.port.ib.port import BASE_GUID, PKEY_TABLE_ENTRIES, SM_LID
+from emu.device.state.hca import HcaOptions
+from emu.server.net.eth.spec import MAX_SEGMENT
+from layouts.enums import PortType
+
+MAX_LID = SM_LID - 1
+MAX_BOOT_PAGES = 512
+"""Far more than the device needs; each costs the guest 4 KiB."""
+
+
+class DeviceSpecError(ValueError):
+    """An invalid device specification; the text says which part is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A model and the options of one function of it."""
+
+    model: Model
+    options: HcaOptions
+    chosen: frozenset[str] = frozenset()
+    """The options given explicitly; the others have their defaults."""
+    segment: int = 0
+    """Where an Ethernet port is plugged in."""
+
+
+def parse(text: str, index: int = 0) -> DeviceSpec:
+    """Parse a specification; ``index`` is the function's number, which determines the defaults.
+
+    Raises :class:`DeviceSpecError`.
+    """
+    name, *settings = text.split(",")
+    name = name or DEFAULT_MODEL
+    if name not in MODELS:
+        raise DeviceSpecError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
+    chosen: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key not in _KEYS:
+            raise DeviceSpecError(f"{setting!r} is none of {', '.join(_KEYS.values())}")
+        chosen[key] = _READERS.get(key, _number)(key, value)
+    model = _linked(name, chosen)
+    values = {
+        "guid": BASE_GUID + 16 * index,
+        "lid": 1 + index,
+        "pages": 0,
+        "mac": 0,
+        "segment": 0,
+        "ib_virt": 1,
+        "mw_2a": 0,
+        "odp": _ODP.index(model.odp),
+        "odp_all": 0,
+        "pkeys": (),
+        **chosen,
+    }
+    windows_2a = bool(values["mw_2a"])
+    options = HcaOptions(
+        values["guid"],
+        values["lid"],
+        values["pages"],
+        windows_2a,
+        values["mac"],
+        values["pkeys"],
+    )
+    if not values["ib_virt"]:
+        model = replace(model, general={**model.general, "ib_virt": 0})
+    if chosen.keys() & {"odp", "odp_all"}:
+        odp = values["odp"]
+        scheme = (_ODP_ALL if values["odp_all"] else _ODP)[odp]
+        model = replace(model, general={**model.general, "pg": int(odp > 0)}, odp=scheme)
+    return DeviceSpec(model, options, frozenset(chosen), values["segment"])
+
+
+def parse_all(texts: Sequence[str], *, fabric: bool = False) -> list[DeviceSpec]:
+    """Parse the specifications of one server's functions, which need LIDs and GUIDs of their own.
+
+    A ``fabric`` chooses those that a specification leaves open. Raises :class:`DeviceSpecError`.
+    """
+    specs = [parse(text, index) for index, text in enumerate(texts)]
+    for key in ("lid", "guid"):
+        holders: dict[int, int] = {}
+        for number, spec in enumerate(specs):
+            has_none = key == "lid" and spec.model.port_type is not PortType.IB
+            if has_none or (fabric and key not in spec.chosen):
+                continue
+            value = getattr(spec.options, key)
+            if value in holders:
+                raise DeviceSpecError(
+                    f"functions {holders[value]} and {number} both have {key}={value:#x}: give one"
+                    f" of them another with {_KEYS[key]}"
+                )
+            holders[value] = number
+    return specs
+
+
+def _linked(name: str, chosen: Mapping[str, Any]) -> Model:
+    """The model with the chosen link layer, to which the other settings must fit."""
+    links = LINKS[name]
+    link = PortType(chosen.get("link", next(iter(links))))
+    if link not in links:
+        raise DeviceSpecError(f"link={link.name.lower()}: {name} has no such port")
+    for key, needed in _OF_LINK.items():
+        if key in chosen and link is not needed:
+            raise DeviceSpecError(f"{key} needs link={needed.name.lower()}")
+    return links[link]
+
+
+_ODP: tuple[Capabilities, ...] = ({}, TRANSPORT_ODP, MEMORY_ODP)
+_ODP_ALL: tuple[Capabilities, ...] = ({}, ALL_TRANSPORT_ODP, ALL_MEMORY_ODP)
+
+_KEYS = {
+    "guid": "guid=N",
+    "lid": "lid=N",
+    "pages": "pages=N",
+    "ib_virt": "ib_virt=N",
+    "mw_2a": "mw_2a=N",
+    "odp": "odp=N",
+    "odp_all": "odp_all=N",
+    "pkeys": "pkeys=N[:N]...",
+    "link": "link=ib|eth",
+    "mac": "mac=XX:XX:XX:XX:XX:XX",
+    "segment": "segment=N",
+}
+_OF_LINK = {
+    "lid": PortType.IB,
+    "pkeys": PortType.IB,
+    "ib_virt": PortType.IB,
+    "mac": PortType.ETH,
+    "segment": PortType.ETH,
+}
+"""Settings that only one link layer has."""
+
+_LIMITS = {
+    "guid": (1, (1 << 64) - 1),
+    "lid": (1, MAX_LID),
+    "pages": (0, MAX_BOOT_PAGES),
+    "ib_virt": (0, 1),
+    "mw_2a": (0, 1),
+    "odp": (0, len(_ODP) - 1),
+    "odp_all": (0, 1),
+    "segment": (0, MAX_SEGMENT),
+}
+
+
+def _pkeys(key: str, text: str) -> tuple[int, ...]:
+    """P_Keys of different partitions, none of them the default one (IBTA 10.9.1)."""
+    try:
+        pkeys = tuple(int(part, 0) for part in text.split(":"))
+    except ValueError:
+        raise DeviceSpecError(f"{key}={text!r} are no numbers") from None
+    for pkey in pkeys:
+        if not 0 < pkey & PKEY_NUMBER < PKEY_NUMBER or not 0 < pkey < 1 << 16:
+            raise DeviceSpecError(f"{key}: {pkey:#x} is the P_Key of no partition of its own")
+    if len(pkeys) >= PKEY_TABLE_ENTRIES or len({pkey & PKEY_NUMBER for pkey in pkeys}) < len(pkeys):
+        raise DeviceSpecError(f"{key}: a partition twice, or more than {PKEY_TABLE_ENTRIES - 1}")
+    return pkeys
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise DeviceSpecError(f"{key}={text!r} is not a number") from None
+    low, high = _LIMITS[key]
+    if not low <= value <= high:
+        raise DeviceSpecError(f"{key}={value:#x} is not between {low:#x} and {high:#x}")
+    return value
+
+
+def _link(key: str, text: str) -> int:
+    try:
+        return PortType[text.upper()] if text.islower() else PortType[""]
+    except KeyError:
+        raise DeviceSpecError(f"{key}={text!r} is neither ib nor eth") from None
+
+
+def _mac(key: str, text: str) -> int:
+    """A unicast MAC address."""
+    if not re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text, re.ASCII):
+        raise DeviceSpecError(f"{key}={text!r} is not a MAC address")
+    mac = int(text.replace(":", ""), 16)
+    if not mac or mac >> 40 & 1:
+        raise DeviceSpecError(f"{key}={text} is not the address of one port")
+    return mac
+
+
+_READERS: Mapping[str, Callable[[str, str], Any]] = {"link": _link, "mac": _mac, "pkeys": _pkeys}

@@ -1,0 +1,88 @@
+"""The links of a server's functions: what a plan and ``mlx5emu net`` set, and where it is put."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from emu.device.function.function import Function
+from emu.device.ports import Clock
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.link.direction import Direction
+
+if TYPE_CHECKING:
+    from emu.device.faults.link import Link
+
+TX, RX = DIRECTIONS = ("tx", "rx")
+
+
+@dataclass(frozen=True, slots=True)
+class Cabling:
+    """What the functions of a server are plugged into."""
+
+    clock: Clock
+    fabric: LocalFabric
+    ports: Sequence[FunctionPort | None] = field(default=())
+    """Those of functions with Ethernet; None for the others."""
+
+
+class Links:
+    """The links that have been set; one that is cleared keeps its counts."""
+
+    def __init__(self, functions: Sequence[Function], cabling: Cabling, seed: int = 0) -> None:
+        """``seed`` is that of all random decisions."""
+        self._functions = functions
+        self._cabling = cabling
+        self._found: dict[tuple[int, str], Direction] = {}
+        self.seed = seed
+
+    def check(self, link: Link) -> None:
+        """Raise ValueError if there is no such function."""
+        if link.function is not None and link.function >= len(self._functions):
+            raise ValueError(f"function is a number below {len(self._functions)}")
+
+    def functions(self, link: Link) -> Iterable[int]:
+        """The functions that an entry is about and that there are."""
+        every = range(len(self._functions))
+        return every if link.function is None else {link.function} & set(every)
+
+    def set(self, link: Link, index: int) -> None:
+        """Set the links of an entry at one of its functions, from the next packet on."""
+        for way in DIRECTIONS if link.direction is None else (link.direction,):
+            self._set(index, way, link)
+
+    def _set(self, index: int, way: str, link: Link) -> None:
+        direction = self._found.get((index, way))
+        if direction is None:
+            if link.is_clear:
+                return
+            function, clock = self._functions[index], self._cabling.clock
+            direction = self._found[index, way] = Direction(
+                f"function {index} {way}", clock, lambda: function.hca.ledger, link, self.seed
+            )
+        direction.change(link)
+        self._plug(index, way, None if link.is_clear else direction)
+
+    def _plug(self, index: int, way: str, direction: Direction | None) -> None:
+        ports = self._cabling.ports
+        port = ports[index] if index < len(ports) else None
+        if port is not None:
+            if way == TX:
+                port.tx_link = direction
+            else:
+                port.rx_link = direction
+            return
+        fabric = self._cabling.fabric
+        links = fabric.tx_links if way == TX else fabric.rx_links
+        lid = self._functions[index].hca.ib.lid
+        if direction is None:
+            links.pop(lid, None)
+        else:
+            links[lid] = direction
+
+    def listing(self) -> Iterator[dict[str, Any]]:
+        """Each link that is or was set, with its counts."""
+        for (index, way), direction in sorted(self._found.items()):
+            yield {"function": index, "direction": way, **direction.about()}

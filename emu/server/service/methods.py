@@ -1,0 +1,147 @@
+"""The methods of the control protocol: what a server answers on its control socket."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emu.device.function.function import Function
+from emu.device.ports import Clock
+from emu.device.turns import Turns
+from emu.server.control.server import Method, RequestError, Streamed
+from emu.server.net.eth.segments import Segments
+from emu.server.service import views
+from emu.server.service.faults_on_use import Faults
+
+DEFAULT_LIMIT = 1000
+MOST_LIMIT = 20_000
+
+
+def methods(
+    functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+) -> Mapping[str, Method]:
+    """The methods, by name."""
+    # Now: pydantic takes a fifth of a second, for which a client's first plan would stop the loop.
+    importlib.import_module("emu.device.faults.text")
+    control = _Methods(functions, clock, faults, segments)
+    return {
+        "status": control.status,
+        "objects": control.objects,
+        "census": control.census,
+        "fault.list": control.fault_list,
+        "fault.add": control.fault_add,
+        "fault.remove": control.fault_remove,
+        "fault.load": control.fault_load,
+        "net.show": control.net_show,
+        "net.set": control.net_set,
+    }
+
+
+class _Methods:
+    def __init__(
+        self, functions: Sequence[Function], clock: Clock, faults: Faults, segments: Segments
+    ) -> None:
+        self._functions = functions
+        self._clock = clock
+        self._faults = faults
+        self._segments = segments
+
+    def status(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        told = [views.status(function, index) for index, function in enumerate(self._functions)]
+        ports = [_without_addresses(segment) for segment in self._segments.about()]
+        return {"t_ns": self._clock.now_ns(), "functions": told, "segments": ports}
+
+    def objects(self, params: dict[str, Any]) -> Streamed:
+        _only(params, "function", "kind", "limit")
+        index, kind = params.get("function"), params.get("kind")
+        limit = params.get("limit", DEFAULT_LIMIT)
+        count = len(self._functions)
+        if index is not None and (type(index) is not int or not 0 <= index < count):
+            raise RequestError(f"function is a number below {count}")
+        if type(limit) is not int or not 0 <= limit <= MOST_LIMIT:
+            raise RequestError(f"limit is a number up to {MOST_LIMIT}")
+        known = views.kinds(self._functions[0])
+        if kind is not None and kind not in known:
+            raise RequestError(f"kind is one of {', '.join(known)}")
+        segments = self._segments.about() if kind is None and index is None else []
+        return self._objects(range(count) if index is None else [index], kind, limit, segments)
+
+    def _objects(
+        self, indices: Sequence[int], kind: str | None, limit: int, segments: Sequence[Any]
+    ) -> Streamed:
+        yield b'{"functions":['
+        for number, index in enumerate(indices):
+            yield b'%s{"function":%d,"objects":' % (b"," * bool(number), index)
+            yield from views.objects(self._functions[index], kind, limit)
+            yield b"}"
+        yield b'],"segments":%s}' % json.dumps(segments).encode()
+
+    def census(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+        _only(params)
+        return {"objects": (yield from views.census(self._functions))}
+
+    def fault_list(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        return {"rules": self._faults.listing()}
+
+    def fault_add(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        from emu.device.faults.text import rule_from_table
+
+        _only(params, "rule")
+        try:
+            return {"name": self._faults.wanted().add(rule_from_table(params.get("rule")))}
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+
+    def fault_remove(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params, "name")
+        if not self._faults.wanted().remove(str(params.get("name"))):
+            raise RequestError(f"no rule {params.get('name')!r}")
+        return {}
+
+    def fault_load(self, params: dict[str, Any]) -> Turns[Mapping[str, Any]]:
+        from emu.device.faults.text import PlanError, loading
+
+        _only(params, "plan")
+        text = params.get("plan", "")
+        if not isinstance(text, str):
+            raise RequestError("plan is the text of a plan")
+        try:
+            plan = yield from loading(text)
+        except PlanError as error:
+            raise RequestError(str(error)) from None
+        self._faults.wanted().load(plan)
+        return {"rules": len(plan.rule)}
+
+    def net_show(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        _only(params)
+        return {"links": self._faults.links()}
+
+    def net_set(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        from emu.device.faults.text import link_from_table
+
+        _only(params, "link")
+        try:
+            self._faults.wanted().set_link(link_from_table(params.get("link")))
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        return {}
+
+
+def _without_addresses(segment: Mapping[str, Any]) -> dict[str, Any]:
+    """A segment's ports, without the addresses behind them."""
+    ports = [
+        {name: value for name, value in port.items() if name != "addresses"}
+        for port in segment["ports"]
+    ]
+    return {**segment, "ports": ports}
+
+
+def _only(params: Mapping[str, Any], *names: str) -> None:
+    """Reject unknown parameters."""
+    for name in params:
+        if name not in names:
+            raise RequestError(f"no parameter {name!r}; there are {', '.join(names) or 'none'}")

@@ -1,0 +1,93 @@
+"""Attaches a server's functions to the capture file that the user has asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emu.device.function.function import Function
+from emu.device.ports import Clock
+from emu.host.cut_short import complaint
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.pcap import blocks
+from emu.server.net.pcap.capture import EthernetInterface, Interface, Subnet
+from emu.server.net.pcap.file import DEFAULT_MIB, PcapFile
+from emu.version import version
+
+if TYPE_CHECKING:
+    from emu.device.faults.record import Fired
+
+
+@dataclass(frozen=True, slots=True)
+class PcapOptions:
+    """What the user has asked for."""
+
+    path: Path
+    most_mib: int = DEFAULT_MIB
+    messages: bool = False
+    """Messages between functions of the process are to be sent as packets, to be seen."""
+
+
+class Capture:
+    """The capture of a server's functions."""
+
+    def __init__(
+        self,
+        options: PcapOptions,
+        clock: Clock,
+        functions: Sequence[Function],
+        cables: Sequence[FunctionPort | None],
+        fabric: LocalFabric,
+    ) -> None:
+        """``cables``: those of the functions with Ethernet ports. Raises OSError for the file."""
+        self._path = options.path
+        self._file = PcapFile(options.path, clock, f"mlx5emu {version()}", options.most_mib)
+        self._file.on_end = self._detach
+        self._cables = [cable for cable in cables if cable is not None]
+        self._fabric = fabric
+        self._interfaces: list[Interface] = []
+        subnet = Subnet(wants_messages=options.messages)
+        for index, (function, cable) in enumerate(zip(functions, cables)):
+            name, port = f"function {index}", function.hca.port
+            if cable is not None:
+                mac = function.hca.eth.permanent_address
+                about = f"{function.model.title}, MAC {mac.hex(':')}"
+                number = self._file.interface(blocks.LINKTYPE_ETHERNET, name, about, mac)
+                cable.watcher = ethernet = EthernetInterface(self._file, number)
+                cable.shows_messages = options.messages
+                self._interfaces.append(ethernet)
+            else:
+                guid, lid = port.guid.to_bytes(8, "big"), function.hca.ib.lid
+                about = f"{function.model.title}, LID {lid}"
+                number = self._file.interface(blocks.LINKTYPE_ERF, name, about, guid)
+                interface = Interface(self._file, number)
+                subnet.add(lid, interface)
+                self._interfaces.append(interface)
+        fabric.watcher = subnet
+
+    def fault(self, fired: Fired) -> None:
+        """A fault has fired; the next packet of its function says so."""
+        event = ", ".join(f"{name} {value}" for name, value in fired.event.items())
+        text = f"fault {fired.rule}: {fired.action} at {fired.point}" + f" ({event})" * bool(event)
+        self._interfaces[fired.function].fault(text)
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("capture", self._path, self._file.ended_by)
+
+    def _detach(self) -> None:
+        for cable in self._cables:
+            cable.watcher = None
+            cable.shows_messages = False
+        self._fabric.watcher = None
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._detach()
+        for interface in self._interfaces:
+            interface.close()
+        self._file.close()

@@ -1,0 +1,168 @@
+"""Puts a server together: device specifications in, functions behind sockets out.
+
+One process serves all functions of a guest, in one thread. ``ready`` on standard output says that
+every socket is listening; SIGTERM and SIGINT end it. At exit it logs for each function what the
+driver accessed that is not modelled.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emu.device.function.function import Function, Tracer
+from emu.device.ports import Clock
+from emu.host.listening import OWNER_ONLY
+from emu.server.control.server import ControlServer
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.segments import Segments
+from emu.server.net.eth.spec import NetSpec
+from emu.server.net.eth.uplinks import Uplinks
+from emu.server.net.fabric.protocol import Identity
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.ib.sockets import SocketFabric
+from emu.server.service.devicespec import DeviceSpec
+from emu.server.service.fault_options import FaultOptions
+from emu.server.service.faults_on_use import Faults
+from emu.server.service.links import Cabling
+from emu.server.service.methods import methods
+from emu.server.service.pcap import Capture, PcapOptions
+from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
+from emu.server.vfio.loop import Loop
+from firmware_cmds import TABLE
+from layouts.enums import PortType
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A device, and the socket that offers it."""
+
+    socket: Path
+    spec: DeviceSpec
+
+
+class Server:
+    """Functions, their transports and the loop that drives them."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        transport: str = DEFAULT_KIND,
+        tracer: Callable[[int, Clock], Tracer] | None = None,
+        fabric: str | None = None,
+        faults: FaultOptions | None = None,
+        control: Path | None = None,
+        socket_mode: int = OWNER_ONLY,
+        nets: Sequence[NetSpec] = (),
+        pcap: PcapOptions | None = None,
+    ) -> None:
+        """``tracer`` makes the tracer of the function with a given index, on its clock.
+
+        ``fabric`` names a fabric shared with other processes; it then assigns each LID or GUID that
+        a specification does not set. Raises :class:`FabricError` when the fabric cannot be joined.
+        ``control`` is the path of the control socket; OSError when it cannot be created.
+        ``socket_mode`` is the mode of the other sockets; only the owner may use the control socket.
+        ``nets`` are the links out of the segments of Ethernet functions; UserError or OSError for
+        one that cannot be made. ``pcap`` asks for a capture; OSError when it has no file.
+        """
+        self.loop = Loop()
+        self.functions: list[Function] = []
+        specs = [endpoint.spec for endpoint in endpoints]
+        self._segments = Segments(self.loop)
+        self._sockets: SocketFabric | None = None
+        if fabric is not None:
+            uplinks = Uplinks(self._segments)
+            wanted = [*map(_wanted, specs)]
+            self._sockets = SocketFabric(fabric, self.loop, wanted, socket_mode, uplinks)
+            specs = [*map(_with_identity, specs, self._sockets.join())]
+        wire = self._sockets or LocalFabric(self.loop)
+        cables: list[FunctionPort | None] = []
+        for index, (endpoint, spec) in enumerate(zip(endpoints, specs)):
+            cables.append(self._cable(index, spec))
+            served = make_transport(transport, endpoint.socket, socket_mode=socket_mode)
+            function = Function(
+                spec.model,
+                spec.options,
+                TABLE,
+                served.memory,
+                served.interrupts,
+                self.loop,
+                wire,
+                tracer(index, self.loop) if tracer else None,
+                cables[-1],
+            )
+            served.listen(function)
+            self.loop.add_transport(served)
+            self.functions.append(function)
+        self._segments.open(nets, socket_mode)
+        cabling = Cabling(self.loop, wire, cables)
+        self._faults = Faults(self.functions, faults or FaultOptions(), cabling)
+        self._capture: Capture | None = None
+        if pcap is not None:
+            self._capture = Capture(pcap, self.loop, self.functions, cables, wire)
+            self._faults.on_fired = self._capture.fault
+        self._control = None
+        if control is not None:
+            answered = methods(self.functions, self.loop, self._faults, self._segments)
+            self._control = ControlServer(control, self.loop, answered)
+
+    def _cable(self, index: int, spec: DeviceSpec) -> FunctionPort | None:
+        """What an Ethernet function is plugged into."""
+        if spec.model.port_type is not PortType.ETH:
+            return None
+        return self._segments.plug(f"function {index}", spec.segment)
+
+    def run(self) -> None:
+        """Serve until a signal ends it."""
+        with self.loop.stopped_by(signal.SIGTERM, signal.SIGINT):
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            self.loop.run()
+
+    def complaints(self) -> list[str]:
+        """What the files of a closed server lack that they were to have."""
+        told = [self._faults.complaint, self._capture.complaint if self._capture else ""]
+        return [*filter(None, told)]
+
+    def close(self) -> None:
+        """Close the sockets and log what was accessed but not modelled."""
+        if self._control is not None:
+            self._control.close()
+        self._faults.close()
+        if self._capture is not None:
+            self._capture.close()
+        self._segments.close()
+        if self._sockets is not None:
+            self._sockets.close()
+        self.loop.close()
+        for function in self.functions:
+            for line in function.unhandled.lines():
+                log.warning(
+                    "%s: the driver used something that is not modelled: %s",
+                    function.model.name,
+                    line,
+                )
+            if function.tracer is not None:
+                for line in function.tracer.summary():
+                    log.info("%s: trace: %s", function.model.name, line)
+
+
+def _wanted(spec: DeviceSpec) -> Identity:
+    """The LID and GUID that a specification requests on a fabric; 0 if it leaves them open."""
+    options, chosen = spec.options, spec.chosen
+    return Identity(
+        options.lid if "lid" in chosen else 0,
+        options.guid if "guid" in chosen else 0,
+        spec.model.port_type is PortType.ETH,
+    )
+
+
+def _with_identity(spec: DeviceSpec, given: Identity) -> DeviceSpec:
+    lid = given.lid or spec.options.lid
+    return replace(spec, options=replace(spec.options, lid=lid, guid=given.guid))

@@ -1,0 +1,80 @@
+"""The file that a trace is written to, without blocking."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from emu.device.function.function import Tracer
+from emu.device.ports import Clock
+from emu.device.trace.event import Event
+from emu.device.trace.recorder import LineSink, Recorder
+from emu.device.trace.text import TextForm
+from emu.host.cut_short import LimitError, complaint
+from emu.host.userfiles import open_outfile
+
+FORMS: Mapping[str, Callable[[], Callable[[Event], str]]] = {
+    "json": lambda: Event.to_json,
+    "text": TextForm,
+}
+"""Ways to write an event, by the names that users give them."""
+
+DEFAULT_FORM = "json"
+DEFAULT_MIB = 1024
+
+
+class TraceFile:
+    """A file or a pipe that accepts whole lines at once or fails: a :class:`recorder.Stream`.
+
+    Nothing is buffered, so a trace is complete however the process ends. If a pipe's reader is too
+    slow, writing fails instead of blocking the device.
+    """
+
+    def __init__(self, path: Path, most_mib: int = DEFAULT_MIB) -> None:
+        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        self._most = self._left = most_mib << 20
+        self._fd = open_outfile(path, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)
+
+    def write(self, text: str) -> None:
+        """Write the text. Raises OSError, after which a part of it may be in the file.
+
+        LimitError if the file would become too long; nothing has been written then.
+        """
+        data = text.encode()
+        self._left -= len(data)
+        if self._left < 0:
+            raise LimitError(f"it has {self._most >> 20} MiB")
+        while data:
+            written = os.write(self._fd, data)
+            if not written:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            data = data[written:]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+class Trace:
+    """The recorders of a process, which share one file."""
+
+    def __init__(self, path: Path, form: str, most_mib: int = DEFAULT_MIB) -> None:
+        """Raises OSError when the file cannot be opened, or is a pipe that nobody reads."""
+        self._path = path
+        self._file = TraceFile(path, most_mib)
+        self._sink = LineSink(self._file, FORMS[form]())
+
+    def recorder(self, index: int, clock: Clock) -> Tracer:
+        """A recorder for the function with that index."""
+        return Recorder(self._sink, clock, index)
+
+    @property
+    def complaint(self) -> str:
+        """What the file lacks at the end, if anything."""
+        return complaint("trace", self._path, self._sink.ended_by)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

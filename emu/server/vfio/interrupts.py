@@ -1,0 +1,203 @@
+"""Interrupt vectors: eventfds that the client sets, and vectors latched while there is none.
+
+Semantics of DEVICE_SET_IRQS: vfio-user specification and linux/vfio.h, struct vfio_irq_set. QEMU
+gives MSI-X vectors their eventfds one at a time, as the guest's driver enables them, and the device
+may raise a vector before that; like a real function we then set its pending bit and send it later
+(PCIe base specification, MSI-X: Pending Bit Array).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from emu.server.vfio.alarm import ALARM
+from emu.server.vfio.protocol import NUM_IRQS, Irq, IrqSetFlag, RequestError
+
+logger = logging.getLogger(__name__)
+
+_EVENTFD: Final = "anon_inode:[eventfd]"
+
+
+class MsixVectors(ABC):
+    """The MSI-X vectors as the function sees them: :class:`emu.device.ports.Interrupts` and pending
+    bits.
+
+    A subclass knows how to send one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.on_blocked: Callable[[], None] = _nobody
+        """Called when a write to a client's eventfd has blocked; no more are written to then."""
+        self._pending: set[int] = set()
+        self._deliver: Callable[[int], bool] = self._send
+
+    def resize(self, count: int) -> None:
+        """Set the number of vectors; nothing is pending afterwards."""
+        self.count = count
+        self._pending.clear()
+
+    def trigger(self, vector: int) -> None:
+        """Raise ``vector``; latch it while the client has not set it up, or it is not permitted.
+
+        Raises IndexError for a vector that the function does not have.
+        """
+        if not 0 <= vector < self.count:
+            raise IndexError(f"vector {vector} of {self.count}")
+        if not self._deliver(vector):
+            self._pending.add(vector)
+
+    def pending(self, vector: int) -> bool:
+        """Whether ``vector`` is latched."""
+        return vector in self._pending
+
+    def pending_bits(self) -> bytes:
+        """The pending bit array as in the function's BAR: whole 64-bit words."""
+        bits = sum(1 << vector for vector in self._pending)
+        return bits.to_bytes((self.count + 63) // 64 * 8, "little")
+
+    def clear_pending(self) -> None:
+        """Forget what is latched, as a reset of the function does."""
+        self._pending.clear()
+
+    def clear(self) -> None:
+        """Drop everything latched, and what is the client's: it is gone."""
+        self.clear_pending()
+
+    def permit(self, allowed: bool) -> None:
+        """As :meth:`emu.device.ports.Interrupts.permit`."""
+        self._deliver = self._send if allowed else _withhold
+        self._send_pending()
+
+    @abstractmethod
+    def _send(self, vector: int) -> bool:
+        """Send ``vector``; False when the client has not set it up."""
+
+    def _send_pending(self) -> None:
+        """Send what is latched and can be sent now, lowest vector first."""
+        for vector in sorted(self._pending):
+            if self._deliver(vector):
+                self._pending.discard(vector)
+
+
+class IrqTable(MsixVectors):
+    """The eventfds of every interrupt type; MSI-X is the one that the function raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fds: list[list[int]] = [[] for _ in range(NUM_IRQS)]
+        self._msix: list[int] = []
+        self.resize(0)
+
+    def resize(self, count: int) -> None:
+        """Have ``count`` MSI-X vectors, one ERR and one REQ interrupt, none of them set up."""
+        self.clear()
+        super().resize(count)
+        counts = {Irq.MSIX: count, Irq.ERR: 1, Irq.REQ: 1}
+        self._fds = [[-1] * counts.get(Irq(index), 0) for index in range(NUM_IRQS)]
+        self._msix = self._fds[Irq.MSIX]
+
+    def counts(self, index: int) -> int:
+        """Number of interrupts of a type (an :class:`Irq`)."""
+        return len(self._fds[index])
+
+    def clear(self) -> None:
+        """Drop every eventfd and everything latched: the client is gone."""
+        self.clear_pending()
+        self._drop_eventfds()
+
+    def _drop_eventfds(self) -> None:
+        for index, fds in enumerate(self._fds):
+            self._assign(index, range(len(fds)), [])
+
+    def set(
+        self, index: int, flags: int, start: int, count: int, data: bytes, fds: list[int]
+    ) -> None:
+        """One DEVICE_SET_IRQS; the descriptors that it keeps are taken out of ``fds``.
+
+        Raises :class:`RequestError` with EINVAL before anything changes.
+        """
+        vectors = self._check(index, flags, start, count)
+        data_type = flags & IrqSetFlag.DATA_MASK
+        if len(data) != (count if data_type == IrqSetFlag.DATA_BOOL else 0):
+            raise _invalid(f"{len(data)} bytes of data for {count} interrupts")
+        if fds and (data_type != IrqSetFlag.DATA_EVENTFD or len(fds) != count):
+            raise _invalid(f"{len(fds)} descriptors for {count} interrupts, flags {flags:#x}")
+        if data_type == IrqSetFlag.DATA_EVENTFD:
+            for fd in fds:
+                _check_eventfd(fd)
+            self._assign(index, vectors, fds)
+            fds.clear()
+            self._send_pending()
+        elif count == 0:
+            self._assign(index, range(len(self._fds[index])), [])
+        else:
+            wanted = data or b"\1" * count
+            for vector in (vector for vector, on in zip(vectors, wanted) if on):
+                self._signal(self._fds[index][vector])
+
+    def _check(self, index: int, flags: int, start: int, count: int) -> range:
+        """The vectors that a DEVICE_SET_IRQS is about."""
+        if index >= NUM_IRQS:
+            raise _invalid(f"interrupt type {index}")
+        data_type, action = flags & IrqSetFlag.DATA_MASK, flags & IrqSetFlag.ACTION_TYPE_MASK
+        if flags != data_type | action or data_type.bit_count() != 1:
+            raise _invalid(f"flags {flags:#x}")
+        if action != IrqSetFlag.ACTION_TRIGGER:
+            raise _invalid(f"flags {flags:#x}: no interrupt can be masked here")
+        total = len(self._fds[index])
+        if start >= total or start + count > total:
+            raise _invalid(f"interrupts {start}+{count} of {total}")
+        if count == 0 and (start or data_type != IrqSetFlag.DATA_NONE):
+            raise _invalid("no interrupts, but not a request to disable all")
+        return range(start, start + count)
+
+    def _assign(self, index: int, vectors: range, fds: Sequence[int]) -> None:
+        """Give the vectors their eventfds, or take them away when there are none."""
+        table = self._fds[index]
+        for position, vector in enumerate(vectors):
+            if table[vector] >= 0:
+                os.close(table[vector])
+            table[vector] = fds[position] if fds else -1
+
+    def _send(self, vector: int) -> bool:
+        return self._signal(self._msix[vector])
+
+    def _signal(self, fd: int) -> bool:
+        """Add one to an eventfd's counter; False when there is no eventfd."""
+        if fd < 0:
+            return False
+        ALARM.set()
+        try:
+            os.eventfd_write(fd, 1)
+        except BlockingIOError:
+            logger.debug("eventfd %d: counter full; it is signalled already", fd)
+        except InterruptedError:
+            self._drop_eventfds()
+            self.on_blocked()
+        return True
+
+
+def _nobody() -> None:
+    """The callback while none is set."""
+
+
+def _withhold(_vector: int) -> bool:
+    """Replaces the sending of a vector while none may be sent."""
+    return False
+
+
+def _check_eventfd(fd: int) -> None:
+    """Refuse a descriptor that is no eventfd; set O_NONBLOCK, as a write must never block."""
+    if os.readlink(f"/proc/self/fd/{fd}") != _EVENTFD:
+        raise _invalid("a descriptor that is no eventfd")
+    os.set_blocking(fd, False)
+
+
+def _invalid(why: str) -> RequestError:
+    return RequestError(errno.EINVAL, why)

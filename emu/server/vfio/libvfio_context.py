@@ -1,0 +1,276 @@
+"""libvfio-user's vfu_ctx_t: one function set up in the library, and the library's callbacks.
+
+We map the guest's memory a second time, under the rules of :class:`emu.server.vfio.memory.DmaMap`;
+views of the library's own mappings would become invalid with DMA_UNMAP even while they are in use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from emu.device.ports import PciFunction
+from emu.server.vfio import libvfio_abi as abi
+from emu.server.vfio.alarm import ALARM
+from emu.server.vfio.base import TransportError
+from emu.server.vfio.interrupts import MsixVectors
+from emu.server.vfio.mappings import find_backing
+from emu.server.vfio.memory import READ, WRITE, DmaMap
+from emu.server.vfio.protocol import MAX_DMA_MAPS, Irq, ProtocolError, Region, RequestError
+from emu.server.vfio.requests import region_sizes
+
+logger = logging.getLogger(__name__)
+
+_MAX_REPLY: Final = 1 << 16
+
+
+class LibraryVectors(MsixVectors):
+    """MSI-X vectors whose eventfds the library keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.context: Context | None = None
+        self._has_blocked = False
+
+    def clear(self) -> None:
+        """Drop everything latched; the next client may have better eventfds."""
+        super().clear()
+        self._has_blocked = False
+
+    def _send(self, vector: int) -> bool:
+        if self.context is None or self._has_blocked:
+            return False
+        ALARM.set()
+        try:
+            return self.context.trigger(vector)
+        except InterruptedError:
+            self._has_blocked = True
+            self.on_blocked()
+            return True
+
+    def send_pending(self) -> None:
+        """Send latched vectors that can be sent now; called after the client has set eventfds."""
+        self._send_pending()
+
+
+class Context:
+    """A realized vfu_ctx_t that listens on a private path, from construction to :meth:`destroy`."""
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        name: str,
+        function: PciFunction,
+        memory: DmaMap,
+        interrupts: LibraryVectors,
+    ) -> None:
+        """Raises :class:`TransportError` when the library refuses."""
+        self._library = library
+        self._name = name
+        self._function = function
+        self._memory = memory
+        self._interrupts = interrupts
+        self._callbacks: list[Any] = []  # kept alive for the library's pointers
+        self._serving = False
+        self._error_in_callback: Exception | None = None
+        """ctypes cannot pass it on to the caller of the library, so :meth:`run` does."""
+        self._directory = tempfile.mkdtemp(prefix="mlx5emu-")
+        self._path = Path(self._directory, "socket")
+        self._context = library.vfu_create_ctx(
+            abi.VFU_TRANS_SOCK,
+            os.fsencode(self._path),
+            abi.LIBVFIO_USER_FLAG_ATTACH_NB,
+            None,
+            abi.VFU_DEV_TYPE_PCI,
+        )
+        try:
+            if self._context is None:
+                raise self._error("vfu_create_ctx")
+            self._set_up()
+        except TransportError:
+            self.destroy()
+            raise
+        interrupts.context = self
+
+    def attach(self, greeting: bytes) -> tuple[bytes, list[int], bool]:
+        """Let the library read a client's VERSION: its reply, descriptors in it, whether it agreed.
+
+        The library is connected to a private socket until :meth:`adopt`.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stand_in:
+            stand_in.connect(os.fspath(self._path))
+            stand_in.sendall(greeting)
+            agreed = self._library.vfu_attach_ctx(self._context) == 0
+            reply, fds, _, _ = socket.recv_fds(stand_in, _MAX_REPLY, 1, socket.MSG_DONTWAIT)
+        return reply, fds, agreed
+
+    def adopt(self, client: socket.socket) -> None:
+        """Make ``client`` the connection that the library serves; both keep their descriptors."""
+        os.dup2(client.fileno(), self._library.vfu_get_poll_fd(self._context), inheritable=False)
+        self._serving = True
+
+    def run(self) -> None:
+        """Handle one message that has arrived completely.
+
+        Raises EOFError when the client has left, :class:`ProtocolError` when the library cannot
+        continue with it, and what a callback has raised unexpectedly.
+        """
+        result = self._library.vfu_run_ctx(self._context)
+        if self._error_in_callback is not None:
+            error, self._error_in_callback = self._error_in_callback, None
+            raise error
+        if result >= 0:
+            return
+        if ctypes.get_errno() == errno.ENOTCONN:
+            self._serving = False
+            raise EOFError
+        raise ProtocolError(f"vfu_run_ctx: {os.strerror(ctypes.get_errno())}")
+
+    def hang_up(self) -> None:
+        """Make the library drop its client, if it has not yet, by giving it a closed connection."""
+        if not self._serving:
+            return
+        ended, other = socket.socketpair()
+        other.close()
+        with ended:
+            self.adopt(ended)
+        try:
+            self.run()
+        except (EOFError, ProtocolError) as error:
+            logger.debug("%s: the library has let go of the client %s", self._name, error)
+
+    def trigger(self, vector: int) -> bool:
+        """Send a vector; False when the client has given no eventfd for it.
+
+        Raises InterruptedError when the write to the eventfd has blocked until the alarm.
+        """
+        if self._library.vfu_irq_trigger(self._context, vector) == 0:
+            return True
+        code = ctypes.get_errno()
+        if code == errno.EINTR:
+            raise InterruptedError
+        return code == errno.EAGAIN  # the counter is full: it is signalled already
+
+    def destroy(self) -> None:
+        """Free the context and the private path."""
+        self._interrupts.context = None
+        if self._context is not None:
+            self._library.vfu_destroy_ctx(self._context)
+            self._context = None
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _set_up(self) -> None:
+        """Declare the function: its regions, interrupts, memory and reset."""
+        level = abi.LOG_INFO if logger.isEnabledFor(logging.DEBUG) else abi.LOG_ERR
+        self._do("vfu_setup_log", self._keep(abi.LogFn(self._log)), level)
+        self._do("vfu_pci_init", abi.VFU_PCI_TYPE_EXPRESS, abi.PCI_HEADER_TYPE_NORMAL, 0)
+        for region, size in enumerate(region_sizes(self._function)):
+            if size:
+                kind = abi.VFU_REGION_FLAG_MEM
+                if region == Region.CONFIG:
+                    kind = abi.VFU_REGION_FLAG_ALWAYS_CB
+                access = self._keep(abi.RegionAccessFn(self._access(region)))
+                flags = abi.VFU_REGION_FLAG_RW | kind
+                self._do("vfu_setup_region", region, size, access, flags, None, 0, -1, 0)
+        self._do("vfu_setup_device_nr_irqs", Irq.MSIX, self._function.msix_vectors)
+        register = self._keep(abi.DmaFn(self._dma_register))
+        unregister = self._keep(abi.DmaFn(self._dma_unregister))
+        self._do("vfu_setup_device_dma", MAX_DMA_MAPS, register, unregister)
+        self._do("vfu_setup_device_reset_cb", self._keep(abi.ResetFn(self._reset)))
+        self._do("vfu_realize_ctx")
+
+    def _do(self, function: str, *arguments: object) -> None:
+        if getattr(self._library, function)(self._context, *arguments) < 0:
+            raise self._error(function)
+
+    def _error(self, function: str) -> TransportError:
+        return TransportError(f"{self._name}: {function}: {os.strerror(ctypes.get_errno())}")
+
+    def _keep(self, callback: Any) -> Any:
+        self._callbacks.append(callback)
+        return callback
+
+    def _failed(self, error: Exception) -> int:
+        """What a callback answers that could not do its work."""
+        if isinstance(error, RequestError):
+            logger.warning("%s: %s", self._name, error)
+            ctypes.set_errno(error.errno)
+        else:
+            self._error_in_callback = error
+            ctypes.set_errno(errno.EIO)
+        return -1
+
+    def _log(self, _context: int, level: int, message: bytes) -> None:
+        severity = logging.WARNING if level <= abi.LOG_ERR else logging.DEBUG
+        logger.log(severity, "%s: libvfio-user: %s", self._name, message.decode(errors="replace"))
+
+    def _access(self, region: int) -> Any:
+        """The callback for a region; the library ensures that offset and count lie inside it."""
+        function = self._function
+
+        def access(_context: int, buffer: int, count: int, offset: int, is_write: bool) -> int:
+            try:
+                if not is_write:
+                    data = _read(function, region, offset, count)
+                    ctypes.memmove(buffer, data, count)
+                elif region == Region.CONFIG:
+                    function.config_write(offset, ctypes.string_at(buffer, count))
+                else:
+                    function.bar_write(region, offset, ctypes.string_at(buffer, count))
+            except Exception as error:
+                return self._failed(error)
+            return count
+
+        return access
+
+    def _dma_register(self, _context: int, pointer: Any) -> None:
+        """Map what the library has mapped, if it is safe; else the range is inaccessible."""
+        info = pointer.contents
+        iova, size = info.iova.iov_base or 0, info.iova.iov_len
+        access = READ * bool(info.prot & abi.PROT_READ) | WRITE * bool(info.prot & abi.PROT_WRITE)
+        try:
+            backing = find_backing(info.vaddr) if info.vaddr else None
+            if info.vaddr and backing is None:
+                logger.warning("%s: no file found behind %#x+%#x", self._name, iova, size)
+            fd, offset = backing or (None, 0)
+            self._memory.map(iova, size, offset, access, fd)
+        except RequestError as error:
+            logger.warning("%s: %#x+%#x stays unmapped: %s", self._name, iova, size, error)
+        except Exception as error:
+            self._failed(error)
+
+    def _dma_unregister(self, _context: int, pointer: Any) -> None:
+        info = pointer.contents
+        try:
+            self._memory.unmap(info.iova.iov_base or 0, info.iova.iov_len)
+        except RequestError as error:
+            logger.warning("%s: DMA_UNMAP: %s", self._name, error)
+        except Exception as error:
+            self._failed(error)
+
+    def _reset(self, _context: int, kind: int) -> int:
+        """DEVICE_RESET. For a lost client the transport itself resets, after its clean-up."""
+        if kind != abi.VFU_RESET_LOST_CONN:
+            self._interrupts.clear_pending()
+            try:
+                self._function.reset()
+            except Exception as error:
+                return self._failed(error)
+        return 0
+
+
+def _read(function: PciFunction, region: int, offset: int, count: int) -> bytes:
+    if region == Region.CONFIG:
+        data = function.config_read(offset, count)
+    else:
+        data = function.bar_read(region, offset, count)
+    if len(data) != count:
+        raise RequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
+    return data

@@ -1,0 +1,202 @@
+"""The second transport: the same function served through libvfio-user.
+
+It exists for comparison: when a client works with one server and not with the other, that helps to
+locate the bug. It has no WRITE_MULTI, and a message must have arrived completely when its first
+bytes are read. The library waits while a client does not read its replies: such a client is dropped
+soon, as everybody else waits as well.
+
+The library would block until a new client has sent its first message, VERSION. So we listen
+instead, receive that message, pass it to the library on a private connection, and then replace that
+connection by the client's socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from struct import Struct
+from typing import Final
+
+from emu.device.ports import PciFunction
+from emu.host.listening import OWNER_ONLY
+from emu.server.vfio.base import TransportError
+from emu.server.vfio.libvfio_abi import load_library
+from emu.server.vfio.libvfio_context import Context, LibraryVectors
+from emu.server.vfio.protocol import (
+    HEADER,
+    MAX_MSG_SIZE,
+    MAX_VERSION_DATA,
+    NUM_BARS,
+    REGION_REQUEST,
+    VERSION,
+    Command,
+    ProtocolError,
+    command_name,
+)
+from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES, Server
+from emu.server.vfio.waiting import Waiter
+
+_SEND_LIMIT: Final = Struct("@ll").pack(0, 40_000)
+"""How long the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""
+_ACCESSES: Final = (Command.REGION_READ, Command.REGION_WRITE)
+_MAX_GREETING: Final = HEADER.size + VERSION.size + MAX_VERSION_DATA
+
+
+class LibvfioUserServer(Server["_Client"]):
+    """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`.
+
+    There is nothing to poll for but messages: the library itself waits for a client that does not
+    read.
+    """
+
+    interrupts: LibraryVectors
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        trust_unsealed: bool = False,
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
+        """Raises :class:`TransportError` when there is no libvfio-user."""
+        self._library = load_library()
+        super().__init__(
+            path, LibraryVectors(), trust_unsealed=trust_unsealed, socket_mode=socket_mode
+        )
+        self._context: Context | None = None
+
+    def _open(self, function: PciFunction) -> None:
+        self._context = Context(self._library, self._name, function, self.memory, self.interrupts)
+        try:
+            self._listener.open()
+        except TransportError:
+            self._context.destroy()
+            raise
+
+    def _meet(self, sock: socket.socket) -> _Client:
+        assert self._context is not None
+        return _Client(sock, self._context)
+
+    def _handle(self, client: _Client, timeout_ns: int | None) -> None:
+        """Let the library handle one turn of the messages that have arrived."""
+        if client.attached:
+            for command in client.peek(timeout_ns):
+                client.context.run()
+                if command == Command.DEVICE_SET_IRQS:
+                    self.interrupts.send_pending()
+        elif client.greet(timeout_ns):
+            client.attach()
+
+    def close(self) -> None:
+        """Drop the client, stop listening and free the library's context."""
+        super().close()
+        if self._context is not None:
+            self._context.destroy()
+            self._context = None
+
+
+class _Client:
+    """The client's socket, which the library reads once VERSION has been agreed on."""
+
+    def __init__(self, sock: socket.socket, context: Context) -> None:
+        self.context = context
+        self._sock = sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
+        self._waiter = Waiter(sock)
+        self.attached = False
+        self._greeting = b""
+        self._peeked = bytearray(MAX_MSG_SIZE)
+
+    def fileno(self) -> int:
+        """The client's socket."""
+        return self._sock.fileno()
+
+    def wake(self) -> None:
+        """End the wait in :meth:`greet` or :meth:`peek`, or the next one."""
+        self._waiter.wake()
+
+    def hang_up(self) -> None:
+        """Make the next receive call, ours or the library's, find the connection closed."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Make the library let go of the client, whose ranges it unmaps, and close the socket."""
+        try:
+            self.context.hang_up()
+        finally:
+            self._sock.close()
+
+    def greet(self, timeout_ns: int | None) -> bool:
+        """Wait for more of VERSION; True when it is complete. Raises as :meth:`peek` does."""
+        missing = self._missing()
+        flags = 0 if self._waiter.prepare(timeout_ns) else socket.MSG_DONTWAIT
+        try:
+            data = self._sock.recv(missing, flags)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise EOFError
+        self._greeting += data
+        return self._missing() == 0
+
+    def attach(self) -> None:
+        """Let the library reply to VERSION and take over the socket."""
+        reply, fds, agreed = self.context.attach(self._greeting)
+        try:
+            socket.send_fds(self._sock, [reply], fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self.attached = agreed
+        if not agreed:
+            raise ProtocolError("no version could be agreed on")
+        self.context.adopt(self._sock)
+
+    def peek(self, timeout_ns: int | None) -> list[int]:
+        """Wait for messages; returns the commands of one turn of them, empty when none came.
+
+        Raises EOFError when the client has left and :class:`ProtocolError` when the next message
+        can never be handled.
+        """
+        flags = socket.MSG_PEEK
+        if not self._waiter.prepare(timeout_ns):
+            flags |= socket.MSG_DONTWAIT
+        try:
+            filled = self._sock.recv_into(self._peeked, 0, flags)
+        except BlockingIOError:
+            return []
+        if not filled:
+            raise EOFError
+        commands: list[int] = []
+        head, left = 0, TURN_BYTES
+        while filled - head >= HEADER.size and left > 0:
+            _, command, size, _, _ = HEADER.unpack_from(self._peeked, head)
+            if not HEADER.size <= size <= MAX_MSG_SIZE:
+                raise ProtocolError(f"a header of no request: size {size}")
+            if head + size > filled:
+                break
+            commands.append(command)
+            left -= self._cost(head, command, size)
+            head += size
+        if not commands:
+            raise ProtocolError(f"{filled} bytes of a message, and libvfio-user cannot wait")
+        return commands
+
+    def _missing(self) -> int:
+        """Bytes of VERSION still to come: first its header, which gives the length of the rest."""
+        if len(self._greeting) < HEADER.size:
+            return HEADER.size - len(self._greeting)
+        _, command, size, _, _ = HEADER.unpack_from(self._greeting)
+        if command != Command.VERSION or not HEADER.size <= size <= _MAX_GREETING:
+            raise ProtocolError(f"{command_name(command)} of {size} bytes came first")
+        return int(size - len(self._greeting))
+
+    def _cost(self, head: int, command: int, size: int) -> int:
+        """What a peeked message counts among the bytes of a turn, as in our own server."""
+        if command in _ACCESSES and size >= REGION_REQUEST.size:
+            _, _, _, _, _, _, region, count = REGION_REQUEST.unpack_from(self._peeked, head)
+            if region < NUM_BARS:
+                return size + (int(count) if command == Command.REGION_READ else 0)
+        return size + SLOW_BYTES

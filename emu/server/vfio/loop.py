@@ -1,0 +1,277 @@
+"""The main loop: one thread that waits for clients, timers and other descriptors.
+
+With a single, connected transport and nothing else to watch, it blocks in that transport's receive
+call: poll() before every receive would double the time of a guest's MMIO read. Otherwise it polls.
+A function with pending work runs in bounded shares and messages are checked for between them, so an
+MMIO read never waits for more than one share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from types import FrameType
+from typing import Final
+
+from emu.device.ports import PciFunction
+from emu.server.vfio.alarm import ALARM
+from emu.server.vfio.base import Transport
+from emu.server.vfio.timers import TimerQueue
+from emu.server.vfio.waiting import wait_readable
+
+logger = logging.getLogger(__name__)
+
+# fcntl(2); Python has no names for them.
+_F_SETOWN_EX: Final = 15
+_F_OWNER_TID: Final = 0
+_OWNER: Final = Struct("@ii")
+
+_QUIET_NS: Final = 2_000_000_000
+"""Longest delay of a quiet reader whose signal comes just before the receive call begins: Python
+then notes the signal but cannot end the call. This is rare, and a driver's health poll, every two
+seconds, ends such a wait as well; a shorter limit would only wake an idle server more often."""
+
+_Wanted = tuple[Transport | None, int]
+"""The transport that a descriptor belongs to (None: a reader) and the events to wait for."""
+
+
+class Loop(TimerQueue):
+    """Drives transports, timers and readers; also the functions' :class:`emu.device.ports.Clock`.
+
+    All callbacks run in the thread that calls :meth:`run`. Functions, clients and connections each
+    contain their own unexpected exceptions; what gets here is logged, and the loop goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopping = False
+        self._transports: list[Transport] = []
+        self._functions: list[PciFunction] = []
+        self._first = 0
+        """The one that is first in this round, as far as there are so many."""
+        self._sole: Transport | None = None
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._quiet: set[int] = set()
+        self._nudged = False
+        """Whether a quiet reader may have data."""
+        self._restore_signal: Callable[[], object] | None = None
+        self._poll = select.poll()
+        self._polled: dict[int, _Wanted] = {}
+        self._readable: list[int] = []
+        self._woken_fd, self._wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.add_reader(self._woken_fd, self._woken)
+
+    def add_transport(self, transport: Transport) -> None:
+        """Serve a transport whose ``listen`` has been called, one client after the other."""
+        self._transports.append(transport)
+        self._functions.append(transport.function)
+        self._choose()
+
+    def remove_transport(self, transport: Transport) -> None:
+        """Stop serving a transport; the caller closes it."""
+        at = self._transports.index(transport)
+        del self._transports[at], self._functions[at]
+        self._choose()
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call ``callback`` whenever ``fd`` is readable or hung up; it must not block."""
+        self._readers[fd] = callback
+        self._choose()
+
+    def add_quiet_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Like :meth:`add_reader`, for a descriptor that seldom has data: costs nothing when idle.
+
+        The kernel sends a signal when data arrive (fcntl(2): O_ASYNC), so that a sole transport
+        can continue to block in its receive call. Signals need the main thread; in another thread
+        this is an ordinary reader.
+        """
+        if threading.current_thread() is threading.main_thread():
+            if self._restore_signal is None:
+                previous = signal.signal(signal.SIGIO, self._nudge)
+                self._restore_signal = lambda: signal.signal(signal.SIGIO, previous)
+            self._quiet.add(fd)
+            # Signal this thread: interrupting another thread's system call would be useless.
+            fcntl.fcntl(fd, _F_SETOWN_EX, _OWNER.pack(_F_OWNER_TID, threading.get_native_id()))
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+            # Data may have arrived before the signal was enabled.
+            self._nudged = True
+        self.add_reader(fd, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        """Stop watching ``fd``; to be called before it is closed."""
+        del self._readers[fd]
+        if fd in self._quiet:
+            self._quiet.discard(fd)
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
+        self._choose()
+
+    def run(self) -> None:
+        """Run rounds until :meth:`stop`; returns at once when that was called before."""
+        while not self._stopping:
+            self.step(None)
+        self._stopping = False
+
+    def step(self, timeout_ns: int | None = 0) -> None:
+        """One round: what waits from those before, due timers, functions' work, then messages.
+
+        All of it together is bounded by the round's steps (:mod:`emu.device.rounds`).
+
+        Waits for messages no longer than ``timeout_ns`` (None: for ever) or until the next timer,
+        and not at all while a function has pending work.
+        """
+        self.round.begin()
+        if self._nudged and self._look():
+            timeout_ns = 0
+        self.run_due()
+        if self._run_functions():
+            timeout_ns = 0
+        self.round.listen()
+        if timeout_ns != 0 and (due_ns := self.next_ns()) is not None:
+            timeout_ns = due_ns if timeout_ns is None else min(due_ns, timeout_ns)
+        sole = self._sole
+        if sole is not None and sole.may_wait:
+            if self._quiet and (timeout_ns is None or timeout_ns > _QUIET_NS):
+                timeout_ns = _QUIET_NS
+            _guarded(sole.serve, timeout_ns)
+        else:
+            self._poll_once(timeout_ns)
+
+    def _run_functions(self) -> bool:
+        """Let functions work until the round is over; True when there is more to do.
+
+        The next round begins with those that got no turn in this one.
+        """
+        functions, first, round_ = self._functions, self._first, self.round
+        more = round_.is_waiting
+        for at in range(first, first + len(functions)):
+            if round_.is_over:
+                self._first = at % len(functions)
+                return True
+            if functions[at % len(functions)].run():
+                more = True
+        return more
+
+    def stop(self) -> None:
+        """Make :meth:`run` return. From its own thread only, which includes signal handlers."""
+        self._stopping = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Make the loop run at least one more round. From its own thread and signal handlers."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_fd, b"\0")
+        if self._sole is not None:
+            self._sole.wake()
+
+    @contextmanager
+    def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
+        """Inside this context these signals stop the loop. Only in the main thread.
+
+        A client cannot make the raising of an interrupt block then (``emu.server.vfio.alarm``).
+        """
+
+        def stop(_signum: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        # When a signal comes just before poll() begins, Python delays the handler, but it writes a
+        # byte to the wake-up descriptor at once, which ends the poll.
+        previous_fd = signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
+        previous = {number: signal.signal(number, stop) for number in signals}
+        try:
+            with ALARM.ready(self.wake):
+                yield
+        finally:
+            signal.set_wakeup_fd(previous_fd)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def close(self) -> None:
+        """Close every transport and the loop's own descriptor."""
+        for transport in self._transports:
+            transport.close()
+        if self._restore_signal is not None:
+            self._restore_signal()
+        os.close(self._woken_fd)
+        os.close(self._wake_fd)
+
+    def _choose(self) -> None:
+        """Set ``_sole`` to the transport that is all there is to wait for, or to None."""
+        alone = len(self._transports) == 1 and len(self._readers) == 1 + len(self._quiet)
+        self._sole = self._transports[0] if alone else None
+
+    def _nudge(self, _signum: int, _frame: FrameType | None) -> None:
+        self._nudged = True
+        if self._sole is not None:
+            self._sole.wake()
+
+    def _look(self) -> bool:
+        """Call the quiet readers that have data; False when none has."""
+        self._nudged = False
+        ready = select.poll()
+        for fd in self._quiet:
+            ready.register(fd, select.POLLIN)
+        for fd, events in ready.poll(0):
+            # One signal may stand for several arrivals: look again until there are no data.
+            self._nudged = True
+            self._read(fd, events)
+        return self._nudged
+
+    def _poll_once(self, timeout_ns: int | None) -> None:
+        wanted: dict[int, _Wanted] = dict.fromkeys(self._readers, (None, select.POLLIN))
+        for transport in self._transports:
+            wanted[transport.fileno()] = transport, transport.events
+        if wanted != self._polled:
+            self._poll_these(wanted)
+        behind = [transport for transport, events in wanted.values() if transport and not events]
+        if behind:
+            timeout_ns = 0
+        for fd, events in wait_readable(self._poll, self._readable, timeout_ns):
+            transport_or_none, _ = wanted[fd]
+            if transport_or_none is None:
+                self._read(fd, events)
+            elif transport_or_none.connected:
+                _guarded(transport_or_none.serve, 0)
+            else:
+                _guarded(transport_or_none.accept)
+        for transport in behind:
+            _guarded(transport.serve, 0)
+
+    def _poll_these(self, wanted: dict[int, _Wanted]) -> None:
+        """Set the polled descriptors; a transport's changes whenever a client comes or goes."""
+        self._polled = wanted
+        self._readable = [fd for fd, (_, events) in wanted.items() if events == select.POLLIN]
+        self._poll = select.poll()
+        for fd, (_, events) in wanted.items():
+            if fd >= 0 and events:
+                self._poll.register(fd, events)
+
+    def _read(self, fd: int, events: int) -> None:
+        """Call a reader, unless one called just before has removed it."""
+        callback = self._readers.get(fd)
+        if callback is None:
+            return
+        if events & select.POLLNVAL:
+            logger.error("descriptor %d was closed while it was watched", fd)
+            self.remove_reader(fd)
+        else:
+            _guarded(callback)
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken_fd, 4096)
+
+
+def _guarded(call: Callable[..., None], *arguments: object) -> None:
+    """Call it; an unexpected exception is logged, and concerns nobody else."""
+    try:
+        call(*arguments)
+    except Exception:
+        logger.exception("internal error in the loop")

@@ -1,0 +1,260 @@
+"""Guest memory as the client grants it: DMA_MAP and DMA_UNMAP in, :class:`GuestMemory` out.
+
+The rules of DMA_MAP and DMA_UNMAP are the vfio-user specification's; where it is silent, those of
+VFIO_IOMMU_MAP_DMA and VFIO_IOMMU_UNMAP_DMA (Linux: drivers/vfio/vfio_iommu_type1.c).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import mmap
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Final
+
+from emu.device.ports import Buffer, DmaError
+from emu.server.vfio.backing import Backing, BackingCache
+from emu.server.vfio.protocol import MAX_DMA_MAPS, PAGE_SIZE, RequestError
+
+logger = logging.getLogger(__name__)
+
+READ: Final = 1
+WRITE: Final = 2
+_ADDRESS_SPACE: Final = 1 << 64
+
+_Window = tuple[int, int, int, mmap.mmap, memoryview]
+"""First iova, the one past the last, iova minus file offset, the file's mapping and its view."""
+
+_Piece = tuple[_Window, int, int]
+"""A part of a range: its window, its position in the file, its size."""
+
+
+_Find = Callable[[int, int, int], list[_Piece]]
+"""Finds the parts of a range (iova, length, access). Raises :class:`DmaError`."""
+
+
+class Region:
+    """A granted range. Without a ``backing`` it is known but cannot be accessed."""
+
+    __slots__ = ("access", "backing", "end", "start", "window")
+
+    def __init__(
+        self, start: int, end: int, offset: int, access: int, backing: Backing | None
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.access = access
+        self.backing = backing
+        self.window: _Window | None = None
+        if backing is not None:
+            self.window = (start, end, start - offset, backing.mapping, backing.view)
+
+    def denied(self, access: int) -> str:
+        """Why ``access`` is refused here."""
+        if self.window is None:
+            return "granted without a file descriptor"
+        return "read-only" if access & ~self.access & WRITE else "write-only"
+
+
+class DmaMap:
+    """The guest's memory map; see :class:`emu.device.ports.GuestMemory` for reading and writing it.
+
+    ``generation`` changes with the map: code that keeps a view must compare it before each use,
+    because unmapped memory must not be written. One live view keeps a whole file mapped, so
+    ``forget_views`` is called when a mapping is to be removed: the function then drops its views.
+    """
+
+    def __init__(self, *, max_maps: int = MAX_DMA_MAPS, trust_unsealed: bool = False) -> None:
+        """``trust_unsealed`` accepts files that the client can shorten."""
+        self.generation = 0
+        self.forget_views: Callable[[], None] = _nobody
+        self.on_lost: Callable[[], None] = _nobody
+        """Called when a file has lost granted pages: they read as zeros from now on."""
+        self._max_maps = max_maps
+        self._files = BackingCache(lambda: self.on_lost(), trust_unsealed)
+        self._starts: list[int] = []
+        self._regions: list[Region] = []
+        nothing = mmap.mmap(-1, PAGE_SIZE)
+        self._no_window: _Window = (1, 0, 0, nothing, memoryview(nothing))
+        # The last range read and the last one written: most accesses stay in one.
+        self._read_window = self._no_window
+        self._write_window = self._no_window
+        self._permitted_pieces: _Find = self._granted_pieces
+        self._pieces: _Find = self._permitted_pieces
+        self._check: Callable[[int, int, bool], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    def read(self, iova: int, length: int) -> bytes:
+        """As :meth:`GuestMemory.read`."""
+        start, end, delta, mapping, _ = self._read_window
+        stop = iova + length
+        if start <= iova and stop <= end:
+            return mapping[iova - delta : stop - delta]
+        pieces = self._pieces(iova, length, READ)
+        return b"".join(window[3][at : at + size] for window, at, size in pieces)
+
+    def write(self, iova: int, data: Buffer) -> None:
+        """As :meth:`GuestMemory.write`."""
+        start, end, delta, mapping, _ = self._write_window
+        stop = iova + len(data)
+        if start <= iova and stop <= end:
+            mapping[iova - delta : stop - delta] = data
+            return
+        done = 0
+        source = memoryview(data)
+        for window, at, size in self._pieces(iova, len(data), WRITE):
+            window[3][at : at + size] = source[done : done + size]
+            done += size
+
+    def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
+        """As :meth:`GuestMemory.view`; ``writable=False`` works for a read-only range as well."""
+        start, end, delta, _, view = self._write_window
+        stop = iova + length
+        if writable and start <= iova and stop <= end:
+            return view[iova - delta : stop - delta]
+        views = self.segments(iova, length, writable=writable)
+        if len(views) > 1:
+            raise DmaError(iova, length, "runs over two mappings")
+        return views[0] if views else memoryview(bytearray())
+
+    def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
+        """As :meth:`GuestMemory.segments`; ``writable=False`` works for read-only ranges, too."""
+        start, end, delta, _, view = self._write_window
+        stop = iova + length
+        if start <= iova < stop <= end:
+            piece = view[iova - delta : stop - delta]
+            return [piece if writable else piece.toreadonly()]
+        pieces = self._pieces(iova, length, READ | WRITE if writable else READ)
+        views = [window[4][at : at + size] for window, at, size in pieces]
+        return views if writable else [view.toreadonly() for view in views]
+
+    def permit(self, allowed: bool) -> None:
+        """As :meth:`GuestMemory.permit`."""
+        self._permitted_pieces = self._granted_pieces if allowed else _no_pieces
+        self.watch(self._check)
+
+    def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
+        """As :meth:`GuestMemory.watch`."""
+        self._check = check
+        self._pieces = self._permitted_pieces if check is None else self._watched_pieces
+        self._changed()
+
+    def map(self, iova: int, size: int, offset: int, access: int, fd: int | None) -> None:
+        """Grant a range, backed by ``fd`` from ``offset`` on; the caller keeps the descriptor.
+
+        Raises :class:`RequestError` before anything changes: EINVAL for a range that is empty,
+        unaligned or past the end of the address space or of the file, and for a file that may
+        shrink; EEXIST for an overlap; ENOSPC when there are too many.
+        """
+        end = iova + size
+        if not size or (iova | size | offset) % PAGE_SIZE or end > _ADDRESS_SPACE:
+            raise RequestError(errno.EINVAL, "the range is empty, unaligned or too long")
+        if not access:
+            raise RequestError(errno.EINVAL, "the range is neither readable nor writable")
+        at = bisect_left(self._starts, end)
+        if at and self._regions[at - 1].end > iova:
+            raise RequestError(errno.EEXIST, "the range overlaps one that is granted already")
+        if len(self._regions) >= self._max_maps:
+            raise RequestError(errno.ENOSPC, f"there are {self._max_maps} ranges already")
+        backing = None
+        if fd is not None:
+            backing = self._files.get(fd, offset + size, writable=bool(access & WRITE))
+        self._starts.insert(at, iova)
+        self._regions.insert(at, Region(iova, end, offset, access, backing))
+        self._changed()
+
+    def unmap(self, iova: int, size: int) -> int:
+        """Unmap every range inside ``[iova, iova + size)`` and return how many there were.
+
+        Zero is no error: QEMU's intel-iommu unmaps ranges that it never mapped. A range that is
+        only partly inside causes EINVAL, and nothing changes.
+        """
+        end = iova + size
+        if not size or end > _ADDRESS_SPACE:
+            raise RequestError(errno.EINVAL, "the range is empty or too long")
+        first, last = bisect_left(self._starts, iova), bisect_left(self._starts, end)
+        starts_inside = first and self._regions[first - 1].end > iova
+        if starts_inside or (last > first and self._regions[last - 1].end > end):
+            raise RequestError(errno.EINVAL, "the range would split one that was granted whole")
+        if first < last:
+            self._remove(first, last)
+        return last - first
+
+    def clear(self) -> int:
+        """Unmap everything and return how many ranges there were."""
+        count = len(self._regions)
+        self._remove(0, count)
+        return count
+
+    def collect(self) -> None:
+        """Remove the mappings that views kept alive, after a reset of the function.
+
+        An error is logged when a view still exists.
+        """
+        self._files.collect()
+
+    def _remove(self, first: int, last: int) -> None:
+        removed = self._regions[first:last]
+        del self._regions[first:last], self._starts[first:last]
+        self._changed()
+        for region in removed:
+            if region.backing is not None:
+                self._files.put(region.backing)
+        if not self._files.release(self.forget_views):
+            logger.debug("work under way keeps memory mapped that the client has taken back")
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self._read_window = self._write_window = self._no_window
+
+    def _watched_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+        """The granted pieces if ``check`` agrees; no range is cached for the next access."""
+        if self._check is not None:
+            self._check(iova, length, bool(access & WRITE))
+        pieces = self._permitted_pieces(iova, length, access)
+        self._read_window = self._write_window = self._no_window
+        return pieces
+
+    def _granted_pieces(self, iova: int, length: int, access: int) -> list[_Piece]:
+        """The parts of a range by mapping.
+
+        Raises :class:`DmaError` unless every byte may be accessed that way.
+        """
+        pieces: list[_Piece] = []
+        at, stop = iova, iova + length
+        index = bisect_right(self._starts, iova) - 1
+        while at < stop:
+            region = self._regions[index] if 0 <= index < len(self._regions) else None
+            if region is None or not region.start <= at < region.end:
+                raise DmaError(iova, length)
+            window = region.window
+            if window is None or access & ~region.access:
+                raise DmaError(iova, length, region.denied(access))
+            size = min(stop, region.end) - at
+            pieces.append((window, at - window[2], size))
+            at += size
+            index += 1
+        if len(pieces) == 1:
+            self._remember(pieces[0][0], region)
+        return pieces
+
+    def _remember(self, window: _Window, region: Region | None) -> None:
+        """Cache this range for fast access."""
+        if region is not None and region.access & READ:
+            self._read_window = window
+            if region.access & WRITE:
+                self._write_window = window
+
+
+def _no_pieces(iova: int, length: int, _access: int) -> list[_Piece]:
+    """Replaces the lookup while bus mastering is off: only an empty range may be accessed."""
+    if length:
+        raise DmaError(iova, length, "bus mastering is off")
+    return []
+
+
+def _nobody() -> None:
+    """The callback while none is set."""

@@ -1,0 +1,82 @@
+"""VFIO_USER_VERSION: the first message of a client and our reply to it.
+
+vfio-user specification, "VFIO_USER_VERSION": the reply has the client's major version, a minor one
+no higher, and a subset of the capabilities that it proposed. QEMU wants the JSON to end in a NUL
+and the reply to be no longer than its request (hw/vfio-user/proxy.c:vfio_user_validate_version).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any, Final
+
+from emu.server.vfio.protocol import (
+    MAJOR,
+    MAX_DATA_XFER_SIZE,
+    MAX_DMA_MAPS,
+    MAX_MSG_FDS,
+    MAX_VERSION_DATA,
+    MINOR,
+    PAGE_SIZE,
+    VERSION,
+    RequestError,
+)
+
+_NUMBERS: Final = {
+    "max_msg_fds": MAX_MSG_FDS,
+    "max_data_xfer_size": MAX_DATA_XFER_SIZE,
+    "max_dma_maps": MAX_DMA_MAPS,
+    "pgsizes": PAGE_SIZE,
+}
+
+
+def negotiate(payload: bytes) -> bytes:
+    """The payload of the reply to a VERSION message; :class:`RequestError` ends the connection."""
+    if len(payload) < VERSION.size:
+        raise _invalid(f"VERSION has {len(payload)} bytes")
+    major, minor = VERSION.unpack_from(payload)
+    if major != MAJOR:
+        raise _invalid(f"the client speaks version {major}.{minor}, we speak {MAJOR}.{MINOR}")
+    reply = VERSION.pack(MAJOR, min(minor, MINOR))
+    data = payload[VERSION.size :]
+    if not data:
+        return reply
+    agreed = json.dumps({"capabilities": _agree(_parse(data))}, separators=(",", ":"))
+    return reply + agreed.encode() + b"\0"
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    """The capabilities that the client proposes."""
+    if len(data) > MAX_VERSION_DATA or data[-1]:
+        raise _invalid("the version data are too long or do not end in NUL")
+    try:
+        proposal = json.loads(data[:-1])
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the version data are no JSON: {error}") from None
+    capabilities = proposal.get("capabilities", {}) if isinstance(proposal, dict) else None
+    if not isinstance(capabilities, dict):
+        raise _invalid("the version data are no object with an object of capabilities")
+    return capabilities
+
+
+def _agree(proposed: dict[str, Any]) -> dict[str, int | bool]:
+    """Our values of the capabilities that the client proposed and we support."""
+    agreed: dict[str, int | bool] = {}
+    for name, ours in _NUMBERS.items():
+        if name not in proposed:
+            continue
+        theirs = proposed[name]
+        if type(theirs) is not int or not 0 <= theirs < 1 << 64:
+            raise _invalid(f"capability {name} is no number of 64 bits")
+        agreed[name] = min(ours, theirs) if name == "max_dma_maps" else ours
+    multiple = proposed.get("write_multiple", False)
+    if type(multiple) is not bool:
+        raise _invalid("capability write_multiple is no boolean")
+    if multiple:
+        agreed["write_multiple"] = True
+    return agreed
+
+
+def _invalid(why: str) -> RequestError:
+    return RequestError(errno.EINVAL, why)

@@ -1,0 +1,223 @@
+"""What each vfio-user command does: request payload and descriptors in, reply payload out.
+
+Every check comes before the first change. The hot path for BAR accesses is in ``session``; accesses
+that get here are checked again in full, because the hot path also passes on invalid ones.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from emu.device.ports import PciFunction
+from emu.server.vfio.interrupts import IrqTable
+from emu.server.vfio.memory import DmaMap
+from emu.server.vfio.protocol import (
+    CONFIG_SPACE_SIZE,
+    DEVICE_INFO,
+    DMA_MAP,
+    DMA_UNMAP,
+    IRQ_INFO,
+    IRQ_SET,
+    MAX_DATA_XFER_SIZE,
+    MAX_MSG_FDS,
+    NUM_BARS,
+    NUM_IRQS,
+    NUM_REGIONS,
+    REGION_ACCESS,
+    REGION_INFO,
+    WRITE_MULTI,
+    WRITE_MULTI_ENTRY,
+    Command,
+    DeviceFlag,
+    DmaFlag,
+    IrqInfoFlag,
+    Region,
+    RegionFlag,
+    RequestError,
+    UnmapFlag,
+    command_name,
+)
+
+_MOST_WRITES: Final = 1024
+"""Limit of writes in one REGION_WRITE_MULTI; QEMU sends at most 200 (hw/vfio-user/protocol.h)."""
+_MOST_CONFIG_WRITES: Final = 64
+"""Limit of config writes among them, as each may reset the function; QEMU posts none at all."""
+
+_Handler = Callable[[bytes, list[int]], bytes]
+
+
+class Requests:
+    """The commands after VERSION, for one function."""
+
+    def __init__(self, function: PciFunction, memory: DmaMap, interrupts: IrqTable) -> None:
+        self._function = function
+        self._memory = memory
+        self._interrupts = interrupts
+        self.region_sizes: Final = region_sizes(function)
+        self._handlers: Final[dict[int, _Handler]] = {
+            Command.DMA_MAP: self._dma_map,
+            Command.DMA_UNMAP: self._dma_unmap,
+            Command.DEVICE_GET_INFO: self._device_get_info,
+            Command.DEVICE_GET_REGION_INFO: self._device_get_region_info,
+            Command.DEVICE_GET_IRQ_INFO: self._device_get_irq_info,
+            Command.DEVICE_SET_IRQS: self._device_set_irqs,
+            Command.REGION_READ: self._region_read,
+            Command.REGION_WRITE: self._region_write,
+            Command.REGION_WRITE_MULTI: self._region_write_multi,
+            Command.DEVICE_RESET: self._device_reset,
+        }
+
+    def handle(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
+        """Do ``cmd`` and return the reply's payload. Kept descriptors are removed from ``fds``.
+
+        Raises :class:`RequestError`: ENOTSUP for a command that we do not support, such as
+        DEVICE_FEATURE; for an invalid request EINVAL or the error that its handler raises.
+        """
+        handler = self._handlers.get(cmd)
+        if handler is None:
+            raise RequestError(errno.ENOTSUP, "not supported")
+        if fds and cmd not in (Command.DMA_MAP, Command.DEVICE_SET_IRQS):
+            raise _invalid(f"{command_name(cmd)} carries no descriptors")
+        if len(fds) > MAX_MSG_FDS:
+            raise _invalid(f"{len(fds)} descriptors in a message")
+        return handler(payload, fds)
+
+    def _dma_map(self, payload: bytes, fds: list[int]) -> bytes:
+        _expect(payload, DMA_MAP.size)
+        argsz, flags, offset, iova, size = DMA_MAP.unpack(payload)
+        _expect_argsz(argsz, DMA_MAP.size)
+        access = flags & int(DmaFlag.READ | DmaFlag.WRITE)
+        mmap = flags & int(DmaFlag.MMAP)
+        if flags != access | mmap or len(fds) > 1 or (mmap and not fds):
+            raise _invalid(f"flags {flags:#x} with {len(fds)} descriptors")
+        self._memory.map(iova, size, offset, access, fds[0] if fds else None)
+        return b""
+
+    def _dma_unmap(self, payload: bytes, fds: list[int]) -> bytes:
+        _expect(payload, DMA_UNMAP.size)
+        argsz, flags, iova, size = DMA_UNMAP.unpack(payload)
+        _expect_argsz(argsz, DMA_UNMAP.size)
+        if flags == UnmapFlag.ALL and not iova and not size:
+            self._memory.clear()
+        elif flags:
+            raise _invalid(f"flags {flags:#x} for {iova:#x}+{size:#x}")
+        else:
+            self._memory.unmap(iova, size)
+        return payload
+
+    def _device_get_info(self, payload: bytes, fds: list[int]) -> bytes:
+        _expect(payload, DEVICE_INFO.size)
+        argsz, *_ = DEVICE_INFO.unpack(payload)
+        _expect_argsz(argsz, DEVICE_INFO.size)
+        flags = DeviceFlag.RESET | DeviceFlag.PCI
+        return DEVICE_INFO.pack(DEVICE_INFO.size, flags, NUM_REGIONS, NUM_IRQS)
+
+    def _device_get_region_info(self, payload: bytes, fds: list[int]) -> bytes:
+        """No region is mappable: with a mappable one QEMU waits for every write to the device."""
+        _expect(payload, REGION_INFO.size)
+        argsz, _, index, *_ = REGION_INFO.unpack(payload)
+        _expect_argsz(argsz, REGION_INFO.size)
+        if index >= NUM_REGIONS:
+            raise _invalid(f"region {index}")
+        size = self.region_sizes[index]
+        flags = RegionFlag.READ | RegionFlag.WRITE if size else 0
+        return REGION_INFO.pack(REGION_INFO.size, flags, index, 0, size, 0)
+
+    def _device_get_irq_info(self, payload: bytes, fds: list[int]) -> bytes:
+        """NORESIZE is not set: with it QEMU disables all vectors to add one."""
+        _expect(payload, IRQ_INFO.size)
+        argsz, _, index, _ = IRQ_INFO.unpack(payload)
+        _expect_argsz(argsz, IRQ_INFO.size)
+        if index >= NUM_IRQS:
+            raise _invalid(f"interrupt type {index}")
+        count = self._interrupts.counts(index)
+        return IRQ_INFO.pack(IRQ_INFO.size, IrqInfoFlag.EVENTFD, index, count)
+
+    def _device_set_irqs(self, payload: bytes, fds: list[int]) -> bytes:
+        if len(payload) < IRQ_SET.size:
+            raise _invalid(f"{len(payload)} bytes")
+        argsz, flags, index, start, count = IRQ_SET.unpack_from(payload)
+        _expect_argsz(argsz, IRQ_SET.size)
+        self._interrupts.set(index, flags, start, count, payload[IRQ_SET.size :], fds)
+        return b""
+
+    def _region_read(self, payload: bytes, fds: list[int]) -> bytes:
+        _expect(payload, REGION_ACCESS.size)
+        offset, region, count = REGION_ACCESS.unpack(payload)
+        self._expect_inside(region, offset, count)
+        if region == Region.CONFIG:
+            data = self._function.config_read(offset, count)
+        else:
+            data = self._function.bar_read(region, offset, count)
+        if len(data) != count:
+            raise RequestError(errno.EIO, f"the function read {len(data)} bytes of {count}")
+        return payload + data
+
+    def _region_write(self, payload: bytes, fds: list[int]) -> bytes:
+        if len(payload) < REGION_ACCESS.size:
+            raise _invalid(f"{len(payload)} bytes")
+        offset, region, count = REGION_ACCESS.unpack_from(payload)
+        _expect(payload, REGION_ACCESS.size + count)
+        self._expect_inside(region, offset, count)
+        self._write(region, offset, payload[REGION_ACCESS.size :])
+        return payload[: REGION_ACCESS.size]
+
+    def _region_write_multi(self, payload: bytes, fds: list[int]) -> bytes:
+        if len(payload) < WRITE_MULTI.size:
+            raise _invalid(f"{len(payload)} bytes")
+        (number,) = WRITE_MULTI.unpack_from(payload)
+        _expect(payload, WRITE_MULTI.size + number * WRITE_MULTI_ENTRY.size)
+        if number > _MOST_WRITES:
+            raise _invalid(f"{number} writes, more than {_MOST_WRITES}")
+        writes = list(WRITE_MULTI_ENTRY.iter_unpack(payload[WRITE_MULTI.size :]))
+        if sum(write[1] == Region.CONFIG for write in writes) > _MOST_CONFIG_WRITES:
+            raise _invalid(f"more than {_MOST_CONFIG_WRITES} writes to configuration space")
+        for offset, region, count, data in writes:
+            if not 1 <= count <= len(data):
+                raise _invalid(f"{count} bytes in one write of several")
+            self._expect_inside(region, offset, count)
+        for offset, region, count, data in writes:
+            self._write(region, offset, data[:count])
+        return WRITE_MULTI.pack(number)
+
+    def _device_reset(self, payload: bytes, fds: list[int]) -> bytes:
+        """The eventfds stay, as with a device assigned by VFIO; latched vectors are cleared."""
+        _expect(payload, 0)
+        self._interrupts.clear_pending()
+        self._function.reset()
+        return b""
+
+    def _write(self, region: int, offset: int, data: bytes) -> None:
+        if region == Region.CONFIG:
+            self._function.config_write(offset, data)
+        else:
+            self._function.bar_write(region, offset, data)
+
+    def _expect_inside(self, region: int, offset: int, count: int) -> None:
+        """Refuse an access outside the region: QEMU then reads all-ones and goes on."""
+        size = self.region_sizes[region] if region < NUM_REGIONS else 0
+        if not count or count > MAX_DATA_XFER_SIZE or offset + count > size:
+            raise _invalid(f"region {region} has {size:#x} bytes, not {offset:#x}+{count:#x}")
+
+
+def region_sizes(function: PciFunction) -> tuple[int, ...]:
+    """Size of each region in bytes; there is no ROM and no VGA region."""
+    sizes = [*function.bar_sizes, *[0] * (NUM_REGIONS - NUM_BARS)]
+    sizes[Region.CONFIG] = CONFIG_SPACE_SIZE
+    return tuple(sizes)
+
+
+def _expect(payload: bytes, size: int) -> None:
+    if len(payload) != size:
+        raise _invalid(f"{len(payload)} bytes, not {size}")
+
+
+def _expect_argsz(argsz: int, size: int) -> None:
+    if argsz < size:
+        raise _invalid(f"argsz {argsz}, at least {size} are needed")
+
+
+def _invalid(why: str) -> RequestError:
+    return RequestError(errno.EINVAL, why)

@@ -1,0 +1,270 @@
+"""One vfio-user client: its stream of messages, and the hot path of BAR accesses.
+
+A guest's MMIO read waits for the whole round trip, so this path is written for speed: one receive
+call takes all data that have arrived, and a BAR access needs one struct and one call.
+
+Nothing here waits for a client. When a client does not read its replies, its further requests are
+not handled until it does. When it sends a great many requests, they are handled in turns, between
+those of other clients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+from array import array
+from typing import Final
+
+from emu.device.ports import PciFunction
+from emu.server.vfio.negotiate import negotiate
+from emu.server.vfio.protocol import (
+    HEADER,
+    MAX_DATA_XFER_SIZE,
+    MAX_MSG_SIZE,
+    NUM_BARS,
+    REGION_REQUEST,
+    Command,
+    Flag,
+    ProtocolError,
+    RequestError,
+    command_name,
+)
+from emu.server.vfio.requests import Requests
+from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES
+from emu.server.vfio.waiting import Waiter
+
+logger = logging.getLogger(__name__)
+
+_SCM_MAX_FD: Final = 253
+"""The most descriptors that Linux passes with one message (include/net/scm.h)."""
+_ANCILLARY: Final = socket.CMSG_SPACE(_SCM_MAX_FD * array("i").itemsize)
+_BLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC)
+_TRUNCATED: Final = int(socket.MSG_CTRUNC)
+_NONBLOCKING: Final = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+_DONT_WAIT: Final = int(socket.MSG_DONTWAIT)
+
+_unpack, _pack = REGION_REQUEST.unpack_from, REGION_REQUEST.pack
+_HEADER: Final = HEADER.size
+_ACCESS: Final = REGION_REQUEST.size
+_READ: Final = int(Command.REGION_READ)
+_WRITE: Final = int(Command.REGION_WRITE)
+_MAX_DATA: Final = MAX_DATA_XFER_SIZE
+_REPLY: Final = int(Flag.REPLY)
+_NO_REPLY: Final = int(Flag.NO_REPLY)
+
+
+class Session:
+    """A client from its first message to the end of its connection."""
+
+    def __init__(
+        self, sock: socket.socket, name: str, function: PciFunction, requests: Requests
+    ) -> None:
+        self._sock = sock
+        self._name = name
+        self._function = function
+        self._requests = requests
+        self._hot_sizes: tuple[int, ...] = ()
+        self._negotiated = False
+        self.behind = False
+        """Received requests are still unhandled: :meth:`go_on` must be called before receive()."""
+        self._unsent = bytearray()
+        self._waiter = Waiter(sock)
+        # Messages start at 0: after all complete ones, an incomplete rest is moved there.
+        self._buffer = bytearray(MAX_MSG_SIZE)
+        self._space = memoryview(self._buffer)
+        self._all_space = [self._space]
+        self._filled = 0
+        self._head = 0
+        self._fds: dict[int, list[int]] = {}
+
+    def fileno(self) -> int:
+        """The client's socket."""
+        return self._sock.fileno()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an unsent reply waits until the client reads."""
+        return bool(self._unsent)
+
+    def wake(self) -> None:
+        """End the wait in :meth:`receive`, or the next one."""
+        self._waiter.wake()
+
+    def hang_up(self) -> None:
+        """Make the next :meth:`receive` find the connection closed."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection and every received descriptor that was not kept."""
+        for fds in self._fds.values():
+            _close_all(fds)
+        self._fds.clear()
+        self._sock.close()
+
+    def receive(self, timeout_ns: int | None) -> bool:
+        """Wait for data and receive all of them; False when none came in time.
+
+        Raises EOFError when the client has closed, OSError or :class:`ProtocolError` when it is
+        lost otherwise.
+        """
+        filled = self._filled
+        space = [self._space[filled:]] if filled else self._all_space
+        flags = _BLOCKING if self._waiter.prepare(timeout_ns) else _NONBLOCKING
+        try:
+            size, ancillary, state, _ = self._sock.recvmsg_into(space, _ANCILLARY, flags)
+        except BlockingIOError:
+            return False
+        self._filled = filled + size
+        if ancillary or state & _TRUNCATED:
+            self._take_descriptors(ancillary, bool(state & _TRUNCATED))
+        if not size:
+            if filled:
+                raise ProtocolError(f"the client left after {filled} bytes of a message")
+            raise EOFError
+        return True
+
+    def go_on(self) -> None:
+        """Send waiting replies, then handle more requests. Raises as :meth:`receive` does."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, bytearray()
+            self._send(unsent)
+        if not self._unsent:
+            self.dispatch()
+
+    def dispatch(self) -> None:
+        """Handle the complete messages of one turn, as long as the client takes the replies.
+
+        ``behind`` tells whether there may be more. Raises as :meth:`receive` does.
+        """
+        buffer, filled, sizes = self._buffer, self._filled, self._hot_sizes
+        function, send = self._function, self._send
+        head = self._head
+        last = min(filled - _HEADER, head + TURN_BYTES)
+        while head <= last:
+            msg_id, cmd, size, flags, _, offset, bar, count = _unpack(buffer, head)
+            end = head + size
+            if not (end <= filled and bar < len(sizes) and 0 < count <= sizes[bar] - offset):
+                if not self._slow(head, end):
+                    filled = 0
+                    break
+                sizes = self._hot_sizes
+                last = -1 if self._unsent else last - SLOW_BYTES
+            elif cmd == _WRITE and size == _ACCESS + count and flags in (0, _NO_REPLY):
+                function.bar_write(bar, offset, buffer[head + _ACCESS : end])
+                if not flags:
+                    reply = _pack(msg_id, cmd, _ACCESS, _REPLY, 0, offset, bar, count)
+                    last = last if send(reply) else -1
+            elif cmd == _READ and size == _ACCESS and flags == 0 and count <= _MAX_DATA:
+                data = function.bar_read(bar, offset, count)
+                if len(data) == count:
+                    size += count
+                    reply = _pack(msg_id, cmd, size, _REPLY, 0, offset, bar, count)
+                    last = last - count if send(reply + data) else -1
+                else:
+                    why = f"the function read {len(data)} bytes of {count}"
+                    self._refuse(msg_id, cmd, flags, RequestError(errno.EIO, why))
+            else:
+                self._slow(head, end)
+                last = -1 if self._unsent else last - SLOW_BYTES
+            head = end
+        self.behind = bool(self._unsent) or filled - head >= _HEADER
+        if self.behind:
+            self._head = head
+        elif head:
+            self._discard(head)
+
+    def _slow(self, head: int, end: int) -> bool:
+        """Handle the message at ``head``; False when it is not complete yet."""
+        msg_id, cmd, size, flags, _ = HEADER.unpack_from(self._buffer, head)
+        if flags & ~_NO_REPLY or not HEADER.size <= size <= MAX_MSG_SIZE:
+            raise ProtocolError(f"a header of no request: size {size}, flags {flags:#x}")
+        if end > self._filled:
+            return False
+        payload = bytes(self._space[head + HEADER.size : end])
+        fds = self._fds.pop(head, [])
+        try:
+            reply = self._answer(cmd, payload, fds)
+        except RequestError as error:
+            self._refuse(msg_id, cmd, flags, error)
+            if not self._negotiated:
+                raise ProtocolError("no version could be agreed on") from None
+        else:
+            if not flags & Flag.NO_REPLY:
+                header = HEADER.pack(msg_id, cmd, HEADER.size + len(reply), Flag.REPLY, 0)
+                self._send(header + reply)
+        finally:
+            _close_all(fds)
+        return True
+
+    def _answer(self, cmd: int, payload: bytes, fds: list[int]) -> bytes:
+        """The reply's payload; the first message, and only the first, has to be VERSION."""
+        if self._negotiated:
+            return self._requests.handle(cmd, payload, fds)
+        if cmd != Command.VERSION or fds:
+            raise ProtocolError(f"{command_name(cmd)} came first, or VERSION with descriptors")
+        reply = negotiate(payload)
+        self._negotiated = True
+        self._hot_sizes = self._requests.region_sizes[:NUM_BARS]
+        return reply
+
+    def _refuse(self, msg_id: int, cmd: int, flags: int, error: RequestError) -> None:
+        """Log a bad request and send the error reply: header only."""
+        logger.warning("%s: %s refused: %s", self._name, command_name(cmd), error)
+        if not flags & Flag.NO_REPLY:
+            reply = Flag.REPLY | Flag.ERROR
+            self._send(HEADER.pack(msg_id, cmd, HEADER.size, reply, error.errno))
+
+    def _send(self, data: bytes | bytearray) -> bool:
+        """Send a reply; False when the client does not take all of it and the rest has to wait."""
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._sock.send(data, _DONT_WAIT)
+            except BlockingIOError:
+                pass
+            else:
+                if sent == len(data):
+                    return True
+        self._unsent += data[sent:]
+        return False
+
+    def _discard(self, head: int) -> None:
+        """Drop the messages before ``head`` and close the descriptors that no request used."""
+        self._head = 0
+        rest = self._filled - head
+        if rest:
+            self._buffer[:rest] = self._buffer[head : self._filled]
+        self._filled = rest
+        if self._fds:
+            _close_all([fd for start, fds in self._fds.items() if start < head for fd in fds])
+            self._fds = {start - head: fds for start, fds in self._fds.items() if start >= head}
+
+    def _take_descriptors(self, ancillary: list[tuple[int, int, bytes]], truncated: bool) -> None:
+        """Note the descriptors just received for the last message in the buffer.
+
+        A receive call ends with the data that descriptors came with (unix(7)), and a sender
+        attaches them to the first byte of a message, so the message is the last one here.
+        """
+        fds = array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        head = 0
+        while self._filled - head >= HEADER.size:
+            size = HEADER.unpack_from(self._buffer, head)[2]
+            if size < HEADER.size or head + size >= self._filled:
+                break
+            head += size
+        taken = self._fds.setdefault(head, [])
+        taken.extend(fds)
+        if truncated or len(taken) > _SCM_MAX_FD:
+            raise ProtocolError("a message has too many descriptors, or some were lost")
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

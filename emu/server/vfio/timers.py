@@ -1,0 +1,93 @@
+"""Timers: pending calls, ordered by time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from emu.device.rounds import ENOUGH_STEPS, Round
+
+logger = logging.getLogger(__name__)
+
+_COMPACT_AT: Final = 64
+_ALWAYS: Final = 64
+"""Calls that are made in each round, whatever else has been done in it."""
+STEPS_PER_CALL: Final = 4
+"""What a call counts among the steps of a round."""
+
+
+class LoopTimer:
+    """A pending call: :class:`emu.device.ports.Timer`."""
+
+    __slots__ = ("_queue", "callback")
+
+    def __init__(self, queue: TimerQueue, callback: Callable[[], None]) -> None:
+        self._queue = queue
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Cancel the call; no effect when it has been made."""
+        if self.callback is not None:
+            self.callback = None
+            self._queue.note_cancelled()
+
+
+class TimerQueue:
+    """Timers on the monotonic clock: :class:`ports.Clock`, for a loop that runs due calls."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, LoopTimer]] = []
+        self._order = itertools.count()
+        self._cancelled = 0
+        self.round = Round()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since some fixed moment."""
+        return time.monotonic_ns()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> LoopTimer:
+        """Call ``callback`` once, not earlier than ``delay_ns`` from now."""
+        timer = LoopTimer(self, callback)
+        heapq.heappush(self._heap, (self.now_ns() + max(delay_ns, 0), next(self._order), timer))
+        return timer
+
+    def run_due(self) -> None:
+        """Make calls that are due now; those added by a callback wait for the next round.
+
+        With many that are due at once, the later ones wait, too.
+
+        An exception from one of them is logged, and the others are made.
+        """
+        if not self._heap or self._heap[0][0] > (now := self.now_ns()):
+            return
+        new, round_, most = next(self._order), self.round, _ALWAYS
+        while self._heap and self._heap[0][0] <= now and self._heap[0][1] < new:
+            if most <= 0 and round_.steps > ENOUGH_STEPS:
+                return
+            timer = heapq.heappop(self._heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled -= 1
+                continue
+            most -= 1
+            round_.steps += STEPS_PER_CALL
+            try:
+                callback()
+            except Exception:
+                logger.exception("internal error in a timer's call")
+
+    def next_ns(self) -> int | None:
+        """Nanoseconds until the next timer (0: due), or None when there is none."""
+        return max(self._heap[0][0] - self.now_ns(), 0) if self._heap else None
+
+    def note_cancelled(self) -> None:
+        """Keep the queue from growing when timers are set and cancelled for every packet."""
+        self._cancelled += 1
+        if self._cancelled > _COMPACT_AT and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0

@@ -1,0 +1,62 @@
+"""Our own vfio-user server, the default transport.
+
+Specification: vfio-user protocol 0.9.2. Not offered: migration, mappable regions, server-to-client
+messages (memory granted without a descriptor is inaccessible).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+
+from emu.device.ports import PciFunction
+from emu.host.listening import OWNER_ONLY
+from emu.server.vfio.interrupts import IrqTable
+from emu.server.vfio.requests import Requests
+from emu.server.vfio.server import Server
+from emu.server.vfio.session import Session
+
+
+class VfioUserServer(Server[Session]):
+    """A function on a vfio-user socket; see :class:`emu.server.vfio.base.Transport`."""
+
+    interrupts: IrqTable
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        trust_unsealed: bool = False,
+        socket_mode: int = OWNER_ONLY,
+    ) -> None:
+        super().__init__(path, IrqTable(), trust_unsealed=trust_unsealed, socket_mode=socket_mode)
+        self._requests: Requests | None = None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether :meth:`serve` itself can wait for the client."""
+        return self._client is not None and not self._client.is_stuck
+
+    @property
+    def events(self) -> int:
+        """The events to poll for; 0 when there is work already."""
+        session = self._client
+        if session is None or not session.behind:
+            return select.POLLIN
+        return select.POLLOUT if session.is_stuck else 0
+
+    def _open(self, function: PciFunction) -> None:
+        self._requests = Requests(function, self.memory, self.interrupts)
+        self._listener.open()
+
+    def _meet(self, sock: socket.socket) -> Session:
+        assert self._requests is not None
+        return Session(sock, self._name, self.function, self._requests)
+
+    def _handle(self, client: Session, timeout_ns: int | None) -> None:
+        """Handle one turn of the messages that one receive call brings."""
+        if client.behind:
+            client.go_on()
+        elif client.receive(timeout_ns):
+            client.dispatch()

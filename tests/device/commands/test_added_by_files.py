@@ -1,0 +1,261 @@
+"""CONTRIBUTING's walks, walked on a copy of the sources: a fault point, and a firmware command.
+
+Each is added by files alone, and by the one line of the dispatcher that shows the point's events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import emu
+
+ROOT = Path(emu.__file__).parents[1]
+
+POINT = '''\
+"""The point of the port's link."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field as Bounds
+
+from emu.device.engine import lifecycle
+from emu.device.engine.lifecycle import LINK_POINT
+from emu.device.faults.declare import Parameter, action, point
+from emu.device.faults.event import Event, Faults, Field
+from emu.device.faults.rule import Rule
+
+_BOUNCES = Parameter("bounces", Annotated[int, Bounds(strict=True, ge=1, le=9)])
+
+
+@point(LINK_POINT, "the cable is plugged in or pulled", Field("up", int, is_told=True))
+class LinkChange(Event[bool]):
+    """Whether the port takes note."""
+
+    __slots__ = ("up",)
+
+    def __init__(self, faults: Faults, up: bool) -> None:
+        super().__init__(faults)
+        self.up = int(up)
+
+    def go_on(self) -> bool:
+        """It does."""
+        return True
+
+    @action("the port takes no note of it")
+    def drop(self, _rule: Rule) -> bool:
+        """It does not."""
+        return False
+
+    @action("the driver hears of it more often", needs=[_BOUNCES])
+    def bounce(self, rule: Rule) -> bool:
+        """It tells the driver that the subnet has a new manager, so often."""
+        for _ in range(rule["bounces"]):
+            lifecycle.reregister(self.faults.hca)
+        return True
+'''
+
+SHOWN = (
+    """\
+    was_up = hca.port.is_up
+""",
+    """\
+    if up != was_up and hca.faults is not None and not hca.faults.show(LINK_POINT, up):
+        return
+""",
+)
+"""The line of the dispatcher, in emu/device/engine/lifecycle.py, and what it stands behind."""
+
+KEY = (
+    "log = logging.getLogger(__name__)\n",
+    'LINK_POINT: FaultPoint[[bool], bool] = FaultPoint("link.change")\n',
+)
+IMPORT = "from emu.device.objects import Eq\n", "from emu.device.state.points import FaultPoint\n"
+
+FIRE = """
+from emu.device.engine import lifecycle
+from emu.server.net.ib.local import LocalFabric
+from emu.device.faults.injector import Injector
+from emu.device.faults.table import markdown
+from emu.device.faults.text import PlanError, load
+from emu.device.faults.vocabulary import ACTIONS, POINTS
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.device.models import MODELS
+from firmware_cmds import TABLE
+from helpers.driver import Driver, FunctionBar
+from helpers.world import HandClock, IrqList, Memory
+from layouts.enums import EventType
+
+told["point"] = POINTS["link.change"].about
+told["uses"] = sorted(ACTIONS["drop"].uses.keys() & {"link.change"})
+told["row"] = [line for line in markdown({}).splitlines() if line.startswith("| `link.change`")]
+
+for text in ('action="bounce"', 'action="bounce"\\nbounces=10', 'action="drop"\\nmatch.down=1'):
+    try:
+        load('[[rule]]\\npoint="link.change"\\n' + text, "p")
+    except PlanError as error:
+        told.setdefault("mistakes", []).append(str(error))
+
+clock, memory, irqs, fired = HandClock(), Memory(), IrqList(), []
+function = Function(
+    MODELS["connectx6"], HcaOptions(guid=1), TABLE, memory, irqs, clock, LocalFabric(clock)
+)
+driver = Driver(FunctionBar(function), memory, irqs).probe()
+events = driver.eqs[driver.create_eq(events=[EventType.PORT_CHANGE])]
+injector = Injector(function, sink=fired.append)
+function.use_faults(injector)
+injector.load(load('''
+[[rule]]
+point = "link.change"
+action = "drop"
+match.up = 0
+times = 1
+[[rule]]
+point = "link.change"
+action = "bounce"
+bounces = 2
+'''))
+for _ in range(2):
+    lifecycle.set_link(function.hca, up=False)
+    told.setdefault("up", []).append(function.hca.port.is_up)
+told["events"] = len(events.drain())
+told["fired"] = [[one.rule, one.point, one.action, one.event] for one in fired]
+"""
+
+LAYOUT = '''\
+"""An event that software asks for (PRM "GEN_EQE")."""
+
+from layouts.cmd import CMD_IN, CMD_OUT
+from layouts.prm import Prm, bits, octets, rsvd
+
+gen_eqe_in = Prm(
+    "gen_eqe_in", *CMD_IN, rsvd(24), "eq_number" / bits(8), rsvd(32), "eqe" / octets(64)
+)
+gen_eqe_out = Prm("gen_eqe_out", *CMD_OUT, rsvd(64))
+'''
+
+HANDLER = '''\
+"""Events that software asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.engine.events import eq as eq_engine
+from emu.device.errors import CmdError
+from emu.device.cmdif.registry import command
+from layouts import gen_eqe as layout
+from layouts.enums import EventType, Op, Status
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(Op.GEN_EQE, layout.gen_eqe_in, layout.gen_eqe_out)
+def gen_eqe(hca: Hca, cmd: Any, out: Any) -> None:
+    """An entry is written to the event queue, of the type and with the data in ``eqe``."""
+    kind, sub_type = cmd.eqe[1], cmd.eqe[3]
+    if kind not in EventType._value2member_map_:
+        raise CmdError(Status.BAD_PARAM_ERR, "no such event type", f"{kind:#x}")
+    eq = hca.eqs.need(cmd.eq_number)
+    eq_engine.post(hca, eq, EventType(kind), sub_type, cmd.eqe[32:60])
+'''
+
+ANSWER = """
+from emu.server.net.ib.local import LocalFabric
+from emu.device.function.function import Function
+from emu.device.state.hca import HcaOptions
+from emu.device.models import MODELS
+from firmware_cmds import TABLE
+from firmware_cmds.table import markdown
+from helpers.driver import Driver, FunctionBar
+from helpers.world import HandClock, IrqList, Memory
+from layouts.enums import EventType, Op
+
+told["row"] = "| GEN_EQE |" in markdown(TABLE)
+clock, memory, irqs = HandClock(), Memory(), IrqList()
+function = Function(
+    MODELS["connectx6"], HcaOptions(guid=1), TABLE, memory, irqs, clock, LocalFabric(clock)
+)
+driver = Driver(FunctionBar(function), memory, irqs).probe()
+eqn = driver.create_eq(events=[])
+asked = bytes((0, EventType.PORT_CHANGE, 0, 4)).ljust(64, b"\\0")
+told["status"] = driver.command(Op.GEN_EQE, eq_number=eqn, eqe=asked).status
+(entry,) = driver.eqs[eqn].drain()
+told["event"] = [entry.type, entry.sub_type]
+told["refused"] = [
+    driver.command(Op.GEN_EQE, eq_number=number, eqe=eqe).status
+    for number, eqe in ((eqn + 1, asked), (eqn, b"\\xff" * 64))
+]
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the sources, with nobody's caches."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("emu", "layouts", "firmware_cmds", "tests/helpers"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    return tmp_path
+
+
+def carried_out(tree, script):
+    """What a script has told, in a process that knows the copy alone."""
+    lines = ["import json, emu", "told = {'emu': emu.__file__}", script, "print(json.dumps(told))"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tree), str(tree / "tests")))}
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    told = json.loads(done.stdout)
+    assert Path(told.pop("emu")).is_relative_to(tree)
+    return told
+
+
+def insert_after(path, anchor, text):
+    source = path.read_text()
+    assert source.count(anchor) == 1, f"the walk needs another place in {path.name}"
+    path.write_text(source.replace(anchor, anchor + text))
+
+
+def test_a_fault_point(tree):
+    (tree / "emu/device/faults/points/link.py").write_text(POINT)
+    for anchor, text in (SHOWN, KEY, IMPORT):
+        insert_after(tree / "emu/device/engine/lifecycle.py", anchor, text)
+
+    told = carried_out(tree, FIRE)
+
+    assert told["point"] == "the cable is plugged in or pulled"
+    assert told["uses"] == ["link.change"]
+    assert told["row"] == ["| `link.change` | the cable is plugged in or pulled | `up` |"]
+    needed, too_many, unknown = told["mistakes"]
+    assert needed == "p:3: rule[1].action: bounce needs bounces"
+    assert too_many.startswith("p:4: rule[1].bounces: input should be less than or equal to 9")
+    assert unknown == "p:4: rule[1].match.down: link.change has up"
+    # The first pull is lost; at the second one the driver hears twice of a manager before.
+    assert told["up"] == [True, False]
+    assert told["events"] == 3
+    assert told["fired"] == [
+        ["rule-1", "link.change", "drop", {"up": 0}],
+        ["rule-2", "link.change", "bounce", {"up": 0}],
+    ]
+
+
+def test_a_firmware_command(tree):
+    assert not (tree / "layouts/gen_eqe.py").exists(), "it is answered now: walk with another one"
+    (tree / "layouts/gen_eqe.py").write_text(LAYOUT)
+    (tree / "firmware_cmds/gen_eqe.py").write_text(HANDLER)
+
+    told = carried_out(tree, ANSWER)
+
+    assert told == {"row": True, "status": 0, "event": [0x09, 4], "refused": [0x05, 0x03]}

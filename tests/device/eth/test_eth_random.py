@@ -1,0 +1,172 @@
+"""Random requests in Ethernet queues, random frames from the wire: bounded work, no exception.
+
+hypothesis chooses the seeds. Most requests are nearly right, because only those get far enough to
+do harm. What no key grants stays as it is, and an honest frame passes at the end.
+"""
+
+import random
+
+import pytest
+from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue, eth_segment, inline
+from helpers.flows import Flows, to_tir
+from helpers.frames import MACS, TCP, UDP, Packet
+from helpers.interfaces import alloc_td, create_direct_tir, create_tis
+from helpers.keys import indirect_key
+from helpers.roce import on_one_segment
+from helpers.world import HandClock
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.device.engine import lifecycle
+from emu.device.engine.eth.receive import arrive
+from emu.device.engine.mr.rights import MOST_STEPS
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.segment import MAX_SEGMENTS
+from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from layouts.enums import AccessMode, Opcode
+from layouts.eth_enums import RqState, SqState
+from layouts.wqe import DATA
+
+pytestmark = pytest.mark.hostile
+
+SIZE = 4096
+SECRET = bytes(range(256)) * 16
+A_ROUND = STEPS_PER_ROUND + MOST_STEPS + MOST_STEPS_RECEIVED + 3 * 4 * MAX_SEGMENTS
+"""A turn ends after the request that exceeds its share: one large send, looped back."""
+
+
+class World:
+    """A function whose queues get anything, and memory that no key of theirs grants."""
+
+    def __init__(self):
+        (self.node,) = on_one_segment(HandClock(), 1)
+        node = self.node
+        self.hidden = node.region(SIZE, lr=0, lw=0)
+        self.hidden.write(SECRET)
+        self.region = node.region(4 * SIZE)
+        self.read_only = node.region(SIZE, lw=0)
+        self.read_only.write(SECRET)
+        key, va = self.region.key, self.region.va
+        for _ in range(3):
+            key = indirect_key(node, AccessMode.KLMS, [(1, key, va + at) for at in range(512)], 512)
+            va = 0
+        loop = indirect_key(node, AccessMode.KLMS, [(512, key, 0)] * 64, 512 * 64)
+        self.places = [
+            (self.region.key, self.region.va, 4 * SIZE), (key, 0, 512), (loop, 0, 512 * 64),
+            (self.hidden.key, self.hidden.va, SIZE), (self.read_only.key, self.read_only.va, SIZE),
+            (0xABCD00, 0, SIZE),
+        ]  # fmt: skip
+        td = alloc_td(node.driver)
+        self.sq = SendQueue(node, tisn=create_tis(node.driver, td))
+        self.rqs = [ReceiveQueue(node, log_stride=6) for _ in range(3)]
+        flows = Flows(node.driver)
+        table = flows.table(0, log_size=0)
+        flows.set_root(table)
+        tirs = [
+            to_tir(create_direct_tir(node.driver, td, rq.rqn, self_lb_block=3)) for rq in self.rqs
+        ]
+        flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
+
+    def sge(self, rng):
+        key, va, size = self.places[0] if rng.random() < 0.8 else rng.choice(self.places)
+        at = rng.choice((0, 0, rng.randrange(size), size - 1))
+        sizes = [600, rng.randrange(1, 1500), 64]
+        if rng.random() < 0.1:
+            sizes = [size - at, 0, 1 << 31 | 9]
+        return min(rng.choice(sizes), size - at), key, va + at
+
+    def frame(self, rng):
+        packet = Packet(
+            protocol=rng.choice((TCP, UDP)), version=4, payload=rng.randbytes(rng.randrange(3000))
+        )
+        data = bytearray(packet.frame())
+        for _ in range(rng.choice((0, 0, 0, 1, 4))):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        data = bytes(data)[: rng.choice((len(data), rng.randrange(61, len(data) + 61)))]
+        mss = rng.choice((0, 0, 0, 1, 7, 536, 1460, 0xFFFF))
+        return Frame(data.ljust(60, b"\0"), mss, rng.random() < 0.5)
+
+    def request(self, rng):
+        header = Packet(payload=b"").frame()[: 54 if rng.random() < 0.9 else rng.randrange(70)]
+        if rng.random() < 0.3:
+            header = self.node.mac + header[6:]
+        segment = eth_segment(
+            cs_flags=rng.choice((0, 0xC0, 0x40, rng.randrange(256))),
+            mss=rng.choice((0, 1, 100, 100, 100, 1400, 0xFFFF)), headers=header,
+            vlan=5 if rng.random() < 0.1 else None,
+        )  # fmt: skip
+        segments = [
+            inline(rng.randbytes(rng.randrange(40))) if rng.random() < 0.2
+            else DATA.pack(*self.sge(rng))
+            for _ in range(rng.randrange(1, 6))
+        ]  # fmt: skip
+        opcode = rng.choice((Opcode.SEND, Opcode.LSO, Opcode.LSO, Opcode.NOP))
+        ds = None
+        if rng.random() < 0.1:
+            opcode, ds = rng.randrange(256), rng.choice((None, rng.randrange(64)))
+        self.sq.post(opcode, segment + b"".join(segments), ds=ds, ring=False)
+
+    def step(self, rng):
+        what = rng.choice((0, 0, 1, 2, 3))
+        if what == 0:
+            for _ in range(rng.randrange(1, 8)):
+                self.request(rng)
+            self.sq.ring_doorbell()
+        elif what == 1:
+            rq = rng.choice(self.rqs)
+            for _ in range(rng.randrange(1, 5)):
+                rq.post(*[self.sge(rng) for _ in range(rng.randrange(1, 4))])
+        elif what == 2:
+            for _ in range(rng.randrange(1, 6)):
+                arrive(self.node.hca, self.frame(rng))
+        else:
+            self.revive()
+
+    def revive(self):
+        """Queues that have failed go through RST; what was posted is gone."""
+        self.node.settle()
+        for queue, error, ready in [
+            (self.sq, SqState.ERR, SqState.RDY),
+            *((rq, RqState.ERR, RqState.RDY) for rq in self.rqs),
+        ]:
+            if queue.object.state == error:
+                queue.state = error
+                queue.modify(type(error).RST)
+                queue.tell()
+                queue.modify(ready)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1 << 32))
+def test_anything_in_the_queues_and_on_the_wire(seed):
+    rng, world, run = random.Random(seed), World(), lifecycle.run
+    most = [0]
+
+    def counted(hca):
+        most[0] = max(most[0], hca.round.steps)
+        more = run(hca)
+        most[0] = max(most[0], hca.round.steps)
+        return more
+
+    lifecycle.run = counted
+    try:
+        for _ in range(30):
+            world.step(rng)
+            world.node.function.run()
+        world.revive()
+    finally:
+        lifecycle.run = run
+    assert not world.node.hca.has_failed
+    assert most[0] <= A_ROUND
+    assert world.hidden.read() == SECRET
+    assert world.read_only.read() == SECRET
+    rq = world.rqs[0]
+    rq.modify(RqState.RST)
+    rq.tell()
+    rq.modify(RqState.RDY)
+    rq.cq.drain()
+    buffers = Buffers(rq)
+    frame = MACS + b"\x08\x06" + bytes(46)
+    world.node.hca.round.steps = 0
+    arrive(world.node.hca, Frame(frame))
+    assert [data for _, data in buffers.drain()] == [frame]

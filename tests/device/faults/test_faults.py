@@ -1,0 +1,630 @@
+"""Rules at every point: what the driver and its queue pairs see of each."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.verbs import connect
+
+from emu.device.engine import lifecycle
+from emu.device.faults.injector import Injector
+from emu.device.faults.text import PlanError, load
+from layouts.caps import cmd_hca_cap
+from layouts.enums import CqeOpcode, CqeSyndrome, Delivery, EventType, Op, QpState, RegId, Status
+from layouts.port_regs import mcam_reg
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def fired():
+    return []
+
+
+@pytest.fixture
+def faults(function, fired):
+    injector = Injector(function, sink=fired.append)
+    function.use_faults(injector)
+    return injector
+
+
+@pytest.fixture
+def plan(faults):
+    """Loads a plan given as TOML, or as one rule's lines."""
+
+    def load_it(text):
+        faults.load(load(text if "[[rule]]" in text else f"[[rule]]\n{text}"))
+
+    return load_it
+
+
+def run(node, clock, rounds=200):
+    """Let packets, delays and work move on, without much time."""
+    for _ in range(rounds):
+        clock.advance(1000)
+        node.settle()
+
+
+# -- what changes nothing has not fired
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ('action="event"\nevent="PPS_EVENT"', "no event queue for PPS_EVENT"),
+        ('action="pages"\ncount=3', "no event queue for PAGE_REQUEST"),
+        ('action="link"\nup=true', "the link is up already"),
+        ('action="health"', "the health buffer stays as it is"),
+        ('action="capabilities"\nset.num_ports=200', "num_ports is above its value"),
+    ],
+)
+def test_an_action_that_changes_nothing_has_not_fired(function, plan, faults, fired, rule, why):
+    """Before the driver is up there is no event queue; the power-on state is what it was."""
+    plan(f'point="load"\n{rule}')
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (0, 1)
+    assert why in count["why"]
+    assert [why in one.without_effect for one in fired] == [True]
+
+
+def test_an_event_finds_its_queue_when_the_driver_is_up(driver, plan, faults, fired):
+    driver.use_events()
+    plan('point="load"\naction="event"\nevent="PPS_EVENT"')
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (1, 0)
+    assert [one.without_effect for one in fired] == [""]
+
+
+def test_an_event_that_a_rule_would_not_change_goes_on(driver, plan, faults, fired):
+    driver.use_events()
+    plan('point="cmd.done"\naction="corrupt"\nmatch.op="ALLOC_PD"\nset.pd=0x77\ntimes=1')
+    assert driver.command(Op.ALLOC_PD).pd == 0x77
+    plan('point="eqe"\naction="corrupt"\nmatch.type="CMD"\nset.no_such_field=1\ntimes=1')
+    assert not driver.command(Op.ALLOC_PD).status
+    (count,) = faults.listing()
+    assert (count["fired"], count["without_effect"]) == (0, 1)
+    assert fired[-1].without_effect
+
+
+# -- commands
+
+
+def test_third_command_of_a_kind_fails_with_status_and_syndrome(driver, plan, fired):
+    plan('point="cmd"\naction="fail"\nmatch.op="ALLOC_PD"\nindex=3\nstatus="NO_RES_ERR"\n'
+         "syndrome=0x1234")  # fmt: skip
+    answers = [driver.command(Op.ALLOC_PD) for _ in range(4)]
+    assert [answer.status for answer in answers] == [0, 0, Status.NO_RES_ERR, 0]
+    assert answers[2].syndrome == 0x1234
+    assert [(one.n, one.event["op"]) for one in fired] == [(3, "ALLOC_PD")]
+
+
+def test_failure_before_leaves_nothing_and_after_leaves_the_object(driver, function, plan):
+    count = len(function.hca.pds)
+    plan('point="cmd"\naction="fail"\nmatch.op="ALLOC_PD"')
+    assert driver.command(Op.ALLOC_PD).status == Status.INT_ERR
+    assert len(function.hca.pds) == count
+    plan('point="cmd.done"\naction="fail"\nmatch.op="ALLOC_PD"\nstatus="LIM_ERR"')
+    assert driver.command(Op.ALLOC_PD).status == Status.LIM_ERR
+    assert len(function.hca.pds) == count + 1
+
+
+def test_delivery_status(driver, plan):
+    plan('point="cmd.done"\naction="fail"\ndelivery="FW_ERR"\ntimes=1')
+    assert driver.command(Op.ALLOC_PD).delivery == Delivery.FW_ERR
+    assert driver.command(Op.ALLOC_PD).delivery == 0
+
+
+def test_command_is_matched_by_fields_of_its_input(driver, node, plan):
+    plan('point="cmd"\naction="fail"\nstatus="LIM_ERR"\n'
+         'match={op="CREATE_MKEY", memory_key_mkey_entry.len="8192..9000"}')  # fmt: skip
+    node.region(4096)
+    with pytest.raises(AssertionError, match="LIM_ERR"):
+        node.region(8192)
+
+
+def test_input_and_output_corrupted(driver, plan, function):
+    plan('point="cmd.done"\naction="corrupt"\nmatch.op="ALLOC_PD"\nset.pd=0x777')
+    assert driver.command(Op.ALLOC_PD).pd == 0x777
+    pdn = next(iter(function.hca.pds)).handle
+    plan(f'point="cmd"\naction="corrupt"\nmatch.op="DEALLOC_PD"\nset.pd={pdn + 500}')
+    assert driver.command(Op.DEALLOC_PD, pd=pdn).status == Status.BAD_RES_STATE_ERR
+
+
+def test_fields_of_a_capability_page_and_of_a_register_corrupted(driver, plan):
+    plan('point="cmd.done"\naction="corrupt"\nmatch={op="QUERY_HCA_CAP", op_mod=0}\n'
+         "set.capability.num_ports=200")  # fmt: skip
+    pages = [driver.command(Op.QUERY_HCA_CAP, op_mod=mode).capability for mode in (0, 1)]
+    assert [cmd_hca_cap.view(page).num_ports for page in pages] == [200, 1]
+    plan('point="cmd.done"\naction="corrupt"\nset.register_data.feature_group=77\n'
+         f'match={{op="ACCESS_REG", register_id={int(RegId.MCAM):#x}}}')  # fmt: skip
+    assert driver.read_register(RegId.MCAM, mcam_reg).feature_group == 77
+
+
+def test_unknown_field_of_a_capability_page_is_a_mistake_of_the_plan(plan):
+    with pytest.raises(PlanError, match="no field of cmd_hca_cap; near it: num_ports"):
+        plan('point="cmd.done"\naction="corrupt"\nmatch={op="QUERY_HCA_CAP", op_mod=1}\n'
+             "set.capability.num_port=2")  # fmt: skip
+
+
+def test_output_replaced(driver, plan):
+    plan('point="cmd.done"\naction="replace"\nmatch.op="ALLOC_PD"\ndata="00000000000000000000beef"')
+    assert driver.command(Op.ALLOC_PD).pd == 0xBEEF
+
+
+@pytest.mark.parametrize("point", ["cmd", "cmd.done"])
+def test_command_never_answered(driver, plan, function, point):
+    plan(f'point="{point}"\naction="drop"\nmatch.op="ALLOC_PD"')
+    before = len(function.hca.pds)
+    with pytest.raises(AssertionError, match="still the device's"):
+        driver.command(Op.ALLOC_PD)
+    assert len(function.hca.pds) - before == (point == "cmd.done")
+
+
+@pytest.mark.parametrize("point", ["cmd", "cmd.done", "cmd.completion"])
+def test_command_late(driver, plan, clock, point):
+    eq = driver.use_events()
+    plan(f'point="{point}"\naction="delay"\nms=50\nmatch.op="ALLOC_PD"')
+    blocks = driver.submit(bytes.fromhex("0800000000000000") + bytes(8), 16)
+    driver.ring(1)
+    clock.advance(49 * MS)
+    assert not list(eq.drain())
+    clock.advance(2 * MS)
+    driver.bar.settle()
+    assert [entry.type for entry in eq.drain()] == [EventType.CMD]
+    assert driver.collect(blocks, 16)[0] == 0
+
+
+def test_completion_of_a_command_twice_and_never(driver, plan, clock):
+    eq = driver.use_events()
+    plan('point="cmd.completion"\naction="duplicate"\ntimes=1\nmatch.op="ALLOC_PD"')
+    driver.command(Op.ALLOC_PD)
+    clock.advance(1)
+    driver.bar.settle()
+    assert len(list(eq.drain())) == 2
+    plan('point="cmd.completion"\naction="drop"\nmatch.op="ALLOC_PD"')
+    driver.command(Op.ALLOC_PD)
+    assert not list(eq.drain())
+
+
+def test_late_command_of_a_reset_function_stays_away(driver, plan, clock, function, caplog):
+    plan('point="cmd"\naction="delay"\nms=50\nmatch.op="ALLOC_PD"')
+    driver.submit(bytes.fromhex("0800000000000000") + bytes(8), 16)
+    driver.ring(1)
+    function.reset()
+    clock.advance(100 * MS)
+    assert not function.hca.pds
+
+
+# -- events and interrupts
+
+
+@pytest.mark.parametrize("point", ["cmd", "cmd.done", "cmd.completion"])
+def test_delayed_command_of_a_driver_that_has_left(driver, function, plan, clock, point):
+    """Its command queue is the memory of somebody else by then."""
+    plan(f'point="{point}"\naction="delay"\nms=50\nmatch.op="ALLOC_PD"')
+    driver.use_events()
+    blocks = driver.submit(Op.ALLOC_PD.to_bytes(2, "big") + bytes(14), 16, slot=3)
+    driver.ring(1 << 3)
+    assert blocks
+    driver.queue = driver.memory.alloc(4096)
+    driver.attach()
+    before = bytes(driver.memory.ram)
+    clock.advance(100 * MS)
+    driver.bar.settle()
+    assert driver.memory.ram == before
+
+
+def test_event_lost_doubled_late_and_corrupted(node, plan, clock, function):
+    def link(up):
+        lifecycle.set_link(function.hca, up=up)
+
+    eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
+    eq = node.driver.eqs[eqn]
+    plan('point="eqe"\naction="drop"\nmatch.type="PORT_CHANGE"')
+    link(False)
+    assert not list(eq.drain())
+    plan('point="eqe"\naction="duplicate"\ncount=2\nmatch.type="PORT_CHANGE"')
+    link(True)
+    assert len(list(eq.drain())) == 3
+    plan('point="eqe"\naction="delay"\nms=5\nmatch.type="PORT_CHANGE"')
+    link(False)
+    assert not list(eq.drain())
+    clock.advance(6 * MS)
+    assert len(list(eq.drain())) == 1
+    plan('point="eqe"\naction="corrupt"\nmatch.type="PORT_CHANGE"\nset.port.port_num=7')
+    link(True)
+    (entry,) = eq.drain()
+    assert entry.data[8] >> 4 == 7
+
+
+def test_events_reordered(node, plan, function):
+    eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
+    plan('point="eqe"\naction="reorder"\nindex=1')
+    lifecycle.set_link(function.hca, up=False)
+    lifecycle.set_link(function.hca, up=True)
+    assert [entry.sub_type for entry in node.driver.eqs[eqn].drain()] == [4, 1]
+
+
+def test_event_that_nothing_has_caused(node, plan):
+    cq = node.completion_queue()
+    plan(f'point="load"\naction="event"\nevent="CQ_ERROR"\nset={{cqn={cq.cqn}, syndrome=1}}')
+    assert node.events() == [(EventType.CQ_ERROR, cq.cqn)]
+
+
+def test_event_that_no_queue_has_asked_for(driver, plan):
+    eq = driver.use_events()
+    plan('point="load"\naction="event"\nevent="PPS_EVENT"\ndata="00112233"')
+    driver.bar.settle()
+    assert [(entry.type, bytes(entry.data[:4])) for entry in eq.drain()] == [
+        (EventType.PPS_EVENT, bytes.fromhex("00112233"))
+    ]
+
+
+def test_interrupt_lost_and_spurious(driver, plan, irqs, function):
+    driver.use_events(vector=3)
+    irqs.fired.clear()
+    plan('point="irq"\naction="drop"\nmatch.vector=3')
+    driver.command(Op.ALLOC_PD)
+    assert irqs.fired == []
+    plan('point="load"\naction="interrupt"\nvector=9\ncount=2')
+    assert irqs.fired == [9, 9]
+    assert function.hca.interrupts is irqs
+
+
+# -- traffic
+
+
+def test_work_request_fails_at_its_turn(qps, plan, node):
+    one, two = qps
+    plan('point="wqe"\naction="fail"\nsyndrome="LOCAL_PROT_ERR"\nmatch.opcode="SEND"\nindex=2')
+    region = node.region(4096)
+    for _ in range(2):
+        two.post_recv(region.sge())
+        one.send(region.sge(0, 8))
+    node.settle()
+    opcodes = [(entry.opcode, getattr(entry, "syndrome", 0)) for entry in one.cq.drain()]
+    assert (CqeOpcode.REQ_ERR, CqeSyndrome.LOCAL_PROT_ERR) in opcodes
+    assert one.state is QpState.ERR
+
+
+def test_completion_becomes_an_error(qps, plan, node):
+    one, two = qps
+    plan('point="cqe"\naction="fail"\nsyndrome="REMOTE_OP_ERR"\nvendor=7\nmatch.opcode="REQ"')
+    region = node.region(4096)
+    two.post_recv(region.sge())
+    one.send(region.sge(0, 8))
+    node.settle()
+    (entry,) = one.cq.drain()
+    assert (entry.opcode, entry.syndrome) == (CqeOpcode.REQ_ERR, CqeSyndrome.REMOTE_OP_ERR)
+    assert entry.vendor == 7
+    assert one.state is QpState.ERR
+    assert [entry.opcode for entry in two.cq.drain()] == [CqeOpcode.RESP_SEND]
+
+
+def test_error_has_the_vendor_syndrome_that_belongs_to_it(qps, plan, node):
+    one, two = qps
+    plan('point="cqe"\naction="fail"\nsyndrome="REMOTE_OP_ERR"\nmatch.opcode="REQ"')
+    region = node.region(4096)
+    two.post_recv(region.sge())
+    one.send(region.sge(0, 8))
+    node.settle()
+    assert [entry.vendor for entry in one.cq.drain()] == [0x89]
+
+
+def test_completion_late_and_lost(qps, plan, node, clock):
+    one, _ = qps
+    region = node.region(4096)
+    plan('point="cqe"\naction="delay"\nms=20\nmatch.opcode="REQ"\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 8))
+    node.settle()
+    assert not one.cq.drain()
+    clock.advance(21 * MS)
+    assert len(one.cq.drain()) == 1
+    plan('point="cqe"\naction="drop"')
+    one.write((region.key, region.va), region.sge(0, 8))
+    node.settle()
+    assert not one.cq.drain()
+
+
+def test_a_blueflame_copy_is_one_doorbell(qps, plan, node):
+    """Its other bytes are no doorbells that a rule could count."""
+    one, _ = qps
+    region = node.region(4096)
+    plan('point="doorbell"\naction="drop"\nmatch.kind="send"\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 8), ring=False)
+    page = node.driver.uar * 4096
+    node.driver.bar.write(page + 0x808, bytes(8))
+    one.ring()
+    node.settle()
+    assert not one.cq.drain()
+
+
+def test_doorbell_lost_and_late(qps, plan, node, clock):
+    one, _ = qps
+    region = node.region(4096)
+    plan('point="doorbell"\naction="drop"\nmatch.kind="send"\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 8))
+    node.settle()
+    assert not one.cq.drain()
+    plan(f'point="doorbell"\naction="delay"\nms=7\nmatch={{kind="send", number={one.qpn}}}')
+    one.ring()
+    node.settle()
+    assert not one.cq.drain()
+    clock.advance(8 * MS)
+    node.settle()
+    assert len(one.cq.drain()) == 1
+
+
+def test_dma_error_breaks_the_completion_queue_and_nobody_watches_any_more(
+    qps, plan, node, memory, faults
+):
+    one, _ = qps
+    region = node.region(4096)
+    plan('point="dma.write"\naction="fail"\nmatch.length=63\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 8))
+    node.settle()
+    assert node.events()[0] == (EventType.CQ_ERROR, one.cq.cqn)
+    assert memory.is_watched
+    faults.clear()
+    assert not memory.is_watched
+
+
+def test_dma_error_of_data_is_a_protection_error(qps, plan, node):
+    one, _ = qps
+    region = node.region(4096)
+    one.write((region.key, region.va), region.sge(0, 64))
+    node.settle()
+    assert [entry.opcode for entry in one.cq.drain()] == [CqeOpcode.REQ]
+    plan(f'point="dma.read"\naction="fail"\nmatch.address="{region.pages[0]}..{region.pages[0]}"')
+    one.write((region.key, region.va), region.sge(0, 64))
+    node.settle()
+    (entry,) = one.cq.drain()
+    assert entry.syndrome == CqeSyndrome.LOCAL_PROT_ERR
+
+
+PACKET_RULES = [
+    'point="pkt.tx"\naction="drop"\nmatch.kind="WRITE"\nindex=[2, 5]',
+    'point="pkt.rx"\naction="drop"\nmatch.kind="ACKNOWLEDGE"\nindex=1',
+    'point="pkt.tx"\naction="duplicate"\nmatch.kind="WRITE"\nindex=[1, 3]',
+    'point="pkt.tx"\naction="reorder"\nmatch.kind="WRITE"\nindex=2',
+    'point="pkt.tx"\naction="delay"\nms=1\nmatch.kind="WRITE"\nindex=3',
+    'point="pkt.rx"\naction="corrupt"\nset.psn=5\nmatch.kind="WRITE"\nindex=2',
+    'point="pkt.rx"\naction="rnr"\ntimer=1\nmatch.kind="WRITE"\nindex=1',
+]
+
+
+@pytest.mark.parametrize("rule", PACKET_RULES, ids=lambda rule: " ".join(rule.split()[:2]))
+def test_reliable_traffic_survives_what_happens_to_packets(node, plan, clock, rule, fired):
+    plan(rule)
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two, ack_timeout=8)
+    source, target = node.region(16384), node.region(16384, va=0x6600_0000_0000)
+    data = bytes(range(256)) * 64
+    source.write(data)
+    one.write((target.key, target.va), source.sge())
+    for _ in range(40):
+        run(node, clock, 5)
+        clock.advance(MS)
+    (entry,) = one.cq.drain()
+    assert entry.opcode == CqeOpcode.REQ
+    assert target.read() == data
+    assert fired
+
+
+def test_payload_corrupted_in_silence(node, plan, clock):
+    plan('point="pkt.tx"\naction="corrupt"\nset.payload="deadbeef"\nmatch.kind="WRITE"')
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two)
+    source, target = node.region(4096), node.region(4096, va=0x6600_0000_0000)
+    one.write((target.key, target.va), source.sge(0, 16))
+    run(node, clock)
+    assert target.read(0, 8) == bytes.fromhex("deadbeef00000000")
+
+
+def test_traffic_that_began_as_packets_goes_on_when_the_plan_ends(node, plan, clock, faults):
+    plan('point="pkt.tx"\naction="drop"\nprobability=0')
+    one, two = node.queue_pair(), node.queue_pair()
+    connect(one, two)
+    region = node.region(4096)
+    for number in range(3):
+        if number == 1:
+            faults.clear()
+        one.write((region.key, region.va), region.sge(0, 16))
+        run(node, clock)
+        assert [entry.opcode for entry in one.cq.drain()] == [CqeOpcode.REQ]
+        two.write((region.key, region.va), region.sge(0, 16))
+        run(node, clock)
+        assert [entry.opcode for entry in two.cq.drain()] == [CqeOpcode.REQ]
+
+
+def test_traffic_that_began_directly_becomes_packets(qps, plan, node, clock, fired):
+    one, _ = qps
+    region = node.region(4096)
+    one.write((region.key, region.va), region.sge(0, 16))
+    node.settle()
+    plan('point="pkt.tx"\naction="drop"\nmatch.kind="WRITE"\ntimes=1')
+    one.write((region.key, region.va), region.sge(0, 16))
+    for _ in range(100):
+        run(node, clock, 2)
+        clock.advance(10 * MS)
+    assert [entry.opcode for entry in one.cq.drain()] == [CqeOpcode.REQ] * 2
+    assert len(fired) == 1
+
+
+# -- the device as a whole
+
+
+def test_health_buffer_and_counter(cold, plan, clock, faults):
+    health = 0x200 + 0x3C
+    counter = cold.read32(0x1010)
+    clock.advance(1000 * MS)
+    assert cold.read32(0x1010) != counter
+    plan('point="load"\naction="health"\nsyndrome=8\nfatal=true\nseverity=2\nstalled=true\nms=5000')
+    assert cold.read32(health) >> 16 & 0xFF == 8
+    assert cold.read32(health - 4) >> 24 == 0x8A
+    counter = cold.read32(0x1010)
+    clock.advance(1000 * MS)
+    assert cold.read32(0x1010) == counter
+    clock.advance(4001 * MS)
+    assert cold.read32(health) >> 16 & 0xFF == 0
+    assert cold.read32(0x1010) != counter
+    plan('point="load"\naction="health"\nsyndrome=1')
+    faults.clear()
+    assert cold.read32(health) >> 16 & 0xFF == 0
+
+
+def test_register_set_while_the_driver_reads(cold, plan):
+    plan('point="mmio.read"\naction="corrupt"\nmatch.register="fw_rev"\nset.value=0x12345678\n'
+         "times=1")  # fmt: skip
+    assert [cold.read32(0) == 0x12345678 for _ in range(2)] == [True, False]
+    plan('point="load"\naction="registers"\nset.cmdq_addr_l_sz.nic_interface=7')
+    assert cold.read32(0x14) >> 8 & 7 == 7
+
+
+def test_gone_from_the_bus_and_back(driver, function, plan, clock):
+    plan('point="cmd.done"\naction="gone"\nms=100\nmatch.op="ALLOC_PD"')
+    driver.command(Op.ALLOC_PD)
+    assert driver.read32(0) == 0xFFFFFFFF
+    assert function.config_read(0, 4) == b"\xff" * 4
+    with pytest.raises(AssertionError, match="still the device's"):
+        driver.command(Op.ALLOC_PD)
+    clock.advance(101 * MS)
+    assert driver.read32(0) != 0xFFFFFFFF
+    assert not function.hca.pds
+
+
+def test_function_level_reset_takes_long(driver, function, plan, clock):
+    plan('point="power_on"\nmatch.cause="flr"\naction="gone"\nms=300')
+    express = next(
+        at for at in range(0x40, 0x100, 4) if function.config_read(at, 1) == b"\x10"
+    )  # fmt: skip
+    control = int.from_bytes(function.config_read(express + 8, 2), "little") | 1 << 15
+    function.config_write(express + 8, control.to_bytes(2, "little"))
+    assert function.config_read(0, 4) == b"\xff" * 4
+    clock.advance(301 * MS)
+    assert function.config_read(0, 4) != b"\xff" * 4
+
+
+def test_firmware_starts_anew(driver, function, plan, clock):
+    plan('point="cmd.done"\naction="restart"\nms=100\nmatch.op="ALLOC_PD"\ntimes=1')
+    assert driver.command(Op.ALLOC_PD).status == 0
+    clock.advance(101 * MS)
+    assert not function.hca.pds
+    assert driver.read32(0x14) >> 8 & 7 == 1
+    driver.probe()
+
+
+def test_link_flaps(node, plan, function, clock):
+    plan('point="load"\naction="link"\nms=200')
+    assert not function.hca.port.is_up
+    clock.advance(201 * MS)
+    assert function.hca.port.is_up
+
+
+def test_capabilities_are_lowered_and_come_back(cold, plan, function, faults):
+    was = function.hca.caps.general.log_max_qp
+    plan('point="load"\naction="capabilities"\nset.log_max_qp=4')
+    assert function.hca.caps.general.log_max_qp == 4
+    cold.probe()
+    assert cold.caps.log_max_qp == 4
+    faults.clear()
+    assert function.hca.caps.general.log_max_qp == was
+
+
+def test_firmware_starves_until_it_has_its_pages(driver, plan, node):
+    eqn = node.driver.create_eq(events=[EventType.PAGE_REQUEST])
+    plan('point="load"\naction="pages"\ncount=4\nstarve=true')
+    (entry,) = node.driver.eqs[eqn].drain()
+    assert entry.type == EventType.PAGE_REQUEST
+    with pytest.raises(AssertionError, match="NO_RES_ERR"):
+        node.region(4096)
+    driver.give_pages(4)
+    node.region(4096)
+
+
+def test_aer_error_is_recorded(function, plan):
+    plan('point="load"\naction="aer"\nerror="COMPLETION_TIMEOUT"')
+    status = int.from_bytes(function.config_read(0x104, 4), "little")
+    assert status >> 14 & 1
+
+
+# -- rules
+
+
+@pytest.mark.parametrize(
+    ("words", "fires"),
+    [
+        ("", [1, 2, 3, 4, 5, 6]),
+        ("times=2", [1, 2]),
+        ("interval=2", [2, 4, 6]),
+        ("space=3", [4, 5, 6]),
+        ("space=1\ninterval=2\ntimes=1", [3]),
+        ("index=[2, 4]", [2, 4]),
+        ("probability=0", []),
+    ],
+)
+def test_words_of_the_kernel(driver, plan, fired, words, fires):
+    plan(f'point="cmd"\naction="fail"\nmatch.op="ALLOC_PD"\n{words}')
+    for _ in range(6):
+        driver.command(Op.ALLOC_PD)
+    assert [one.n for one in fired] == fires
+
+
+def test_dice_come_from_the_seed(driver, plan, fired):
+    rule = '[[rule]]\npoint="cmd"\naction="fail"\nmatch.op="ALLOC_PD"\nprobability=50\n'
+    runs = []
+    for seed in (1, 1, 2):
+        fired.clear()
+        plan(f"seed={seed}\n{rule}")
+        for _ in range(64):
+            driver.command(Op.ALLOC_PD)
+        runs.append([one.n for one in fired])
+    assert runs[0] == runs[1] != runs[2]
+    assert 16 < len(runs[0]) < 48
+
+
+def test_no_rules_leave_nothing_behind(function, faults, plan, wire, irqs):
+    plan('[[rule]]\npoint="pkt.tx"\naction="drop"\n[[rule]]\npoint="irq"\naction="drop"')
+    assert function.hca.faults is faults
+    assert function.hca.wire is not wire
+    faults.clear()
+    assert (function.hca.faults, function.hca.wire, function.hca.interrupts) == (None, wire, irqs)
+
+
+# -- rules whose time comes and goes
+
+
+def test_a_rule_is_armed_after_and_until_so_many_commands(driver, plan, function):
+    start = function.commands
+    plan(f'point="cmd"\naction="fail"\nmatch.op="ALLOC_PD"\nafter={start + 2}\nuntil={start + 4}')
+    answers = [driver.command(Op.ALLOC_PD).status for _ in range(5)]
+    assert [status != 0 for status in answers] == [False, False, True, True, False]
+
+
+def test_an_effect_begins_and_ends_with_its_rule(driver, plan, function):
+    start = function.commands
+    plan(f'point="load"\naction="health"\nsyndrome=8\nafter={start + 1}\nuntil={start + 2}')
+    seen = []
+    for _ in range(3):
+        seen.append(function.bar0.segment.health.synd)
+        driver.command(Op.ALLOC_PD)
+    assert seen == [0, 8, 0]
+
+
+def test_commands_are_counted_across_resets(driver, function):
+    driver.command(Op.ALLOC_PD)
+    count = function.commands
+    assert count > 0
+    function.reset()
+    assert function.commands == count
+
+
+def test_what_is_held_back_and_in_force_is_told(node, plan, faults, clock):
+    node.driver.use_events()
+    plan('[[rule]]\nname="late"\npoint="cmd.completion"\naction="delay"\nms=5\ntimes=1\n'
+         '[[rule]]\nname="down"\npoint="load"\naction="link"\nms=9')  # fmt: skip
+    late, down = faults.states
+    assert faults.told(down)["in_force"] == 1
+    node.driver.command(Op.ALLOC_PD)
+    assert (faults.held, faults.told(late)["held"], faults.told(late)["armed"]) == (1, 1, False)
+    clock.advance(10 * MS)
+    assert (faults.held, faults.effects.count) == (0, 0)

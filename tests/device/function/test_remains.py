@@ -1,0 +1,85 @@
+"""What becomes of many objects: freed share by share, without Python's collector."""
+
+import gc
+
+import pytest
+from helpers.verbs import connect
+
+from emu.device.cmdif.registry import COMMANDS
+from emu.device.objects import table as resources
+from layouts.enums import Op, TeardownProfile
+
+GRACEFUL, FORCED = TeardownProfile.GRACEFUL_CLOSE, TeardownProfile.FORCE_CLOSE
+
+pytestmark = pytest.mark.hostile
+
+
+@pytest.mark.parametrize("profile", [GRACEFUL, FORCED, None])
+def test_a_share_in_each_round(driver, function, monkeypatch, profile):
+    monkeypatch.setattr(resources, "FREED_PER_ROUND", 10)
+    pdn = driver.alloc_pd()
+    for _ in range(95):
+        driver.create_mkey(pdn)
+    if profile is None:
+        function.reset()
+    else:
+        layout = COMMANDS[Op.TEARDOWN_HCA].layout_in
+        driver.submit(layout.new(opcode=Op.TEARDOWN_HCA, profile=profile).buf, 16)
+        driver.write32(0x018, 1)
+        assert function.run()
+    assert not any(function.hca.tables)
+    left, rounds = len(function.remains), 0
+    assert left >= 85
+    while function.run():
+        assert left - len(function.remains) <= 10
+        left, rounds = len(function.remains), rounds + 1
+    assert rounds >= 8
+    assert not function.remains
+
+
+def test_they_count_among_the_steps_of_a_round(driver, function):
+    """As many functions may free at once."""
+    pdn = driver.alloc_pd()
+    for _ in range(500):
+        driver.create_mkey(pdn)
+    function.reset()
+    assert len(function.remains) >= 500
+    steps, is_busy = [], True
+    while is_busy:
+        is_busy = function.run()
+        steps.append(function.hca.round.steps)
+    assert max(steps) >= 250
+
+
+def churn(left, right):
+    """Queue pairs that live, work, fail and go."""
+    one, two = left.queue_pair(), right.queue_pair()
+    connect(one, two)
+    source, target = left.region(8192), right.region(8192)
+    two.post_recv(target.sge())
+    one.send(source.sge(0, 64))
+    one.write((target.key, target.va), source.sge())
+    one.read((target.key, target.va), source.sge())
+    one.write((target.key + 1, target.va), source.sge())
+    left.settle()
+    assert [done.syndrome for done in one.cq.drain()][:3] == [0, 0, 0]
+    for qp in (one, two):
+        qp.destroy()
+        qp.node.driver.must(Op.DESTROY_CQ, cqn=qp.cq.cqn)
+    for region in (source, target):
+        region.node.driver.must(Op.DESTROY_MKEY, mkey_index=region.index)
+
+
+@pytest.mark.parametrize("way", ["pair", "packet_pair"])
+def test_objects_that_are_destroyed_leave_no_garbage(request, way):
+    """The collector seldom looks at old objects."""
+    left, right = request.getfixturevalue(way)
+    churn(left, right)
+    gc.collect()
+    gc.disable()
+    try:
+        churn(left, right)
+        assert left.driver.command(Op.DEALLOC_PD, pd=0x777).status
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -1,0 +1,90 @@
+"""What all memory keys cost the host together: bounded, and far from what drivers ask for."""
+
+import pytest
+
+from emu.device.engine.mr import access as memory
+from emu.device.models import MODELS
+from layouts.enums import AccessMode, Op
+
+pytestmark = pytest.mark.hostile
+
+MTT, KLM, KSM = AccessMode.MTT, AccessMode.KLMS, AccessMode.KSM
+GIB_IN_PAGES = 1 << 18
+
+
+def create(driver, pdn, octwords, mode=MTT):
+    context = {"pd": pdn, "access_mode_1_0": mode, "translations_octword_size": octwords}
+    return driver.must(Op.CREATE_MKEY, memory_key_mkey_entry=context | {"free": 1}).mkey_index
+
+
+class TestWhatDriversDo:
+    """All of it at once, on a model as it is."""
+
+    @pytest.fixture
+    def model(self):
+        return MODELS["connectx6"]
+
+    def test_cache_and_large_regions(self, driver):
+        """A PF's cache (core/main.c: profile[2]), regions of 1 GiB, implicit on-demand paging."""
+        pdn = driver.alloc_pd()
+        few = {12: 64, 13: 32, 14: 16, 15: 8}
+        for order in range(16):
+            for _ in range(few.get(order, 500)):
+                create(driver, pdn, (4 << order) // 2)
+        for _ in range(64):
+            create(driver, pdn, GIB_IN_PAGES // 2)
+            create(driver, pdn, 1 << 17, KSM)
+            create(driver, pdn, 1 << 26, KSM)
+            create(driver, pdn, 1 << 16, KLM)
+
+
+class TestKeptTranslations:
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch):
+        monkeypatch.setattr(memory, "MOST_KEPT_VIEWS", 8)
+
+    def kept(self, hca):
+        return sum(len(views) for key in hca.mkeys for _, views in key.views.values())
+
+    def test_all_keys_together(self, node, qps):
+        """The pages of a region lie apart, so that an access has a view for each."""
+        hca, sender = node.hca, qps[0]
+        regions = [node.region(3 * 4096) for _ in range(5)]
+        most = 0
+        for turn in range(4):
+            for region, target in zip(regions, [*regions[1:], regions[0]], strict=True):
+                data = bytes([turn + 1]) * 64 + region.key.to_bytes(4, "big")
+                region.write(data, at=8000)
+                sender.write((target.key, target.va), region.sge(8000, 68))
+                node.settle()
+                assert target.read(0, 68) == data
+                sender.write((target.key, target.va), region.sge())
+                node.settle()
+                assert target.read() == region.read()
+                most = max(most, self.kept(hca))
+        assert 0 < most <= 8
+        assert len(sender.cq.drain()) == 40
+
+    def test_a_longer_list_is_not_kept(self, node, qps):
+        source, target = node.region(9 * 4096), node.region(9 * 4096)
+        source.write(bytes(range(256)) * 144)
+        qps[0].write((target.key, target.va), source.sge())
+        node.settle()
+        assert target.read() == source.read()
+        assert not node.hca.mkeys.get(source.index).views
+
+    def test_forgotten_when_memory_is_taken_back(self, node, qps, function, monkeypatch):
+        """It costs what those keys kept that were used, however many keys there are."""
+        hca = node.hca
+        source, target, *_ = [node.region(4096) for _ in range(50)]
+        qps[0].write((target.key, target.va), source.sge(0, 64))
+        node.settle()
+        assert self.kept(hca) == 2
+        asked = []
+        get = hca.mkeys.get
+        monkeypatch.setattr(hca.mkeys, "get", lambda index: asked.append(index) or get(index))
+        function.forget_views()
+        assert sorted(asked) == [source.index, target.index]
+        assert self.kept(hca) == 0
+        function.forget_views()
+        assert len(asked) == 2

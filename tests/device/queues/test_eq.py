@@ -1,0 +1,154 @@
+"""Event queues: ownership, arming, wrap, overrun, and what the device refuses."""
+
+import pytest
+
+from emu.device.engine.events import eq as eq_engine
+from emu.server.service.views import status
+from layouts.enums import EventType, Op, Status
+
+
+@pytest.fixture
+def port_events(driver, function):
+    """An armed EQ for port events, and a function that raises one."""
+    queue = driver.eqs[driver.create_eq(log_size=2, events=[EventType.PORT_CHANGE], vector=5)]
+    queue.arm()
+    queue.raise_one = lambda: eq_engine.raise_event(
+        function.hca, EventType.PORT_CHANGE, bytes(8) + b"\x10"
+    )
+    return queue
+
+
+def test_event_arrives_with_one_interrupt_for_one_arm(port_events, irqs):
+    assert port_events.raise_one()
+    assert port_events.raise_one()
+    assert irqs.fired == [5]
+    assert [entry.type for entry in port_events.drain()] == [EventType.PORT_CHANGE] * 2
+    port_events.raise_one()
+    assert irqs.fired == [5, 5]
+
+
+def test_arming_behind_an_event_fires_at_once(port_events, irqs):
+    port_events.raise_one()
+    port_events.raise_one()
+    assert port_events.next()
+    irqs.fired.clear()
+    port_events.arm()
+    assert irqs.fired == [5]
+
+
+def test_consumer_index_without_arm_does_not_fire(port_events, irqs):
+    port_events.raise_one()
+    irqs.fired.clear()
+    port_events.tell()
+    port_events.raise_one()
+    assert irqs.fired == []
+
+
+def test_owner_bit_follows_the_wrap(port_events):
+    for _ in range(11):
+        port_events.raise_one()
+        assert port_events.next()
+        assert port_events.next() is None
+        port_events.tell()
+
+
+def test_overrun_loses_and_counts(port_events, driver, function, caplog):
+    """Each is counted; the log tells once when it begins, and when it is over."""
+    assert [port_events.raise_one() for _ in range(7)] == [True] * 4 + [False] * 3
+    assert function.hca.eqs.get(port_events.eqn).overruns == 3
+    assert driver.must(Op.QUERY_VNIC_ENV).vport_env.async_eq_overrun == 3
+    assert status(function, 0)["counts"]["lost_events"] == 3
+    assert len(port_events.drain()) == 4
+    port_events.tell()
+    assert port_events.raise_one()
+    assert [record.message.split(": ")[1] for record in caplog.records] == [
+        "overrun", "has room again",
+    ]  # fmt: skip
+    assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0
+
+
+def test_ring_that_is_no_guest_memory_any_more(port_events, driver, irqs, caplog):
+    driver.memory.revoke(port_events.addresses[0])
+    assert not port_events.raise_one()
+    assert "PORT_CHANGE event lost" in caplog.text
+    assert irqs.fired == []
+    assert driver.must(Op.QUERY_EQ, eq_number=port_events.eqn).eq_context_entry.status == 0xA
+
+
+def test_doorbell_past_the_producer_is_ignored(port_events, function, caplog):
+    port_events.ci = 3
+    port_events.arm()
+    assert "it consumes" in caplog.text
+    assert function.hca.eqs.get(port_events.eqn).ci == 0
+
+
+def test_doorbell_for_no_eq_and_in_no_uar(driver, caplog):
+    driver.write32(driver.uar * 4096 + 0x40, 0x77 << 24)
+    assert "no EQ has the number 0x77" in caplog.text
+    driver.write32(0x900 * 4096 + 0x40, 0)
+    assert "UAR 0x900, which is not allocated" in caplog.text
+
+
+def test_doorbell_in_another_page(port_events, driver, function, caplog):
+    """Such as the one that a process of the guest has."""
+    port_events.raise_one()
+    eq = function.hca.eqs.get(port_events.eqn)
+    other = driver.must(Op.ALLOC_UAR).uar
+    for offset in (0x40, 0x48):
+        driver.write32(other * 4096 + offset, port_events.eqn << 24 | 1)
+    assert (eq.ci, eq.armed) == (0, False)
+    assert caplog.text.count(f"doorbell ignored: it came by UAR {other:#x}") == 2
+    assert port_events.drain()
+    assert eq.ci == 1
+
+
+def test_nobody_asked_for_the_event(driver, function):
+    assert not eq_engine.raise_event(function.hca, EventType.PAGE_REQUEST, bytes(8))
+
+
+def test_query_shows_mask_and_counters(port_events, driver):
+    port_events.raise_one()
+    answer = driver.must(Op.QUERY_EQ, eq_number=port_events.eqn)
+    assert answer.event_bitmask == 1 << EventType.PORT_CHANGE
+    assert answer.eq_context_entry.intr == 5
+    assert answer.eq_context_entry.producer_counter == 1
+    assert answer.eq_context_entry.log_eq_size == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [
+        ("log_eq_size", 31, Status.LIM_ERR),
+        ("intr", 64, Status.BAD_PARAM_ERR),
+        ("uar_page", 0, Status.BAD_RES_ERR),
+        ("log_eq_size", 12, Status.BAD_PARAM_ERR),
+    ],
+)
+def test_refused_eq_leaves_no_trace(driver, function, field, value, status):
+    context = {"log_eq_size": 4, "uar_page": driver.uar} | {field: value}
+    page = driver.memory.alloc(4096).to_bytes(8, "big")
+    answer = driver.command(
+        Op.CREATE_EQ, eq_context_entry=context, event_bitmask=[1 << 9, 0, 0, 0], extra=page
+    )
+    assert answer.status == status
+    assert not function.hca.eqs
+    assert not eq_engine.raise_event(function.hca, EventType.PORT_CHANGE, b"")
+
+
+@pytest.mark.parametrize("page", [0, 0x1_0000_0800, 1 << 63])
+def test_pages_that_are_no_guest_memory(driver, page):
+    answer = driver.command(
+        Op.CREATE_EQ,
+        eq_context_entry={"log_eq_size": 4, "uar_page": driver.uar},
+        extra=page.to_bytes(8, "big"),
+    )
+    assert answer.status == Status.BAD_PARAM_ERR
+
+
+def test_every_eq_handle_can_be_used_and_no_more(driver):
+    made = [driver.create_eq(log_size=2) for _ in range(driver.caps.max_num_eqs)]
+    assert len(set(made)) == driver.caps.max_num_eqs
+    with pytest.raises(AssertionError, match="NO_RES_ERR"):
+        driver.create_eq(log_size=2)
+    driver.destroy_eq(made[3])
+    assert driver.create_eq(log_size=2) == made[3]

@@ -1,0 +1,142 @@
+"""The GID table of an Ethernet port, as mlx5_ib fills it (core/lib/gid.c, hw/main.c)."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.roce import MODEL, clear_address, ipv4, ipv6, set_address
+from helpers.snapshot import snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.device.models import MODELS
+from layouts import roce as layout
+from layouts.enums import CapType, Op, Status
+from layouts.eth_caps import roce_cap
+
+MAC = bytes.fromhex("0002c9abcd01")
+
+
+@pytest.fixture
+def model():
+    return MODEL
+
+
+def queried(driver, index):
+    return driver.must(Op.QUERY_ROCE_ADDRESS, roce_address_index=index).roce_address
+
+
+def test_what_the_driver_is_offered(driver):
+    group = driver.must(Op.QUERY_HCA_CAP, op_mod=CapType.ROCE << 1)
+    found = roce_cap.view(group.capability)
+    assert found.roce_version == 0b100, "version 2 alone"
+    assert found.l3_type == 0b110, "mlx5_ib wants both IPv4 and IPv6"
+    assert found.r_roce_dest_udp_port == 4791
+    assert found.roce_address_table_size == 256
+
+
+def test_an_entry_is_kept_as_it_was_set(driver, function):
+    assert not set_address(driver, 3, ipv4(1), MAC, vlan=7).status
+    entry = queried(driver, 3)
+    assert bytes(entry.source_l3_address) == ipv4(1)
+    assert (entry.source_mac_47_32 << 32 | entry.source_mac_31_0).to_bytes(6, "big") == MAC
+    assert (entry.vlan_valid, entry.vlan_id) == (1, 7)
+    assert (entry.roce_l3_type, entry.roce_version) == (0, 2)
+    assert function.hca.gids.has(MAC, 7, ipv4(1))
+    assert not set_address(driver, 255, ipv6(1), MAC).status
+    assert queried(driver, 255).roce_l3_type == 1
+    assert queried(driver, 255).vlan_valid == 0
+
+
+def test_an_empty_address_empties_the_entry(driver, function):
+    """The driver leaves the version set (core/lib/gid.c: mlx5_core_roce_gid_set)."""
+    set_address(driver, 0, ipv6(1), MAC)
+    assert not clear_address(driver, 0).status
+    assert function.hca.gids[0].is_empty
+    assert not function.hca.gids.has(MAC, None, ipv6(1))
+    assert queried(driver, 0).roce_version == 2
+
+
+def test_an_address_may_be_there_twice(driver, function):
+    set_address(driver, 0, ipv6(1), MAC)
+    set_address(driver, 1, ipv6(1), MAC)
+    clear_address(driver, 0)
+    assert function.hca.gids.has(MAC, None, ipv6(1))
+
+
+def test_the_table_is_empty_after_a_teardown(driver, function):
+    set_address(driver, 0, ipv6(1), MAC)
+    driver.must(Op.TEARDOWN_HCA)
+    assert function.hca.gids[0].is_empty
+    assert not function.hca.gids.macs
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("fields", "mac"),
+    [
+        ({"roce_version": 0}, MAC),
+        ({"roce_version": 1}, MAC),
+        ({"roce_l3_type": 1}, MAC),
+        ({}, bytes(6)),
+        ({}, b"\x01" + MAC[1:]),
+        ({"vlan_valid": 1, "vlan_id": 0}, MAC),
+        ({"vlan_valid": 1, "vlan_id": 4095}, MAC),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(driver, function, fields, mac):
+    before = snapshot(function.hca)
+    assert set_address(driver, 0, ipv4(1), mac, **fields).status == Status.BAD_PARAM_ERR
+    assert snapshot(function.hca) == before
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("op", [Op.SET_ROCE_ADDRESS, Op.QUERY_ROCE_ADDRESS])
+def test_beyond_the_end_of_the_table(refused, op):
+    refused(Status.BAD_PARAM_ERR, op, roce_address_index=256)
+    refused(Status.BAD_PARAM_ERR, op, roce_address_index=0, vhca_port_num=2)
+
+
+@pytest.mark.hostile
+@given(data=st.binary(min_size=layout.roce_addr_layout.size, max_size=layout.roce_addr_layout.size))
+def test_random_addresses_are_refused_or_kept(driver_once, data):
+    driver, function = driver_once
+    before = snapshot(function.hca)
+    answer = driver.command(Op.SET_ROCE_ADDRESS, roce_address=data)
+    if answer.status:
+        assert answer.status == Status.BAD_PARAM_ERR
+        assert snapshot(function.hca) == before
+    else:
+        view = layout.roce_addr_layout.view(bytearray(data))
+        assert function.hca.gids[0].gid == bytes(view.source_l3_address)
+
+
+@pytest.fixture(scope="module")
+def driver_once():
+    from helpers.roce import on_one_segment
+    from helpers.world import HandClock
+
+    (node,) = on_one_segment(HandClock(), 1)
+    return node.driver, node.function
+
+
+class TestWithoutRoce:
+    @pytest.fixture
+    def model(self):
+        return MODELS["connectx6"]
+
+    @pytest.mark.parametrize("op", [Op.SET_ROCE_ADDRESS, Op.QUERY_ROCE_ADDRESS])
+    def test_there_is_no_table(self, refused, op):
+        refused(Status.BAD_OP_ERR, op)
+
+
+class TestTurnedOff:
+    @pytest.fixture
+    def model(self):
+        return replace(MODEL, general={**MODEL.general, "roce": 0}, roce={})
+
+    def test_neither_table_nor_roce_en(self, refused):
+        refused(Status.BAD_OP_ERR, Op.SET_ROCE_ADDRESS)
+        refused(
+            Status.BAD_PARAM_ERR, Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"roce_en": 1},
+            nic_vport_context={"roce_en": 1},
+        )  # fmt: skip

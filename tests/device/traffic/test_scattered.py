@@ -1,0 +1,352 @@
+"""Keys that fall into pieces of one byte, several keys deep: what frames and packets cost then.
+
+A frame, a datagram or a packet is not cut into turns; a message inside the process is. Work is
+counted in steps of a round.
+"""
+
+import pytest
+from helpers.channels import GRH_BYTES, Channel
+from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
+from helpers.flows import Flows, to_tir
+from helpers.frames import MACS, Packet
+from helpers.gsi import joined
+from helpers.interfaces import alloc_td, create_direct_tir, create_tis
+from helpers.keys import indirect_key
+from helpers.roce import on_one_segment
+from helpers.world import HandClock
+
+from emu.device.engine import lifecycle
+from emu.device.engine.eth.receive import arrive
+from emu.device.engine.eth.steering import domain
+from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
+from emu.device.engine.rc.remote import LOOK_AHEAD_STEPS
+from emu.device.port.eth.frame import Frame
+from emu.device.port.eth.segment import unsegmented
+from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.server.net.ib.local import LocalFabric
+from emu.server.net.poller import PACKETS_PER_ROUND
+from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpType
+
+pytestmark = pytest.mark.hostile
+
+SIZE = 4096
+GROUP = bytes.fromhex("ff12401bffff00000000000000000077")
+MULTICAST = {"dqp_dct": 0xFFFFFF, "rlid": 0xC001, "grh_gid_fl": 1 << 30, "rgid": GROUP}
+FRAME = MACS + b"\x08\x06" + bytes(range(250)) * 5
+SLACK = 64
+"""Steps that have nothing to do with the pieces."""
+
+
+def scattered(node, depth, size=SIZE, region=None):
+    """A key of ``size`` bytes from address 0 on, each of them ``depth`` keys above a region."""
+    region = region or node.region(size)
+    key, va = region.key, region.va
+    for _ in range(depth):
+        ranges = [(1, key, va + at) for at in range(size)]
+        key, va = indirect_key(node, AccessMode.KLMS, ranges, size), 0
+    return key
+
+
+# -- datagrams
+
+
+@pytest.fixture
+def channel(pair):
+    return Channel(QpType.UD, *pair)
+
+
+@pytest.fixture
+def most_steps(monkeypatch):
+    """The steps of the most expensive round since the last call."""
+    seen, run = [0], lifecycle.run
+
+    def counted(hca):
+        seen.append(hca.round.steps)
+        more = run(hca)
+        seen.append(hca.round.steps)
+        return more
+
+    monkeypatch.setattr(lifecycle, "run", counted)
+
+    def look(node):
+        most = max(*seen, node.hca.round.steps)
+        seen[1:] = []
+        return most
+
+    return look
+
+
+def test_a_datagram_of_single_bytes_arrives(channel):
+    """One key deep, it is work that is done at once."""
+    source, target = channel.left.region(SIZE), channel.right.region(2 * SIZE)
+    source.write(bytes(range(256)) * 16)
+    channel.post_recv((2 * SIZE, scattered(channel.right, 1, 2 * SIZE, target), 0))
+    channel.send((SIZE, scattered(channel.left, 1, SIZE, source), 0))
+    channel.settle()
+    assert [done.byte_cnt for done in channel.received()] == [SIZE + GRH_BYTES]
+    assert target.read(GRH_BYTES, SIZE) == bytes(range(256)) * 16
+
+
+def test_a_datagram_in_too_many_pieces_is_not_sent_without_data(channel, most_steps):
+    target = channel.right.region(SIZE)
+    channel.post_recv(target.sge())
+    channel.send((3000, scattered(channel.left, 3), 0))
+    assert channel.failure() == CqeSyndrome.LOCAL_PROT_ERR
+    assert not channel.recv_cq.drain()
+    assert MOST_STEPS // 2 < most_steps(channel.left) <= MOST_STEPS + SLACK
+
+
+def test_a_datagram_into_too_many_pieces(channel, most_steps):
+    channel.post_recv((SIZE, scattered(channel.right, 3), 0))
+    channel.send(channel.left.region(3000).sge())
+    channel.settle()
+    assert channel.receive_failure() == CqeSyndrome.LOCAL_PROT_ERR
+    assert PACKET_BYTES // 2 < most_steps(channel.right) <= PACKET_BYTES + SLACK
+
+
+def test_a_group_whose_members_are_all_scattered(channel, most_steps):
+    """Members beyond a round's work get the datagram in the next rounds."""
+    node, driver = channel.right, channel.right.driver
+    key = scattered(node, 2)
+    if isinstance(node.hca.wire, LocalFabric):
+        joined(node, GROUP)
+    members = [Channel(QpType.UD, channel.left, node) for _ in range(32)]
+    for member in members:
+        driver.must(Op.ATTACH_TO_MCG, qpn=member.receiver.qpn, multicast_gid=GROUP)
+        member.post_recv((SIZE, key, 0))
+    channel.send(channel.left.region(1000).sge(), to=MULTICAST)
+    channel.settle()
+    node.settle()
+    assert [len(member.received()) for member in members] == [1] * len(members)
+    assert most_steps(node) <= STEPS_PER_ROUND + PACKET_BYTES
+
+
+# -- connected services
+
+A_ROUND = MOST_STEPS_RECEIVED + MOST_STEPS + SLACK
+"""What a function's own turns may take, and one packet that arrives after them."""
+
+
+def full_of_steps(channel, packet_wire, most_steps):
+    """Let everything happen, all packets of the wire in one round."""
+    for _ in range(10_000):
+        channel.left.hca.round.begin()
+        busy = [lifecycle.run(node.hca) for node in (channel.left, channel.right)]
+        if not packet_wire.run() and not any(busy):
+            return max(most_steps(channel.left), most_steps(channel.right))
+    raise AssertionError("it never ends")
+
+
+@pytest.fixture
+def packets(packet_pair):
+    return Channel(QpType.RC, *packet_pair, mtu=5, log_msg_max=30)
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("op", ["send", "write", "read"])
+def test_a_message_of_single_bytes_inside_the_process(pair, most_steps, op, depth):
+    channel = Channel(QpType.RC, *pair, mtu=5)
+    source, target = channel.left.region(SIZE), channel.right.region(SIZE)
+    far, near = scattered(channel.right, depth, SIZE, target), (SIZE, source.key, source.va)
+    text = bytes(range(256)) * 16
+    (target if op == "read" else source).write(text)
+    for _ in range(3):
+        if op == "send":
+            channel.post_recv((SIZE, far, 0))
+            channel.send(near)
+        else:
+            getattr(channel, op)((far, 0), near)
+    channel.settle()
+    assert len(channel.sent()) == 3
+    assert (source if op == "read" else target).read() == text
+    most = STEPS_PER_ROUND + MOST_STEPS + LOOK_AHEAD_STEPS + SLACK
+    assert max(most_steps(channel.left), most_steps(channel.right)) <= most
+
+
+@pytest.mark.parametrize("op", ["send", "write", "read", "local"])
+def test_packets_of_single_bytes(packets, packet_wire, most_steps, op):
+    """One key deep they are served, some in each round, on either side."""
+    size = 16 * SIZE
+    source, target = packets.left.region(size), packets.right.region(size)
+    text = bytes(range(256)) * (size // 256)
+    (source if op != "read" else target).write(text)
+    far, near = (target.key, target.va), (size, source.key, source.va)
+    if op == "local":
+        packets.read((target.key, target.va), (size, scattered(packets.left, 1, size, source), 0))
+        target.write(text)
+    elif op == "send":
+        packets.post_recv((size, scattered(packets.right, 1, size, target), 0))
+        packets.send(near)
+    else:
+        far = scattered(packets.right, 1, size, target), 0
+        getattr(packets, op)(far, near)
+    assert full_of_steps(packets, packet_wire, most_steps) <= A_ROUND
+    assert len(packets.sent()) == 1
+    assert source.read() == target.read() == text
+
+
+@pytest.mark.parametrize("op", ["send", "write", "read", "local"])
+def test_packets_in_too_many_pieces(packets, packet_wire, most_steps, op):
+    size = 16 * SIZE
+    source, target = packets.left.region(size), packets.right.region(size)
+    near, expected = (size, source.key, source.va), CqeSyndrome.REMOTE_ACCESS_ERR
+    if op == "local":
+        packets.read((target.key, target.va), (size, scattered(packets.left, 4, size), 0))
+        expected = CqeSyndrome.LOCAL_PROT_ERR
+    elif op == "send":
+        packets.post_recv((size, scattered(packets.right, 4, size), 0))
+        packets.send(near)
+        expected = CqeSyndrome.REMOTE_OP_ERR
+    else:
+        getattr(packets, op)((scattered(packets.right, 4, size), 0), near)
+    assert full_of_steps(packets, packet_wire, most_steps) <= A_ROUND
+    assert packets.failure() == expected
+    if op == "send":
+        assert packets.receive_failure() == CqeSyndrome.LOCAL_PROT_ERR
+
+
+# -- frames
+
+
+@pytest.fixture
+def node():
+    """An Ethernet function with RoCE; nobody else is on its segment."""
+    return on_one_segment(HandClock(), 1)[0]
+
+
+def lead(node, *rqs):
+    """Make all frames go to these queues."""
+    td, flows = alloc_td(node.driver), Flows(node.driver)
+    tirs = [to_tir(create_direct_tir(node.driver, td, rq.rqn)) for rq in rqs]
+    table = flows.table(0, log_size=0)
+    flows.set_root(table)
+    flows.entry(table, 0, flows.group(table, 0, 0), *tirs)
+
+
+def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
+    sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
+    sq.send((1400, scattered(node, 4), 0))
+    node.settle()
+    assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
+    assert MOST_STEPS // 2 < most_steps(node) <= MOST_STEPS + SLACK
+    assert not node.hca.eth.sent.packets
+
+
+def test_a_large_send_in_too_many_pieces(node, most_steps):
+    sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
+    key = scattered(node, 1)
+    header = Packet(payload=b"").frame()
+    sq.send(*[(SIZE, key, 0)] * 8, opcode=Opcode.LSO, mss=1000, headers=header)
+    node.settle()
+    assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
+    assert MOST_STEPS // 2 < most_steps(node) <= MOST_STEPS + SLACK
+
+
+def test_a_frame_of_single_bytes_is_sent(node):
+    region = node.region(SIZE)
+    region.write(FRAME)
+    sq = SendQueue(node, tisn=create_tis(node.driver, alloc_td(node.driver)))
+    sq.send((len(FRAME), scattered(node, 1, region=region), 0))
+    node.settle()
+    assert [done.syndrome for done in sq.cq.drain()] == [0]
+    assert node.hca.eth.sent.packets == 1
+
+
+def test_frames_into_too_many_pieces_are_discarded(node):
+    """Each queue keeps its request, and an honest one gets its frames."""
+    key = scattered(node, 4)
+    rqs = [ReceiveQueue(node) for _ in range(8)]
+    honest = ReceiveQueue(node)
+    buffers = Buffers(honest)
+    for rq in rqs:
+        rq.post((SIZE, key, 0))
+    lead(node, *rqs, honest)
+    node.settle()
+    node.hca.round.steps = 0
+    for _ in range(4):
+        arrive(node.hca, Frame(FRAME))
+    assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
+    node.settle()
+    assert node.hca.eth.received.discards == 4 * len(rqs)
+    assert all(rq.object.queue.posted() for rq in rqs)
+    assert [data for _, data in buffers.drain()] == [FRAME] * 4
+
+
+def test_what_sockets_bring_in_a_round_finds_room(node):
+    """The fabric's and the links', after a function's own turns have had their share."""
+    frames = 2 * PACKETS_PER_ROUND
+    rq = ReceiveQueue(node, log_size=11)
+    region = node.region(SIZE)
+    for _ in range(frames):
+        rq.post(region.sge())
+    lead(node, rq)
+    node.settle()
+    node.hca.round.steps = STEPS_PER_ROUND
+    node.hca.round.listen()
+    for _ in range(frames):
+        arrive(node.hca, Frame(FRAME))
+    assert rq.object.queue.posted() < frames // 2
+    node.settle()
+    assert node.hca.eth.received.discards == 0
+    assert rq.object.queue.posted() == 0
+
+
+def test_a_super_frame_into_too_many_pieces(node):
+    rqs = [ReceiveQueue(node) for _ in range(8)]
+    key = scattered(node, 2)
+    for rq in rqs:
+        for _ in range(rq.size):
+            rq.post((SIZE, key, 0))
+    lead(node, *rqs)
+    node.settle()
+    node.hca.round.steps = 0
+    large = unsegmented(Packet(payload=b"").frame()[:54], bytes(60_000), 1000)
+    arrive(node.hca, Frame(large, 1000, checked=True))
+    assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
+    node.settle()
+    assert not node.hca.eth.received.discards
+    assert not any(rq.object.queue.posted() for rq in rqs)
+
+
+# -- steering
+
+
+def test_frames_that_many_groups_look_at(node):
+    """Frames beyond a round's work wait for the next ones."""
+    td, flows = alloc_td(node.driver), Flows(node.driver)
+    rq = ReceiveQueue(node)
+    buffers = Buffers(rq)
+    tir = to_tir(create_direct_tir(node.driver, td, rq.rqn))
+    table = flows.table(0, log_size=8)
+    flows.set_root(table)
+    values = {"ip_version": 4, "ip_protocol": 6, "tcp_sport": 14, "tcp_dport": 9}
+    for index in range(256):
+        group = flows.group(table, index, index, **dict.fromkeys(values, 0xF))
+        flows.entry(table, index, group, tir, **values)
+    node.settle()
+    node.hca.round.steps = 0
+    for port in range(200):  # no decision is kept for one of them
+        arrive(node.hca, Frame(Packet(ports=bytes((port, 14, 0, 8))).frame()))
+    assert STEPS_PER_ROUND < node.hca.round.steps <= STEPS_PER_ROUND + 256
+    node.settle()
+    assert (node.hca.eth.received.packets, node.hca.eth.received.discards) == (200, 0)
+    frame = Packet(ports=bytes((0, 14, 0, 9))).frame()
+    arrive(node.hca, Frame(frame))
+    assert [data for _, data in buffers.drain()] == [frame]
+
+
+def test_a_frame_is_compared_with_so_many_fields(node, monkeypatch):
+    monkeypatch.setattr(domain, "MAX_FIELDS", 64)
+    flows = Flows(node.driver)
+    rq = ReceiveQueue(node)
+    tir = to_tir(create_direct_tir(node.driver, alloc_td(node.driver), rq.rqn))
+    table = flows.table(0, log_size=6)
+    flows.set_root(table)
+    for index in range(64):
+        group = flows.group(table, index, index, ip_version=0xF, tcp_sport=0xFFFF)
+        flows.entry(table, index, group, tir, ip_version=4, tcp_sport=index)
+    buffers = Buffers(rq)
+    for port in (31, 32):
+        arrive(node.hca, Frame(Packet(ports=bytes((0, port, 0, 9))).frame()))
+    assert len(buffers.drain()) == 1
+    assert node.hca.eth.vport.steering_discards == 1

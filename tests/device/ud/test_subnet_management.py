@@ -1,0 +1,113 @@
+"""QP0 of a function: SMPs to the switch, to other ports and to a manager in another guest."""
+
+import pytest
+from helpers.gsi import Gsi
+
+from emu.device.port.ib.port import SM_LID
+from layouts.enums import CqeOpcode, QpType
+from layouts.mads import (
+    DIRECTION,
+    MadStatus,
+    Method,
+    MgmtClass,
+    NodeType,
+    SmpAttr,
+    node_info,
+    port_info,
+    smp,
+)
+
+PERMISSIVE = 0xFFFF
+
+
+class Smi(Gsi):
+    """A node's QP0."""
+
+    def __init__(self, node):
+        super().__init__(node, QpType.QP0)
+
+    def request(self, attr, *hops, method=Method.GET):
+        """An SMP; directed when it has a route, from the port that it leaves by on (smi.c)."""
+        mad = smp.new(**self.header(MgmtClass.SUBN_LID_ROUTED, 1, method, attr))
+        if hops:
+            mad.assign(
+                {
+                    "mgmt_class": MgmtClass.SUBN_DIRECTED_ROUTE, "hop_cnt": len(hops),
+                    "hop_ptr": 1, "dr_slid": PERMISSIVE, "dr_dlid": PERMISSIVE,
+                    "initial_path": bytes((0, *hops)).ljust(64, b"\0"),
+                }
+            )  # fmt: skip
+        return mad
+
+    def post(self, mad, lid):
+        self.send(mad, lid, dqp_dct=0, key=0)
+
+    def smps(self):
+        return [smp.view(bytearray(data)) for _, data in self.take()]
+
+    def ask(self, attr, *hops, lid=PERMISSIVE, method=Method.GET):
+        mad = self.request(attr, *hops, method=method)
+        self.post(mad, lid)
+        (answer,) = self.smps()
+        assert (answer.tid, answer.method) == (mad.tid, 0x81)
+        return answer
+
+
+@pytest.fixture
+def smis(pair):
+    return [Smi(node) for node in pair]
+
+
+def test_a_route_to_the_switch_and_to_both_ports(smis, pair):
+    """As ibnetdiscover walks: the switch says which of its ports it has been asked by."""
+    answer = smis[0].ask(SmpAttr.NODE_INFO, 1)
+    info = node_info.view(answer.data)
+    assert (info.node_type, info.local_port_num) == (NodeType.SWITCH, 1)
+    assert (answer.status, answer.hop_ptr) == (DIRECTION, 1)
+    for number, node in enumerate(pair, 1):
+        answer = smis[0].ask(SmpAttr.NODE_INFO, 1, number)
+        assert node_info.view(answer.data).port_guid == node.hca.port.guid
+        assert (answer.status, answer.hop_ptr, answer.return_path[1]) == (DIRECTION, 1, 1)
+
+
+def test_lid_routed(smis, pair):
+    for asked in pair:
+        info = port_info.view(smis[1].ask(SmpAttr.PORT_INFO, lid=asked.lid).data)
+        assert info.lid == asked.lid
+    assert port_info.view(smis[1].ask(SmpAttr.PORT_INFO, lid=SM_LID).data).lid == SM_LID
+
+
+def test_ports_refuse_to_be_set(smis):
+    for lid in (2, SM_LID):
+        answer = smis[0].ask(SmpAttr.PORT_INFO, lid=lid, method=Method.SET)
+        assert answer.status == MadStatus.UNSUPPORTED_METHOD_ATTRIB
+
+
+def test_a_manager_behind_a_port_is_asked_itself(smis):
+    """SMInfo comes to its QP0; what it answers finds the way back."""
+    request = smis[0].request(SmpAttr.SM_INFO, 1, 2)
+    smis[0].post(request, PERMISSIVE)
+    assert smis[0].smps() == []
+    (asked,) = smis[1].smps()
+    assert (asked.tid, asked.hop_ptr, asked.return_path[1]) == (request.tid, 2, 1)
+    asked.assign({"method": 0x81, "status": DIRECTION})
+    smis[1].post(asked, PERMISSIVE)
+    (answer,) = smis[0].smps()
+    assert (answer.tid, answer.hop_ptr) == (request.tid, 1)
+
+
+def test_no_partition_keeps_them_out(smis, pair):
+    """SMPs have no P_Key (IBTA 10.9.8)."""
+    for node in pair:
+        node.hca.port.pkeys = [0]
+    assert smis[0].ask(SmpAttr.NODE_INFO, 1, 2).status == DIRECTION
+
+
+def test_only_qp0_speaks_to_qp0(smis, pair):
+    """A user's queue pair may send to any number, but not on the lane of QP0."""
+    gsi = Gsi(pair[0])
+    for lid in (2, SM_LID, PERMISSIVE):
+        gsi.send(smis[0].request(SmpAttr.NODE_INFO), lid, dqp_dct=0, key=0)
+        gsi.send(smis[0].request(SmpAttr.SM_INFO), lid, dqp_dct=0, key=0)
+    assert (gsi.take(), smis[0].smps(), smis[1].smps()) == ([], [], [])
+    assert not any(completion.opcode is CqeOpcode.REQ_ERR for completion in gsi.qp.cq.drain())

@@ -1,0 +1,166 @@
+"""DPDK's mlx5 driver, which makes its queues by DEVX: testpmd forwards between two functions.
+
+Each of its ports is on a segment of its own, with one more function whose kernel interface is in a
+network namespace: what these two send each other passes testpmd.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from emu.guests import GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.suite("trixie")]
+
+DEVICES = (
+    "connectx6dx,segment=1", "connectx6dx,segment=2",
+    "connectx6dx-vf,segment=1", "connectx6dx-vf,segment=2",
+)  # fmt: skip
+PACKAGES = ("dpdk-dev", "librte-net-mlx5-25")
+HUGE_PAGES = 256
+SECONDS = 240
+MAC = "/sys/class/net/{}/address"
+UP = """
+set -e
+mkdir -p /dev/hugepages
+mount -t hugetlbfs none /dev/hugepages
+for number in 2 3; do
+    ip netns add end$number
+    ip link set eth$number netns end$number
+    ip -n end$number link set lo up
+    ip -n end$number address add 10.0.0.$number/24 dev eth$number
+    ip -n end$number link set eth$number up
+done
+"""
+TESTPMD = """
+set -e
+rm -f /tmp/in
+mkfifo /tmp/in
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -a 02:00.0 -- MODE < /tmp/in > /tmp/out 2>&1 &
+pmd=$!
+exec 3> /tmp/in
+for _ in $(seq 300); do
+    grep -q "Press enter to exit" /tmp/out && break
+    sleep 0.2
+done
+TRAFFIC
+echo >&3
+wait $pmd || echo "testpmd: status $?"
+cat /tmp/out
+"""
+PING = """
+ip netns exec end2 timeout 60 sh -c 'until ping -q -c 1 -W 1 10.0.0.3; do :; done'
+ip netns exec end2 ping -q -c 50 -i 0.02 -s 1000 -W 5 10.0.0.3
+"""
+ONE_WAY = """
+ip -n end2 neighbour replace 10.0.0.3 lladdr $(ip netns exec end3 cat {mac}) dev eth2
+ip netns exec end2 python3 -c '
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    for _ in range(200):
+        out.sendto(bytes(100), ("10.0.0.3", 9))
+'
+sleep 1
+""".format(mac=MAC.format("eth3"))
+
+RULES = """
+set -e
+ip -n end2 neighbour replace 10.0.0.3 lladdr $(ip netns exec end3 cat {mac}) dev eth2
+rm -f /tmp/in
+mkfifo /tmp/in
+stdbuf -oL dpdk-testpmd -l 0,1 --in-memory -a 01:00.0 -- -i --rxq=4 --txq=4 --forward-mode=rxonly \
+    < /tmp/in > /tmp/out 2>&1 &
+pmd=$!
+exec 3> /tmp/in
+said() {{
+    for _ in $(seq 300); do
+        grep -q "$1" /tmp/out && return
+        sleep 0.2
+    done
+    cat /tmp/out
+    exit 1
+}}
+rule() {{
+    echo "flow create 0 ingress pattern eth / ipv4 / udp dst is $2 / end actions $3 / end" >&3
+    said "rule #$1 created"
+}}
+rule 0 1000 "count / drop"
+rule 1 1001 "queue index 2"
+rule 2 1002 "mark id 77 / queue index 3"
+rule 3 1003 "rss queues 1 end types ipv4-udp end"
+echo "set verbose 1" >&3
+echo start >&3
+said "rxonly packet forwarding packets/burst"
+ip netns exec end2 python3 -c '
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    for port in (1000, 1001, 1002, 1003):
+        for _ in range(20):
+            out.sendto(bytes(100), ("10.0.0.3", port))
+'
+said "UDP port=1003"
+echo "flow query 0 0 count" >&3
+said "hits: "
+echo "flow flush 0" >&3
+echo "stop" >&3
+said Done
+echo quit >&3
+wait $pmd
+cat /tmp/out
+""".format(mac=MAC.format("eth3"))
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    guest = lab.get(
+        GuestOptions(
+            suite=suite, devices=DEVICES, packages=PACKAGES, hugepages=HUGE_PAGES, memory_mib=2048
+        )
+    )
+    guest.run(UP, timeout=SECONDS).check()
+    return guest
+
+
+def forwarded(said):
+    """Packets received and sent by port, by testpmd's own statistics at the end."""
+    found = re.findall(
+        r"Forward statistics for port (\d).*?RX-packets: (\d+).*?TX-packets: (\d+)", said, re.S
+    )
+    return {int(port): (int(received), int(sent)) for port, received, sent in found}
+
+
+@pytest.mark.parametrize("mode", ["--forward-mode=io", "--forward-mode=macswap"])
+def test_forwarding(guest, mode):
+    """What one port has received the other one has sent, and all pings have come back."""
+    is_io = mode.endswith("io")
+    traffic = PING if is_io else ONE_WAY
+    said = (
+        guest.run(TESTPMD.replace("MODE", mode).replace("TRAFFIC", traffic), timeout=SECONDS)
+        .check()
+        .stdout
+    )
+    counts = forwarded(said)
+    assert counts[0][0] == counts[1][1]
+    assert counts[1][0] == counts[0][1]
+    if is_io:
+        assert "50 packets transmitted, 50 received" in said
+        assert min(counts[0] + counts[1]) >= 50
+    else:
+        assert counts[0][0] >= 200
+
+
+@pytest.mark.slow
+def test_rules(guest):
+    """Rules of rte_flow: dropped and counted, to a queue, with a mark, to the queues of a set.
+
+    The packets' types come from the completions.
+    """
+    said = guest.run(RULES, timeout=SECONDS).check().stdout
+    assert re.search(r" hits: 20\b", said)
+    came = re.findall(r"UDP port=(\d+) - Receive queue=0x(\d)", said)
+    assert {(port, queue) for port, queue in came} == {("1001", "2"), ("1002", "3"), ("1003", "1")}
+    assert re.search(r"FDIR matched ID=0x4d .* UDP port=1002 ", said)
+    types = {found.split()[-1] for found in re.findall(r"hw ptype: (.*?)  ?- sw ptype.* UDP", said)}
+    assert types == {"L4_UDP"}

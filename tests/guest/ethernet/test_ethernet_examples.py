@@ -1,0 +1,43 @@
+"""examples/ethernet: checked traffic while its interface changes, and the kernel's own tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.kernel_log import server_complaints
+
+pytestmark = pytest.mark.guest
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "ethernet"
+DEVICES = ("connectx6dx", "connectx6dx-vf")
+MORE_SECONDS = 240
+"""For the beginning, and for the last change."""
+
+PACKAGES = ("python3-yaml", "socat", "jq", "netsniff-ng", "gcc", "libc6-dev")
+TESTS = "ping.py queues.py stats.py"
+"""Those of the kernel's tests that every kernel with them passes, and soon."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_traffic_while_everything_changes(boot, request):
+    seconds = request.config.getoption("--ethernet-seconds")
+    guest = boot(devices=DEVICES, share=EXAMPLES)
+    command = f"python3 /mnt/share/stress.py --seconds {seconds}"
+    said = guest.run(command, timeout=seconds + MORE_SECONDS)
+    assert said.status == 0, said.stdout + said.stderr
+    assert "no byte wrong, no queue stuck, nothing in the log" in said.stdout
+    assert server_complaints(guest) == []
+
+
+@pytest.mark.suite("trixie")
+def test_the_kernels_own_tests(boot, request):
+    sources = request.config.getoption("--linux")
+    if sources is None:
+        pytest.skip("--linux names no kernel source tree")
+    guest = boot(devices=DEVICES, packages=PACKAGES, memory_mib=3072, share=sources)
+    program = (EXAMPLES / "driver-tests.py").read_bytes()
+    said = guest.run(f"python3 - {TESTS}", stdin=program, timeout=3 * MORE_SECONDS)
+    assert said.status == 0, said.stdout + said.stderr
+    assert "queues.py: 2 passed" in said.stdout

@@ -1,0 +1,46 @@
+"""AF_XDP sockets on mlx5e: with zero copy the queues use the program's own memory (core/en/xsk)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+
+from emu.guests import GuestOptions
+
+pytestmark = [pytest.mark.guest, pytest.mark.slow]
+
+HERE, THERE = "10.0.1.1", "10.0.1.2"
+UP = two_namespaces("eth0", "eth1", HERE, THERE) + f"ping -c 1 -W 20 {THERE}"
+DOWN = "ip netns del peer"
+SOCKET = Path(__file__).parents[1] / "inside" / "xdp_socket.py"
+ANSWERED = f"""
+ethtool -L eth0 combined 1
+python3 /tmp/xdp_socket.py eth0 {{mode}} 5 > /tmp/socket 2>&1 &
+until grep -q copy /tmp/socket; do sleep 0.2; done
+{IN_PEER}ip neighbour replace {HERE} lladdr $(cat /sys/class/net/eth0/address) dev eth1
+{IN_PEER}ping -c 5 -W 1 -i 0.3 -s 1400 {HERE} > /tmp/ping || :
+wait
+cat /tmp/socket /tmp/ping
+ethtool -L eth0 combined 2
+ping -c 1 -W 20 {THERE}
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """A guest with both interfaces up."""
+    options = GuestOptions(suite=suite, devices=("connectx6dx", "connectx6dx-vf"))
+    with prepared(lab, options, UP, DOWN) as guest, no_complaints(guest):
+        guest.run("cat > /tmp/xdp_socket.py", stdin=SOCKET.read_bytes()).check()
+        yield guest
+
+
+@pytest.mark.parametrize(("mode", "said"), [("zero", "zero copy\n"), ("copy", "copy\n")])
+def test_pings_are_answered(guest, mode, said):
+    """By the socket, not by the kernel; afterwards by the kernel again."""
+    out = run(guest, ANSWERED.format(mode=mode))
+    assert out.startswith(said)
+    assert "5 answered" in out
+    assert "5 received" in out

@@ -1,0 +1,198 @@
+"""Guests that live on: up, exec, dmesg, ps, down, and what a panic leaves to see."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import emu
+from emu.guests.archive.names import DEFAULT_SUITE
+
+logger = logging.getLogger(__name__)
+
+EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
+
+pytestmark = [pytest.mark.guest, pytest.mark.suite(DEFAULT_SUITE)]
+
+
+@pytest.fixture
+def environ(tmp_path_factory):
+    """With a runtime directory of the test's own."""
+    return os.environ | {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("r"))}
+
+
+@pytest.fixture
+def mlx5emu(lab, environ):
+    """The command line; what is up goes down."""
+
+    def call(*words, **options):
+        command = [sys.executable, "-m", "emu", *words]
+        options = {"capture_output": True, "check": False, "env": environ} | options
+        return subprocess.run(command, **options)
+
+    yield call
+    call("down", "--all")
+
+
+def test_ten_commands_of_one_boot(mlx5emu, tmp_path):
+    memory = [tmp_path / "asked", tmp_path / "panic"]
+    options = ("--out", str(tmp_path / "out"), "--memory", "1024", "--dump", str(memory[1]))
+    up = mlx5emu("up", "dev", *options)
+    assert (up.returncode, up.stderr) == (0, b"")
+    assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
+    data = os.urandom(3_000_000)
+    echo = mlx5emu("exec", "dev", "--", "sh", "-c", "cat; echo e >&2; exit 9", input=data)
+    assert (echo.returncode, echo.stdout, echo.stderr) == (9, data, b"e\n")
+    mlx5emu("exec", "dev", "--", "touch", "/var/kept", "/mnt/out/back")
+    assert mlx5emu("exec", "dev", "--", "test", "-e", "/var/kept").returncode == 0
+    assert (tmp_path / "out" / "back").exists()
+    assert b"mlx5_core" in mlx5emu("dmesg", "dev").stdout
+    assert b"dev" in mlx5emu("ps").stdout
+    console = mlx5emu("exec", "-t", "dev", "--", "sh", "-c", "test -t 0 && tty && stty size")
+    assert b"/dev/pts/" in console.stdout
+    assert b"runs already" in mlx5emu("up", "dev").stderr
+    assert mlx5emu("dump", "dev", str(memory[0])).returncode == 0
+    panic = mlx5emu("exec", "dev", "--", "sh", "-c", "echo c > /proc/sysrq-trigger; sleep 60")
+    assert panic.returncode == 125
+    assert b"the guest panicked: sysrq triggered crash; its memory is in" in panic.stderr
+    assert b"panicked" in mlx5emu("ps").stdout
+    later = mlx5emu("exec", "dev", "--", "true")
+    assert (later.returncode, b"the guest panicked: sysrq" in later.stderr) == (125, True)
+    log = mlx5emu("dmesg", "dev")
+    assert (log.returncode, b"Kernel panic - not syncing: sysrq" in log.stdout) == (0, True)
+    memory.append(tmp_path / "later")
+    assert mlx5emu("dump", "dev", str(memory[2])).returncode == 0
+    for path in memory:
+        assert_memory_of_a_kernel(path)
+    assert mlx5emu("down", "dev").stdout == b"dev is down\n"
+    assert b"no guests" in mlx5emu("ps").stdout
+
+
+@pytest.mark.parametrize("how", ["reboot", "echo b > /proc/sysrq-trigger"])
+def test_a_guest_that_reboots_comes_back(mlx5emu, how):
+    """Whether it says so before or not, and more than once; then it powers off, and stays so."""
+    assert mlx5emu("up", "dev", "--memory", "1024").returncode == 0
+    for _ in range(2):
+        assert mlx5emu("exec", "dev", "--", "touch", "/run/before").returncode == 0
+        ended = mlx5emu("exec", "dev", "--", "sh", "-c", f"{how}; sleep 600")
+        assert (ended.returncode, b"the guest was rebooted" in ended.stderr) == (125, True)
+        assert b"mlx5_0" in mlx5emu("exec", "dev", "--", "ibv_devices").stdout
+        assert mlx5emu("exec", "dev", "--", "test", "-e", "/run/before").returncode == 1
+    assert b" up " in mlx5emu("ps").stdout
+    ended = mlx5emu("exec", "dev", "--", "sh", "-c", "poweroff -f; sleep 600")
+    assert (ended.returncode, b"the guest powered off" in ended.stderr) == (125, True)
+    assert b" off " in mlx5emu("ps").stdout
+    assert mlx5emu("down", "dev").returncode == 0
+
+
+def assert_memory_of_a_kernel(path):
+    """What crash and drgn look for, and drgn itself where it is installed."""
+    with path.open("rb") as file:
+        head = file.read(1 << 20)
+    assert head.startswith(b"KDUMP   ")
+    assert b"VMCOREINFO" in head
+    assert path.stat().st_size < 512 << 20
+    try:
+        import drgn
+    except ImportError:
+        return
+    program = drgn.Program()
+    program.set_core_dump(path)
+    about = program["VMCOREINFO"].string_().decode()
+    names = int(re.search(r"SYMBOL\(init_uts_ns\)=([0-9a-f]+)", about)[1], 16)
+    assert b"Linux" in program.read(names, 16)  # by the kernel's page tables
+
+
+def test_a_start_that_fails_says_why(mlx5emu):
+    up = mlx5emu("up", "dev", "--device", "nosuch")
+    assert up.returncode == 123
+    assert b"nosuch" in up.stderr
+    assert b"no guests" in mlx5emu("ps").stdout
+
+
+@pytest.mark.slow
+def test_a_debugger_a_time_line_and_ssh(mlx5emu, environ, tmp_path):
+    """gdb stops the guest where the driver takes its function; then OpenSSH comes in."""
+    missing = [name for name in ("gdb", "ssh", "scp") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    trace = tmp_path / "trace.json"
+    up = mlx5emu(
+        "up", "dev", "--package", "openssh-server", "--gdb", "load", "--trace", str(trace)
+    )  # fmt: skip
+    assert up.returncode == 0, up.stderr
+    commands = up.stderr.decode().split()[-1]
+    asked = ("hbreak probe_one", "continue", "backtrace 1", "delete", "detach")
+    words = ["gdb", "-batch", "-x", commands, *(word for one in asked for word in ("-ex", one))]
+    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert "#0 " in said.stdout, said.stderr
+    assert "in probe_one ()" in said.stdout
+    wait = "until ibv_devinfo | grep -q PORT_ACTIVE; do sleep 0.1; done"
+    assert mlx5emu("exec", "--timeout", "300", "dev", "--", "sh", "-c", wait).returncode == 0
+    line = mlx5emu("dmesg", "dev", "--trace", str(trace)).stdout.decode()
+    assert line.index("EXT4-fs (vda): mounted") < line.index("f0 mmio  read  fw_rev")
+    assert line.index("firmware version") < line.index("ENABLE_HCA")
+    config, data = tmp_path / "config", os.urandom(300_000)
+    echo = mlx5emu("ssh", "dev", "cat; exit 7", input=data)
+    assert (echo.returncode, echo.stdout) == (7, data)
+    config.write_bytes(mlx5emu("ssh", "--config").stdout)
+    (tmp_path / "data").write_bytes(data)
+    copy = ["scp", "-F", config, tmp_path / "data", "dev.mlx5emu:"]
+    subprocess.run(copy, env=environ, check=True, timeout=300)
+    assert mlx5emu("exec", "dev", "--", "cat", "data").stdout == data
+    assert b"/dev/pts/" in mlx5emu("ssh", "dev", "-tt", "tty", input=b"").stdout
+
+
+@pytest.mark.slow
+def test_two_guests_of_a_topology_are_as_close_as_one(mlx5emu):
+    """What the server's processor does for messages between them, and inside one guest.
+
+    Not how long they take: two guests that poll and the server are three, and on a host with two
+    processors, or a busy one, the server gets its share later.
+    """
+    up = mlx5emu("lab", "up", str(EXAMPLES / "pair.toml"))
+    assert (up.returncode, up.stderr) == (0, b"")
+    server = server_of(mlx5emu("ps").stdout)
+    command = "ib_write_bw -F -d mlx5_0 -s 1048576 -n 2000"
+    used = {to: busy_seconds(server, mlx5emu, to, command) for to in ("h1", "h2")}
+    logger.info("%s: %s", command, used)
+    assert used["h1"] <= 1.5 * used["h2"], used
+    assert b"h2" in mlx5emu("lab", "status").stdout
+    assert mlx5emu("lab", "down").returncode == 0
+
+
+def server_of(ps):
+    """The process that serves the functions: the keeper's child of that name."""
+    keeper = ps.decode().split()[-1]
+    found = subprocess.run(["pgrep", "-P", keeper, "-f", "emu serve"], capture_output=True)
+    return int(found.stdout)
+
+
+def busy_seconds(server, mlx5emu, to, command):
+    """The server's processor time for perftest between h2 and ``to``."""
+
+    def spent():
+        words = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = spent()
+    figure(mlx5emu, to, command, 3)
+    return spent() - before
+
+
+def figure(mlx5emu, to, command, column):
+    """What perftest's client in h2 measures against a server in ``to``."""
+    server = f"nohup {command} > /tmp/server 2>&1 & until ss -tln | grep -q 18515; do :; done"
+    mlx5emu("lab", "exec", to, "--", "sh", "-c", server)
+    peer = "10.0.0.1" if to == "h1" else "127.0.0.1"
+    result = mlx5emu("lab", "exec", "h2", "--", "sh", "-c", f"{command} {peer}")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stdout.decode().splitlines()]
+    return float(next(words for words in lines if words and words[0].isdigit())[column])

@@ -1,0 +1,165 @@
+"""RoCE v2 under stock drivers: two functions of a guest, two guests, and Soft-RoCE as the peer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.guests import (
+    nic,
+    no_complaints_since_boot,
+    on_a_fabric,
+    reaches,
+    run,
+    running,
+    with_qemus_nic,
+)
+from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
+from helpers.traffic_tools import converse, verify
+
+from emu.guests import GuestOptions
+from emu.server.control import Client
+
+pytestmark = pytest.mark.guest
+
+STORAGE = Path(__file__).parents[3] / "examples" / "storage"
+PINGPONGS = ("rc -c", "rc -e -c", "uc -c", "ud -c", "srq -q 4 -c", "xsrq")
+PERFTESTS = (
+    "ib_send_bw -s 65536 -n 20", "ib_write_bw -s 1048576 -n 10", "ib_read_bw -s 65536 -n 20 -o 16",
+    "ib_atomic_bw -n 50 -o 16", "ib_write_lat -s 2 -n 50", "ib_send_bw -c UD -s 2048 -n 50",
+    "ib_write_bw -c UC -s 2048 -n 50", "ib_send_bw -c XRC -s 4096 -n 20",
+)  # fmt: skip
+"""With no more READs outstanding than the adapter has: Soft-RoCE would have its peer use 128."""
+
+BY_ADDRESS = (
+    ("rping -s -a {to} -C 10 -V", "rping -c -a {to} -C 10 -V"),
+    ("ucmatose -b {to} -C 10", "ucmatose -s {to} -C 10"),
+    ("udaddy -b {to} -C 10", "udaddy -s {to} -C 10"),
+    ("ib_write_bw -R -F -s 4096 -n 20", "ib_write_bw -R -F -s 4096 -n 20 {to}"),
+    pytest.param(
+        ("rstream -b {to} -S 4096 -C 10 -I 10", "rstream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        ("riostream -b {to} -S 4096 -C 10 -I 10", "riostream -s {to} -S 4096 -C 10 -I 10"),
+        marks=pytest.mark.slow,
+    ),
+)
+KNOWN = re.compile("firmware level support is missing")
+"""What 6.1 says of TC offload."""
+
+
+@pytest.fixture(scope="class")
+def guest(lab, suite):
+    """Two functions; the second one is in a network namespace of its own."""
+    options = GuestOptions(suite=suite, devices=("connectx6dx",) * 2, memory_mib=1024)
+    with running(options) as (found,):
+        run(found, UP.format(address=ONE, nic="eth0"))
+        run(found, NAMESPACES)
+        yield found
+        no_complaints_since_boot(found, known=KNOWN)
+
+
+class TestInOneGuest:
+    def test_the_port_is_as_rdma_tools_want_it(self, guest):
+        assert "link_layer:\t\tEthernet" in run(guest, "ibv_devinfo -d mlx5_0")
+        gids = "/sys/class/infiniband/mlx5_0/ports/1"
+        assert run(guest, f"cat {gids}/gid_attrs/types/0").strip() == "RoCE v2"
+        assert run(guest, f"cat {gids}/gids/{GID_OF_IPV4}").strip().endswith("ffff:0a00:0001")
+
+    @pytest.mark.parametrize("options", PINGPONGS)
+    def test_pingpong_with_itself(self, guest, options):
+        kind, *options = options.split()
+        command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+        converse(guest, guest, command, ONE)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("command", PERFTESTS)
+    def test_perftest_with_itself(self, guest, command):
+        converse(guest, guest, f"{command} -F -x {GID_OF_IPV4}", ONE)
+
+    @pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
+    def test_connections_by_address(self, guest, commands):
+        by_address(guest, guest, commands, TWO, "ip netns exec peer")
+        by_address(guest, guest, commands, ONE)
+
+
+@pytest.fixture(scope="module", params=[on_a_fabric, with_qemus_nic], ids=["fabric", "Soft-RoCE"])
+def guests(lab, suite, request, tmp_path_factory):
+    """Two guests that hear each other: (guest, its RDMA device, its address) of each.
+
+    Over QEMU's own NIC the second one has RoCE in software.
+    """
+    options = request.param(suite, tmp_path_factory.mktemp("roce") / "socket")
+    with running(*(replace(one, share=STORAGE) for one in options)) as found:
+        ends = []
+        for guest, address in zip(found, (ONE, TWO)):
+            name = nic(guest)
+            run(guest, UP.format(address=address, nic=name).replace(" mtu 4200", ""))
+            is_soft = not guest.options.devices
+            if is_soft:
+                run(guest, f"modprobe rdma_rxe; rdma link add rxe0 type rxe netdev {name}; sleep 1")
+            ends.append((guest, "rxe0" if is_soft else "mlx5_0", address))
+        reaches(found[0], TWO)
+        yield ends
+        no_complaints_since_boot(*found, known=KNOWN)
+
+
+@pytest.fixture(params=["there", "back"])
+def ways(guests, request):
+    """(server, client), both ways."""
+    return guests[::-1] if request.param == "there" else guests
+
+
+@pytest.mark.parametrize("options", ["rc -c", "ud -c", "uc -c", "srq -q 4 -c"])
+def test_pingpong(ways, options):
+    kind, *options = options.split()
+    (server, theirs, to), (client, ours, _) = ways
+    command = f"ibv_{kind}_pingpong -g {GID_OF_IPV4} -n 50 {' '.join(options)}"
+    converse(server, client, command, to, server_device=theirs, client_device=ours)
+
+
+@pytest.mark.parametrize("command", PERFTESTS)
+def test_perftest(ways, command):
+    (server, theirs, to), (client, ours, _) = ways
+    if "XRC" in command and "rxe0" in (theirs, ours):
+        pytest.skip("Soft-RoCE has no XRC")
+    if "-s 2048" in command:
+        command = command.replace("2048", "1024")  # what fits the path MTU of an MTU of 1500
+    command = f"{command} -F -x {GID_OF_IPV4}"
+    converse(server, client, command, to, server_device=theirs, client_device=ours)
+
+
+@pytest.mark.parametrize("commands", BY_ADDRESS, ids=lambda one: one[0].split()[0])
+def test_connections_by_address(ways, commands):
+    (server, _, to), (client, _, _) = ways
+    by_address(server, client, commands, to)
+
+
+@pytest.mark.parametrize("loss", [0, 1])
+def test_data_are_what_was_sent(ways, loss):
+    """Byte by byte, with atomics, while the link loses this many packets of a hundred."""
+    (server, theirs, to), (client, ours, _) = ways
+    adapter = next(guest for guest, *_ in ways if guest.options.devices)
+    theirs, ours = ([f"DEVICE={name}", f"GID_INDEX={GID_OF_IPV4}"] for name in (theirs, ours))
+    with Client(adapter.control_socket) as control:
+        control.set_link(loss=loss)
+        try:
+            verify(server, client, to, theirs, ours)
+        finally:
+            control.set_link()
+
+
+@pytest.mark.slow
+def test_nvme(ways):
+    """One side's kernel has the target, the other's is its host."""
+    (server, _, to), (client, _, _) = ways
+    program = "sh /mnt/share/nvme-rdma.sh"
+    run(server, f"{program} target {to}")
+    said = run(client, f"{program} host {to}")
+    run(server, f"{program} remove {to}")
+    assert "2m in blocks of 4k written and verified" in said
+    assert "16m in blocks of 256k written and verified" in said
+    assert "is the same after mounting again" in said

@@ -1,0 +1,182 @@
+"""IPoIB and rdma_cm over it, with the fabric's own subnet manager: the guest runs none.
+
+Two functions of one guest stand in two network namespaces, which is how packets between them take
+the fabric and not the kernel's loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from helpers.guests import (
+    IN_PEER,
+    SECONDS,
+    addresses_ready,
+    no_complaints,
+    prepared,
+    run,
+    two_namespaces,
+)
+from helpers.ib_diags import fields
+
+from emu.device.port.ib.port import BASE_GUID, SM_LID
+from emu.guests import GuestOptions
+
+pytestmark = pytest.mark.guest
+
+DEVICES = ("connectx6-vf", "connectx6-vf")
+HERE, THERE = "10.0.0.1", "10.0.0.2"
+LINK_LOCAL_THERE = "fe80::202:c903:e5:10%ib0"
+GUIDS = [f"{BASE_GUID + 16 * number:016x}" for number in (0, 1)]
+
+UP = (
+    "modprobe ib_ipoib\n"
+    + two_namespaces("ib0", "ib1", HERE, THERE)
+    + addresses_ready("ib0", "ib1")
+)
+DOWN = "ip netns del peer; modprobe -r ib_ipoib"
+
+
+@pytest.fixture(scope="module")
+def guest(lab, suite):
+    """A guest with both interfaces up, and nothing left of them afterwards."""
+    with prepared(lab, GuestOptions(suite=suite, devices=DEVICES), UP, DOWN) as guest:
+        yield guest
+
+
+@pytest.fixture(autouse=True)
+def quiet(guest):
+    """The driver and the RDMA stack have nothing to complain of, and the server has not either."""
+    with no_complaints(guest):
+        yield
+
+
+def talk(guest, server, client, ready, *, there=True):
+    """Run a client against a server that ``ready``, a command, finds at work."""
+    job = guest.popen(f"exec {IN_PEER if there else ''}timeout {SECONDS} {server}")
+    run(guest, f"until {ready}; do sleep 0.1; done")
+    said = run(guest, client)
+    assert guest.wait(job, timeout=SECONDS) == 0, job.stderr.decode()
+    return said
+
+
+def listens(server):
+    """rdma_cm of this program waits for connections."""
+    return f"rdma resource show cm_id | grep LISTEN | grep -q 'comm {shlex.split(server)[0]}'"
+
+
+def test_interface_is_up(guest):
+    """Its MTU is that of the broadcast group, its address has queue pair number and GID."""
+    (link,) = json.loads(run(guest, "ip -j link show ib0"))
+    assert {"BROADCAST", "MULTICAST", "UP", "LOWER_UP"} <= {*link["flags"]}
+    assert link["mtu"] == 4092
+    assert link["address"].replace(":", "")[8:] == "fe80000000000000" + GUIDS[0]
+
+
+def test_link_knows_its_subnet(guest):
+    one, two = json.loads(run(guest, "rdma -j link"))
+    assert (one["lid"], two["lid"]) == (1, 2)
+    assert one["sm_lid"] == two["sm_lid"] == SM_LID
+    assert one["subnet_prefix"] == "fe80:0000:0000:0000"
+
+
+@pytest.mark.parametrize(
+    "ping",
+    [
+        f"ping -c 3 {THERE}",
+        f"ping -c 3 -s 4064 -M do {THERE}",
+        f"ping -c 3 -s 20000 {THERE}",
+        f"ping -6 -c 3 {LINK_LOCAL_THERE}",
+    ],
+    ids=["v4", "whole MTU", "fragments", "v6"],
+)
+def test_ping(guest, ping):
+    assert " 0% packet loss" in run(guest, f"{ping} -i 0.2 -W 10")
+
+
+def test_tcp(guest):
+    """A second of it, without loss that anybody would notice."""
+    ready = f"{IN_PEER}ss -Hltn sport = :5201 | grep -q LISTEN"
+    said = json.loads(talk(guest, "iperf3 --server --one-off", f"iperf3 -c {THERE} -t 1 -J", ready))
+    assert said["end"]["sum_received"]["bytes"] > 1 << 20
+
+
+RDMA_CM = {
+    "rping": ("rping -s -a {to} -C 20 -S 4096 -V", "rping -c -a {to} -C 20 -S 4096 -V"),
+    "ucmatose": ("ucmatose -b {to} -c 3", "ucmatose -s {to} -c 3"),
+    "udaddy": ("udaddy -b {to}", "udaddy -s {to}"),
+    "rdma_xserver": ("rdma_xserver -c r", "rdma_xclient -s {to} -c r"),
+    "rdma_xserver XRC": ("rdma_xserver -c x", "rdma_xclient -s {to} -c x"),
+    "rstream": ("rstream -b {to} -S 4096 -C 10 -I 10", "rstream -s {to} -S 4096 -C 10 -I 10"),
+    "riostream": ("riostream -b {to} -S 4096 -C 10 -I 10", "riostream -s {to} -S 4096 -C 10 -I 10"),
+    "ib_write_bw": ("ib_write_bw -R -F -n 100", "ib_write_bw -R -F -n 100 {to}"),
+}
+
+
+@pytest.mark.parametrize("where", ["two functions", "one function"])
+@pytest.mark.parametrize("tool", RDMA_CM)
+def test_rdma_cm(guest, tool, where):
+    """Addresses by ARP, routes from the subnet administrator, connections by CM."""
+    there = where == "two functions"
+    to = THERE if there else HERE
+    server, client = (command.format(to=to) for command in RDMA_CM[tool])
+    talk(guest, server, client, listens(server), there=there)
+
+
+def test_multicast_by_rdma_cm(guest):
+    """mckey's group comes into being with the receiver, and ends with the last to leave."""
+    group = "ff12:4001:ffff::f01:101"
+    has_group = f"saquery -g | grep -q {group}"
+    talk(guest, f"mckey -m 239.1.1.1 -b {THERE}", f"mckey -m 239.1.1.1 -b {HERE} -s", has_group)
+    run(guest, f"until ! {has_group}; do sleep 0.1; done")
+
+
+def test_administrator_knows_the_nodes(guest):
+    said = run(guest, "saquery NR")
+    assert fields(said, "lid") == ["1", "2", f"{SM_LID}"]
+    assert fields(said, "port_guid")[:2] == [f"0x{guid}" for guid in GUIDS]
+    assert fields(said, "NodeDescription") == [
+        "ConnectX-6 VF, mlx5emu", "ConnectX-6 VF, mlx5emu", "mlx5emu subnet manager",
+    ]  # fmt: skip
+
+
+def test_administrator_knows_ports_paths_and_groups(guest):
+    ports = run(guest, "saquery PIR")
+    assert fields(ports, "LinkState") == ["Active"] * 3
+    assert fields(ports, "LinkSpeedExtActive")[0] == "53.125 Gbps"
+    path = run(guest, "saquery PR --src-to-dst 1:2")
+    assert (fields(path, "slid"), fields(path, "dlid")) == (["1"], ["2"])
+    groups = run(guest, "saquery -g")
+    assert "ff12:401b:ffff::ffff:ffff" in groups
+    members = run(guest, "saquery --smkey 1 MCMR --mgid ff12:401b:ffff::ffff:ffff")
+    assert fields(members, "JoinState") == ["0x1", "0x1"]
+    assert fields(run(guest, "saquery -s"), "EndPortLid") == [f"{SM_LID}"]
+
+
+@pytest.mark.parametrize("lid", [1, 2])
+def test_traffic_is_counted(guest, lid):
+    """Each port's agent answers, its own guest's questions and another's."""
+    run(guest, f"perfquery -x -R {lid} 1")
+    before = run(guest, f"perfquery -x {lid} 1")
+    run(guest, f"ping -c 10 -i 0.01 -W 10 -s 1000 {THERE}")
+    after = run(guest, f"perfquery -x {lid} 1")
+    for name in ("PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts", "PortUnicastRcvPkts"):
+        (old,), (new,) = fields(before, name), fields(after, name)
+        assert int(new) - int(old) >= 10, name
+    (old,), (new,) = fields(before, "PortXmitData"), fields(after, "PortXmitData")
+    assert int(new) - int(old) >= 10 * 1000 // 4
+
+
+def test_counters_in_sysfs(guest):
+    """The driver makes them from QUERY_VPORT_COUNTER and PPCNT."""
+    directory = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+    said = run(guest, f"cd {directory} && grep -H . *")
+    values = dict(line.split(":", 1) for line in said.splitlines())
+    assert {"link_downed", "symbol_error", "VL15_dropped", "port_xmit_wait"} <= values.keys()
+    assert int(values["link_downed"]) == 0
+    assert int(values["port_xmit_packets"]) == int(values["unicast_xmit_packets"]) + int(
+        values["multicast_xmit_packets"]
+    )
+    assert int(values["multicast_xmit_packets"]) > 0

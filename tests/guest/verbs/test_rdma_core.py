@@ -1,0 +1,105 @@
+"""rdma-core's own tests, as Debian's python3-pyverbs ships them: every one passes or may skip.
+
+A skip needs a reason that is listed here; a test that hangs or crashes is a failure of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers.kernel_log import KernelLog
+
+from emu.guests import GuestOptions
+from emu.guests.conformance.suite import (
+    BROKEN,
+    HUGE_PAGES,
+    Outcome,
+    list_modules,
+    prepare,
+    run_module,
+)
+
+pytestmark = pytest.mark.guest
+
+SECONDS = 60.0
+"""For one test; the slowest takes ten on a busy host."""
+
+MAY_SKIP = (
+    r"renderD128",  # DMA-BUF wants a graphics device
+    r"All gid indices populated",  # as on every InfiniBand port
+    r"CC.DMA.(BOUNCE|bounce)",  # no encrypted guest
+    r"RoCE|Ethernet link layer",  # InfiniBand is the only link layer
+    r"SRQ resize is not supported",  # by any mlx5 device
+    r"Extended QP is not supported",  # atomic write, which mlx5_ib does not know
+    r"additional access flags 258",  # flush, which mlx5_ib does not know
+    r"Support CQE 128B (compression|padding)",
+    r"ODP(v2)? is not supported",
+    r"Mapping AH to QP is not supported",  # an address handle that a DCI keeps
+    r"send_dbr_mode_no_dbr_ext",  # sends without doorbell records
+)
+
+LEAST = {
+    "test_addr": 2, "test_atomic": 7, "test_buf": 19, "test_cq": 3, "test_cq_events": 2,
+    "test_cqex": 5, "test_device": 12, "test_fork": 1, "test_mlx5_cq": 6, "test_mlx5_dc": 5,
+    "test_mlx5_huge_page": 2,
+    "test_mlx5_devx": 1, "test_mlx5_mkey": 11, "test_mlx5_query_port": 1, "test_mlx5_raw_wqe": 1,
+    "test_mlx5_timestamp": 3, "test_mr": 8, "test_parent_domain": 6, "test_pd": 4, "test_qp": 21,
+    "test_qpex": 19, "test_rdmacm": 10, "test_relaxed_ordering": 2, "test_shared_pd": 1,
+    "test_srq": 2,
+}  # fmt: skip
+"""How many tests of a module have to pass on every suite."""
+
+
+ETHERNET = "connectx6dx"
+LEAST_OF_ETHERNET = {"test_flow": 5, "test_mlx5_flow": 3, "test_rss_traffic": 1}
+"""The same for raw packets and their flows, on a function with an Ethernet port."""
+MAY_SKIP_ON_ETHERNET = (
+    r"flow table does not support reformat",
+    r"(RDMA flow tables|bulks of flow counters) are not offered",
+)
+
+
+@pytest.fixture
+def ethernet_guest(lab, suite):
+    guest = lab.get(GuestOptions(suite=suite, devices=(ETHERNET,), hugepages=HUGE_PAGES))
+    prepare(guest)
+    return guest
+
+
+@pytest.fixture
+def guest(lab, suite):
+    guest = lab.get(GuestOptions(suite=suite, hugepages=HUGE_PAGES))
+    prepare(guest)
+    return guest
+
+
+def is_refusal(line):
+    """A command that a test has made the device refuse, as the driver reports it."""
+    return re.search(r"mlx5_cmd_out_err.* failed, status", line)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(one, marks=pytest.mark.slow) if one == "test_mlx5_dc" else one for one in LEAST],
+)
+def test_module(guest, module):
+    check(guest, module, LEAST[module], MAY_SKIP)
+
+
+@pytest.mark.parametrize("module", LEAST_OF_ETHERNET)
+def test_ethernet_module(ethernet_guest, module):
+    check(ethernet_guest, module, LEAST_OF_ETHERNET[module], MAY_SKIP_ON_ETHERNET)
+
+
+def check(guest, module, least, may_skip):
+    """Run a module: nothing fails, all that is skipped may be, and enough passes."""
+    if module not in list_modules(guest):
+        pytest.skip("this suite's rdma-core does not have it yet")
+    log = KernelLog(guest)
+    run = run_module(guest, module, SECONDS, lambda *_: None)
+    assert [test for test in run.tests if test.outcome in BROKEN] == []
+    reasons = [reason for reason, _ in run.skip_reasons()]
+    assert [reason for reason in reasons if not any(re.search(m, reason) for m in may_skip)] == []
+    assert run.count(Outcome.PASSED) >= least
+    assert [line for line in log.complaints() if not is_refusal(line)] == []

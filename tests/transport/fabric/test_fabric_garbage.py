@@ -1,0 +1,452 @@
+"""Strangers at the hub's door, members that lie, and a hub that does: dropped, and nothing else."""
+
+import contextlib
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+from helpers.fabric import Fabric, Stranger
+from helpers.strangers import packet_frame, port_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emu.device.port.ib.framing import Route
+from emu.device.port.packet import OPS, Packet
+from emu.server.net.fabric import hub as hub_module
+from emu.server.net.fabric import protocol
+from emu.server.net.fabric.address import FabricError
+from emu.server.net.fabric.connection import HARD_BYTES, LIFETIME_NS
+from emu.server.net.fabric.hub import GREETING_NS, MAX_STRANGERS
+from emu.server.net.fabric.protocol import HEADER, MAX_BODY, FrameKind, Identity
+from layouts.bth import Kind as PacketKind
+from layouts.bth import Service
+from layouts.enums import CqeSyndrome
+
+pytestmark = pytest.mark.hostile
+
+attacks = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture
+def name(tmp_path):
+    return f"unix:{tmp_path}/fabric"
+
+
+@pytest.fixture
+def hub(fabric):
+    return fabric.join()
+
+
+@pytest.fixture
+def honest(fabric, hub):
+    """A member that has nothing to do with it, and has to be served before and after."""
+    member = fabric.join()
+    yield member
+    fabric.until(lambda: member.wire.reaches(hub.node.lid) and hub.wire.reaches(member.node.lid))
+    qp, peer = hub.node.queue_pair(), member.node.queue_pair()
+    region = member.node.region(64)
+    qp.init().to_rtr(member.node.lid, peer.qpn, 0x20).to_rts(0x10)
+    peer.init().to_rtr(hub.node.lid, qp.qpn, 0x10).to_rts(0x20)
+    qp.write((region.key, region.va), b"still here")
+    assert [done.syndrome for done in fabric.completions(qp)] == [0]
+
+
+def warnings(caplog):
+    return [found.getMessage() for found in caplog.records if found.levelno >= logging.WARNING]
+
+
+# Before the greeting.
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "frame of kind"),
+        (HEADER.pack(1 << 31, FrameKind.HELLO), "frame of kind 1 with 2147483648 bytes"),
+        (HEADER.pack(0, 0), "frame of kind 0"),
+        (HEADER.pack(0, 99), "frame of kind 99"),
+        (protocol.frame(FrameKind.PORT, b""), "PORT before HELLO"),
+        (protocol.frame(FrameKind.WELCOME, b""), "WELCOME before HELLO"),
+        (protocol.frame(FrameKind.HELLO, b""), "HELLO is too short"),
+        (protocol.frame(FrameKind.HELLO, bytes(12)), "no greeting"),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\x63\0\0"), "version 99"),
+        (
+            protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\1\0\0"),
+            "version 1 of the fabric's",
+        ),
+        (protocol.frame(FrameKind.HELLO, protocol.MAGIC + b"\0\3\0\1"), "1 functions in 0 bytes"),
+        (
+            protocol.frame(FrameKind.HELLO, protocol.hello([Identity(3, 0, True)])),
+            "kind 1 with LID 0x3",
+        ),
+        (protocol.frame(FrameKind.FRAME, bytes(64)), "FRAME before HELLO"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(0xC000)])), "a LID is too high"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(1)])), "belongs to another"),
+        (protocol.frame(FrameKind.HELLO, protocol.hello([Identity(9), Identity(9)])), "another"),
+    ],
+)
+def test_greeting_that_is_none(fabric, honest, caplog, said, why):
+    stranger = Stranger.connected(fabric)
+    stranger.send(said)
+    assert stranger.is_dropped()
+    (line,) = warnings(caplog)
+    assert why in line
+    stranger.close()
+
+
+def test_refusal_says_why(fabric, hub):
+    stranger = Stranger.connected(fabric)
+    stranger.say(FrameKind.HELLO, protocol.hello([Identity(1)]))
+    kind, body = stranger.hear()
+    assert kind is FrameKind.REFUSED
+    assert protocol.read_reason(memoryview(body)).startswith("LID 0x1 belongs to another")
+
+
+def test_who_says_nothing_does_not_stay(fabric, honest, caplog):
+    stranger = Stranger.connected(fabric)
+    stranger.send(HEADER.pack(12, FrameKind.HELLO)[:5])
+    fabric.loop.skip(GREETING_NS)
+    assert stranger.is_dropped()
+    assert warnings(caplog) == ["fabric member 2: connection dropped: it has not said HELLO"]
+
+
+def test_crowd_at_the_door(fabric, hub, caplog):
+    """Those that say nothing keep nobody out: the first of them has to go."""
+    crowd = [Stranger.connected(fabric) for _ in range(MAX_STRANGERS + 3)]
+    fabric.settle()
+    assert all("others wait to say HELLO" in line for line in warnings(caplog))
+    assert len(warnings(caplog)) == 3
+    assert all(stranger.is_dropped() for stranger in crowd[:3])
+    assert fabric.join().node.lid == 2
+
+
+def test_member_without_functions(fabric, hub):
+    stranger = Stranger.connected(fabric)
+    stranger.say(FrameKind.HELLO, protocol.hello([]))
+    assert stranger.hear() == (FrameKind.REFUSED, b"a member without functions")
+
+
+def test_more_members_than_there_may_be(fabric, hub, monkeypatch):
+    monkeypatch.setattr("emu.server.net.fabric.hub.MAX_MEMBERS", 2)
+    members = [Stranger.member(fabric) for _ in range(2)]
+    stranger = Stranger.connected(fabric)
+    stranger.say(FrameKind.HELLO, protocol.hello([Identity()]))
+    assert stranger.hear() == (FrameKind.REFUSED, b"more than 2 processes on the fabric")
+    members[0].close()
+    fabric.settle()
+    Stranger.member(fabric)
+
+
+def test_come_and_go(fabric, honest):
+    """Nothing is kept of those that leave without a word, not even for the time of a greeting."""
+
+    def waiting():
+        return sum(timer.callback is not None for _, _, timer in fabric.loop._heap)
+
+    before = waiting()
+    for _ in range(50):
+        Stranger.connected(fabric).close()
+    fabric.until(lambda: waiting() <= before)
+
+
+def test_half_a_frame_and_good_bye(fabric, honest, caplog):
+    stranger = Stranger.member(fabric)
+    stranger.send(HEADER.pack(100, FrameKind.PACKET) + bytes(50))
+    stranger.close()
+    fabric.settle()
+    assert warnings(caplog) == []
+
+
+# After it.
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (FrameKind.HELLO, "HELLO from a member"),
+        (FrameKind.WELCOME, "WELCOME from a member"),
+        (FrameKind.REFUSED, "REFUSED from a member"),
+        (FrameKind.PORTS, "PORTS from a member"),
+        (FrameKind.PORT, "a port is cut off"),
+        (FrameKind.PACKET, "bad packet"),
+    ],
+)
+def test_member_that_breaks_the_protocol(fabric, honest, caplog, kind, why):
+    stranger = Stranger.member(fabric)
+    stranger.say(kind, bytes(10))
+    assert stranger.is_dropped()
+    (line,) = warnings(caplog)
+    assert why in line
+
+
+def test_port_that_is_not_its_own(fabric, hub, honest, caplog):
+    stranger = Stranger.member(fabric)
+    stranger.say(FrameKind.PORT, port_of(honest))
+    assert stranger.is_dropped()
+    assert "port with LID 0x2, which is not its own" in warnings(caplog)[0]
+    assert hub.wire.reaches(2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"lid": 0}, "LID 0x0"),
+        ({"lid": 0xBFFF}, "LID 0xbfff"),
+        ({"mtu": 77}, "MTU 77"),
+        ({"subnet_timeout": 32}, "a port with"),
+        ({"state": 9}, "9 is not a valid"),
+        ({"phys_state": 200}, "200 is not a valid"),
+    ],
+)
+def test_port_that_cannot_be(fabric, honest, caplog, changes, why):
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    changes = {"lid": own.lid, "port_guid": own.guid} | changes
+    stranger.say(FrameKind.PORT, port_of(honest, **changes))
+    assert stranger.is_dropped()
+    assert why in warnings(caplog)[0]
+
+
+def test_packet_under_a_foreign_lid(fabric, hub, honest, caplog):
+    """It would be taken for the other's by a queue pair that is connected to that one."""
+    stranger = Stranger.member(fabric)
+    stranger.say(FrameKind.PACKET, packet_frame(honest.node.lid))
+    assert stranger.is_dropped()
+    assert "packet from LID 0x2, which is not its own" in warnings(caplog)[0]
+
+
+def test_answers_that_nobody_has_asked_for(fabric, hub, honest, caplog):
+    """Packets of its own that fit nothing go nowhere; the member stays."""
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    qp = hub.node.queue_pair()
+    qp.init().to_rtr(own.lid, 0x123, 0).to_rts(0)
+    for kind in (PacketKind.ACKNOWLEDGE, PacketKind.READ_RESPONSE):
+        stranger.say(FrameKind.PACKET, packet_frame(own.lid, hub.node.lid, kind, qp.qpn))
+    fabric.settle()
+    assert warnings(caplog) == []
+    assert qp.cq.drain() == []
+
+
+def test_member_that_does_not_read(fabric, hub, honest, caplog):
+    """Its packets are lost after a link's lifetime; whoever waits for it is told by its retries."""
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    stranger.say(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid))
+    fabric.until(lambda: hub.wire.reaches(own.lid))
+    qp, region = hub.node.queue_pair(), hub.node.region(1 << 20)
+    qp.init().to_rtr(own.lid, 0x123, 0, mtu=5).to_rts(0, ack_timeout=12, retry_count=1)
+    for _ in range(16):
+        qp.write((1, 0), region.sge())
+    fabric.settle()
+    fabric.loop.skip(LIFETIME_NS)
+    found = fabric.completions(qp, 16)
+    assert found[0].syndrome == CqeSyndrome.TRANSPORT_RETRY_EXC_ERR
+    assert {done.syndrome for done in found[1:]} == {CqeSyndrome.WR_FLUSH_ERR}
+
+
+def test_member_that_never_reads_what_it_has_to_know(fabric, hub, honest, caplog, monkeypatch):
+    """It gets the latest news when it has read those before, and has to go if it never does."""
+    monkeypatch.setattr(hub_module, "MOST_MISSED", 50)
+    role = hub.wire.election.role
+    others = set(role._members)
+    stranger = Stranger.member(fabric)
+    (connection,) = role._members.keys() - others
+    fabric.settle()
+    connection._set_blocked(True)
+    connection.room = lambda: None
+    tries = 0
+    while set(role._members) != others:
+        tries += 1
+        assert tries <= 52
+        assert connection._other_bytes < HARD_BYTES // 100
+        role._tell()
+        role._publish()
+        fabric.step()
+    assert tries > 10
+    assert "it does not read" in warnings(caplog)[-1]
+    stranger.close()
+
+
+def test_a_member_of_many_ports_that_change_throws_nobody_out(fabric, hub, caplog):
+    """However often it repeats them, and however slowly the others read."""
+    slow = Stranger.member(fabric)
+    noisy = Stranger.member(fabric, *[Identity()] * 900)
+    role = hub.wire.election.role
+    members = set(role._members)
+    published, publish = [], role._publish
+    role._publish = lambda: published.append(1) or publish()
+    for mtu in (1024, 2048) * 20:
+        noisy.send(
+            b"".join(
+                protocol.frame(
+                    FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu)
+                )
+                for own in noisy.identities
+            )
+        )
+    fabric.settle()
+    assert set(role._members) == members
+    assert not warnings(caplog)
+    assert max(one._other_bytes for one in members) < HARD_BYTES // 4
+    slow.close()
+    noisy.close()
+
+
+def test_flood_of_news(fabric, hub, honest, caplog):
+    """Others are told of ports no more often than they can hear of it."""
+    stranger = Stranger.member(fabric, *[Identity()] * 50)
+    ports = [
+        protocol.frame(FrameKind.PORT, port_of(hub, lid=own.lid, port_guid=own.guid, mtu=mtu))
+        for mtu in (1024, 2048)
+        for own in stranger.identities
+    ]
+    assert stranger.send(b"".join(ports * 20))
+    fabric.until(lambda: honest.wire.reaches(stranger.identities[-1].lid))
+    assert warnings(caplog) == []
+
+
+# By chance.
+
+kinds = st.sampled_from(FrameKind)
+frames = st.tuples(kinds, st.binary(max_size=200)).map(lambda said: protocol.frame(*said))
+noise = st.lists(st.one_of(st.binary(max_size=100), frames), min_size=1, max_size=8)
+
+
+@attacks
+@given(noise, st.booleans())
+def test_noise(fabric, hub, said, greeted):
+    stranger = Stranger.member(fabric) if greeted else Stranger.connected(fabric)
+    for data in said:
+        if not stranger.send(data):
+            break
+    stranger.close()
+    fabric.settle()
+    assert not hub.wire.election.role._members
+
+
+@st.composite
+def damaged(draw):
+    """Something that a member may say, with some of its bytes changed."""
+    which = draw(st.sampled_from(["port", *PacketKind]))
+    return which, draw(
+        st.lists(st.tuples(st.integers(0, 255), st.integers(1, 255)), min_size=1, max_size=4)
+    )
+
+
+@attacks
+@given(st.lists(damaged(), min_size=1, max_size=6))
+def test_damaged_messages(fabric, hub, messages):
+    stranger = Stranger.member(fabric)
+    (own,) = stranger.identities
+    before = bytes(hub.node.memory.ram)
+    for which, changes in messages:
+        if which == "port":
+            body = bytearray(port_of(hub, lid=own.lid, port_guid=own.guid))
+            kind = FrameKind.PORT
+        else:
+            body, kind = bytearray(_packet_of(which, own.lid)), FrameKind.PACKET
+        for at, mask in changes:
+            body[at % len(body)] ^= mask
+        if not stranger.send(protocol.frame(kind, bytes(body))):
+            break
+    stranger.close()
+    fabric.until(lambda: not hub.wire.election.role._members)
+    assert bytes(hub.node.memory.ram) == before
+
+
+def _packet_of(kind, slid):
+    """A packet of any kind with zeros in its headers."""
+    services = (Service.UD, Service.RC, Service.CNP)
+    op = next(
+        op for (service, has, first, last, _), op in OPS.items()
+        if service in services and has is kind and first and last
+    )  # fmt: skip
+    packet = Packet(op, 0x40, 0)
+    for name in ("va", "rkey", "length", "swap_add", "compare", "original", "syndrome", "msn",
+                 "qkey", "src_qpn", "immediate", "inv_rkey"):  # fmt: skip
+        setattr(packet, name, 0)
+    return Route(1, slid, 0, 0xFFFF, None).frame(packet)
+
+
+# A hub that lies.
+
+
+class LyingHub:
+    """Listens at the fabric's address; says what it is told to at once, and the lie later."""
+
+    def __init__(self, fabric, answer, lie=b""):
+        self.fabric, self.answer, self.lie = fabric, answer, lie
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.bind(fabric.name.removeprefix("unix:"))
+        self.sock.listen()
+        self.asked = 0
+        fabric.loop.add_reader(self.sock.fileno(), self._accept)
+        fabric.cleanup.callback(self.sock.close)
+
+    def _accept(self):
+        client, _ = self.sock.accept()
+        self.fabric.cleanup.callback(client.close)
+        self._say(client, self.answer)
+        self.fabric.loop.call_later(20_000_000, lambda: self._say(client, self.lie))
+        self.asked += 1
+
+    def _say(self, client, text):
+        with contextlib.suppress(BrokenPipeError):
+            client.sendall(text)
+
+    def close(self):
+        self.fabric.loop.remove_reader(self.sock.fileno())
+        self.sock.close()
+
+
+WELCOME = protocol.frame(FrameKind.WELCOME, protocol.welcome([Identity(5, 0x1234)]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (protocol.frame(FrameKind.REFUSED, protocol.reason("not \x1b[31myou")), r"not \?\[31myou"),
+        (protocol.frame(FrameKind.REFUSED, b"\xff" * MAX_BODY[FrameKind.REFUSED]), "\ufffd"),
+        (protocol.frame(FrameKind.WELCOME, protocol.welcome([])), "WELCOME"),
+        (protocol.frame(FrameKind.WELCOME, protocol.welcome([Identity(0, 1)])), "WELCOME"),
+        (protocol.frame(FrameKind.PORTS, b""), "PORTS before WELCOME"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "frame of kind"),
+    ],
+    ids=["escape", "no text", "nobody", "no lid", "ports", "another protocol"],
+)
+def test_hub_that_is_none(name, answer, why):
+    with Fabric(name) as fabric:
+        liar = LyingHub(fabric, answer)
+        fabric.loop.call_later(1 << 28, lambda: fabric.loop.skip(1 << 40))
+        with pytest.raises(FabricError, match=why):
+            fabric.join()
+        assert Path(fabric.name.removeprefix("unix:")).is_socket()
+        liar.close()
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        protocol.frame(FrameKind.PORTS, b"x"),
+        protocol.frame(FrameKind.PACKET, b"x"),
+        protocol.frame(FrameKind.HELLO, b"x"),
+        HEADER.pack(5, 77),
+    ],
+    ids=["ports", "packet", "hello", "no kind"],
+)
+def test_hub_that_breaks_the_protocol_is_left(name, caplog, lie):
+    with Fabric(name) as fabric:
+        liar = LyingHub(fabric, WELCOME, lie)
+        member = fabric.join()
+        fabric.until(lambda: liar.asked >= 3)
+        liar.close()
+        fabric.until(lambda: member.wire.is_hub)
+        assert member.node.lid == 5
+    (line,) = warnings(caplog)
+    assert "the hub has gone: " in line

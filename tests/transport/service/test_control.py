@@ -1,0 +1,409 @@
+"""The control socket: its methods, and clients that mean no good, while a guest is served."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import threading
+
+import pytest
+from click.testing import CliRunner
+from helpers.vfio_client import VfioClient
+
+from emu.cli.main import main
+from emu.device.port.eth.frame import Frame
+from emu.device.rounds import STEPS_PER_ROUND
+from emu.server.control import Client, ControlError, protocol
+from emu.server.control.server import MOST_CLIENTS
+from emu.server.service.devicespec import parse
+from emu.server.service.fault_options import FaultOptions
+from emu.server.service.server import Endpoint, Server
+from emu.server.service.trace_file import TraceFile
+
+RULE = {"point": "cmd", "action": "fail", "match": {"op": "CREATE_CQ"}}
+
+
+@pytest.fixture
+def serving(tmp_path):
+    """A server that runs while the body of ``serving.during`` does its work in a thread."""
+
+    class Serving:
+        control = tmp_path / "control"
+        function = tmp_path / "function"
+        record = tmp_path / "record"
+        options = FaultOptions()
+        device = "connectx6-vf"
+
+        def during(self, work):
+            endpoint = Endpoint(self.function, parse(self.device))
+            server = Server([endpoint], faults=self.options, control=self.control)
+            failures = []
+
+            def guarded():
+                try:
+                    work(server)
+                except BaseException as error:
+                    failures.append(error)
+                finally:
+                    os.kill(os.getpid(), signal.SIGUSR1)
+
+            thread = threading.Thread(target=guarded)
+            try:
+                with server.loop.stopped_by(signal.SIGUSR1):
+                    thread.start()
+                    server.loop.run()
+            finally:
+                thread.join()
+                server.close()
+            if failures:
+                raise failures[0]
+
+    return Serving()
+
+
+def raw(path):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20)
+    sock.connect(str(path))
+    return sock
+
+
+def until_closed(sock):
+    """All that comes until the server ends the connection."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := sock.recv(1 << 16):
+            data += chunk
+    return data
+
+
+def test_status_and_objects(serving):
+    def work(_server):
+        with Client(serving.control) as control:
+            (told,) = control.status()["functions"]
+            assert (told["model"], told["state"], told["link"]) == (
+                "connectx6-vf", "DISABLED", "ACTIVE",
+            )  # fmt: skip
+            assert told["counts"]["commands"] == 0
+            (objects,) = control.objects()["functions"]
+            assert objects["objects"]["mkey"] == {"total": 0, "items": []}
+            assert control.census().items() >= {"mkey": 0, "qp": 0, "pd": 0}.items()
+            assert list(control.objects(kind="qp")["functions"][0]["objects"]) == ["qp"]
+
+    serving.during(work)
+
+
+def test_segments_of_ethernet_functions(serving):
+    def work(server):
+        cable = server.functions[0].hca.eth_wire
+        server.functions[0].hca.eth.set_admin(up=True)
+        cable.transmit(server.functions[0].hca, Frame(bytes(6) + b"\x02" + bytes(53)))
+        with Client(serving.control) as control:
+            (segment,) = control.status()["segments"]
+            assert segment["ports"] == [
+                {
+                    "port": "function 0", "up": True, "received": 1, "sent": 0, "dropped": {},
+                    "known": 1,
+                }
+            ]  # fmt: skip
+            (segment,) = control.objects()["segments"]
+            assert segment["ports"][0]["addresses"] == ["02:00:00:00:00:00"]
+            assert control.objects(kind="qp")["segments"] == []
+
+    serving.device = "connectx6dx,link=eth"
+    serving.during(work)
+
+
+def test_rules_come_and_go(serving):
+    def work(server):
+        with Client(serving.control) as control:
+            assert control.add(RULE) == "added-1"
+            assert control.add(RULE, name="mine", times=2) == "mine"
+            assert server.functions[0].hca.faults is not None
+            assert [rule["name"] for rule in control.rules()] == ["added-1", "mine"]
+            assert control.rules()[1]["counts"] == [
+                {
+                    "function": 0, "met": 0, "fired": 0, "without_effect": 0, "why": "",
+                    "waits": False, "armed": True, "held": 0, "in_force": 0,
+                }
+            ]  # fmt: skip
+            control.remove("mine")
+            assert control.load_plan('[[rule]]\npoint="irq"\naction="drop"\n' * 2) == 2
+            control.clear()
+            assert control.rules() == []
+            assert server.functions[0].hca.faults is None
+
+    serving.during(work)
+
+
+def test_links_come_and_go(serving):
+    def work(server):
+        cable = server.functions[0].hca.eth_wire
+
+        def net(*words):
+            done = CliRunner().invoke(main, ["net", *words, "--control", str(serving.control)])
+            assert not done.exit_code, done.output
+            return done.output
+
+        assert len(net("show").splitlines()) == 1
+        net("set", "function=0", "delay=10ms", "loss=1%", "gap=2", "reorder=5")
+        assert cable.tx_link is not None
+        cable.tx_link.counts.update(packets=2000, lost=3)
+        _, rx, tx = net("show").splitlines()
+        assert "0         rx" in rx
+        assert "delay=10ms loss=1.0 reorder=5.0 gap=2" in tx
+        assert "2,000, 3 lost" in tx
+        net("clear", "direction=tx")
+        assert (cable.tx_link, cable.rx_link is None) == (None, False)
+        net("clear")
+        assert cable.rx_link is None
+        assert [link["properties"] for link in json.loads(net("show", "--json"))] == [{}, {}]
+
+    serving.device = "connectx6dx"
+    serving.during(work)
+
+
+def test_links_of_the_control_client(serving):
+    def work(_server):
+        with Client(serving.control) as control:
+            assert control.links() == []
+            control.set_link(function=0, direction="rx", rate="1gbit")
+            (link,) = control.links()
+            assert (link["direction"], link["properties"]) == ("rx", {"rate": "1gbit"})
+            for wrong in ({"function": 1}, {"loss": 101}, {"rate": 3}):
+                with pytest.raises(ControlError):
+                    control.set_link(wrong)
+            assert len(control.links()) == 1
+
+    serving.during(work)
+
+
+def test_what_is_outstanding_is_told(serving):
+    def work(_server):
+        with Client(serving.control) as control:
+            control.add(RULE, name="mine")
+            control.add(point="load", action="health", syndrome=1, name="ill")
+            (told,) = control.status()["functions"]
+            assert [told[name] for name in ("faults", "held", "in_force", "page_faults")] == [
+                2, 0, 1, 0,
+            ]  # fmt: skip
+            (objects,) = control.objects(kind="fault")["functions"]
+            first, second = objects["objects"]["fault"]["items"]
+            assert (first["name"], first["point"], first["in_force"]) == ("mine", RULE["point"], 0)
+            assert (second["name"], second["fired"], second["in_force"]) == ("ill", 1, 1)
+            (objects,) = control.objects(kind="page_fault")["functions"]
+            assert objects["objects"] == {"page_fault": {"total": 0, "items": []}}
+            control.remove("ill")
+            assert control.status()["functions"][0]["in_force"] == 0
+
+    serving.during(work)
+
+
+REFUSED = [
+    ("what", {}, "no method 'what'; there are"),
+    ("status", {"x": 1}, "no parameter 'x'"),
+    ("objects", {"kind": "cat"}, "kind is one of pd"),
+    ("objects", {"function": 3}, "function is a number below 1"),
+    ("objects", {"limit": -1}, "limit is a number"),
+    ("fault.add", {"rule": {"point": "irq", "action": "delay"}}, "delay needs ms"),
+    ("fault.add", {"rule": 3}, "rule"),
+    ("fault.add", {}, "rule"),
+    ("fault.remove", {"name": "none"}, "no rule 'none'"),
+    ("fault.load", {"plan": 3}, "plan is the text"),
+    ("fault.load", {"plan": "["}, "no TOML"),
+]
+
+
+def test_what_is_refused_changes_nothing_and_says_why(serving):
+    def work(server):
+        with Client(serving.control) as control:
+            for method, params, why in REFUSED:
+                with pytest.raises(ControlError, match=why):
+                    control.call(method, **params)
+            control.add(RULE, name="twice")
+            with pytest.raises(ControlError, match="there is a rule 'twice'"):
+                control.add(RULE, name="twice")
+            assert len(server.functions[0].hca.faults.states) == 1
+
+    serving.during(work)
+
+
+def test_only_the_owner_may_connect_and_the_socket_goes(serving):
+    def work(_server):
+        assert stat.S_IMODE(serving.control.stat().st_mode) == 0o600
+
+    serving.during(work)
+    assert not serving.control.exists()
+    serving.during(work)
+
+
+GARBAGE = [
+    (b"\xff\xfe\n", "no JSON"),
+    (b"[1]\n", "no JSON object"),
+    (b'{"id":1}\n', "a request has a method"),
+    (b'{"method":"status","params":[]}\n', "a request has a method"),
+    (b"[" * 100_000 + b"\n", "no JSON"),
+    *(
+        (b'{"method":"status",' + part + b"}\n", why)
+        for depth in (40, 500, 976, 990)
+        for nested in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth)
+        for part, why in (
+            (b'"id":' + nested, "a line that is"),
+            (b'"params":{"x":' + nested + b"}", "a line that is"),
+        )
+    ),
+    (b'{"method":"status","id":[1]}\n', "a number or a text"),
+    (b'{"method":"status","id":{}}\n', "a number or a text"),
+    (b'{"method":"status","id":true}\n', "a number or a text"),
+    (b'{"method":"' + b"x" * 200_000 + b'"}\n', "such a long name"),
+    (b"x" * (protocol.MOST_REQUEST + (64 << 10) + 1), None),
+    (b'{"method":"status"}\n' * 1000, None),
+]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(("data", "why"), GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_ends_the_connection_with_a_line(serving, caplog, data, why):
+    def work(_server):
+        with raw(serving.control) as sock:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(data)
+            said = until_closed(sock).decode()
+        if why is None:  # nothing is wrong but the amount, and nobody reads: it is cut off
+            assert '"error"' not in said
+        else:
+            assert why in json.loads(said.splitlines()[-1])["error"]["message"]
+        with Client(serving.control) as control:
+            control.status()
+
+    serving.during(work)
+    dropped = [line for line in caplog.messages if "a client is dropped" in line]
+    assert len(dropped) == 1
+
+
+@pytest.mark.hostile
+def test_clients_that_vanish_or_never_speak_or_are_too_many(serving, caplog):
+    def work(_server):
+        with raw(serving.control) as sock:
+            sock.sendall(b'{"method":')
+        silent = [raw(serving.control) for _ in range(7)]
+        with Client(serving.control) as control:
+            control.status()
+            with raw(serving.control) as late:
+                assert until_closed(late) == b""
+            control.status()
+        for sock in silent:
+            sock.close()
+
+    serving.during(work)
+    assert any("more than 8 clients" in line for line in caplog.messages)
+
+
+@pytest.mark.hostile
+def test_a_client_that_does_not_read_holds_nobody_up(serving):
+    def work(_server):
+        with raw(serving.control) as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.sendall(b'{"method":"objects"}\n' * 150)
+            with Client(serving.control) as control:
+                for _ in range(5):
+                    control.status()
+
+    serving.during(work)
+
+
+def test_guest_is_served_while_clients_come(serving):
+    """The transport blocks in its receive call; a control client gets its answer all the same."""
+
+    def work(_server):
+        guest = VfioClient(serving.function)
+        guest.negotiate()
+        for _ in range(20):
+            assert guest.read(0, 0x1010, 4) != bytes(4)
+            with Client(serving.control) as control:
+                assert control.status()["functions"]
+        guest.close()
+
+    serving.during(work)
+
+
+def test_control_without_the_main_thread(serving, tmp_path):
+    """Then it is an ordinary reader of the loop."""
+    done = threading.Event()
+
+    def run():
+        endpoint = Endpoint(serving.function, parse("connectx6-vf"))
+        server = Server([endpoint], control=serving.control)
+        started.set()
+        while not done.is_set():
+            server.loop.step(10_000_000)
+        server.close()
+
+    started = threading.Event()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert started.wait(20)
+        with Client(serving.control) as control:
+            assert control.status()["functions"]
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_full_disk_ends_the_record_and_not_the_run(serving, caplog, monkeypatch):
+    serving.options = FaultOptions(record=serving.record)
+    write, count = TraceFile.write, iter(range(100))
+
+    def full(self, text):
+        if next(count) >= 2:
+            raise OSError(28, "No space left on device")
+        write(self, text)
+
+    monkeypatch.setattr(TraceFile, "write", full)
+
+    def work(_server):
+        with Client(serving.control) as control:
+            for _ in range(5):
+                control.add(RULE)
+            assert len(control.rules()) == 5
+
+    serving.during(work)
+    assert len(serving.record.read_text().splitlines()) == 2
+    assert sum("ends here, the run goes on" in line for line in caplog.messages) == 1
+
+
+@pytest.mark.hostile
+def test_many_requests_at_once_keep_to_the_round(tmp_path):
+    """The others wait, and all are answered."""
+    server = Server([Endpoint(tmp_path / "vfio", parse("", 0))], control=tmp_path / "control")
+    clients, answers, most = [], b"", 0
+    try:
+        for _ in range(MOST_CLIENTS):
+            clients.append(socket.socket(socket.AF_UNIX))
+            clients[-1].connect(str(tmp_path / "control"))
+            clients[-1].setblocking(False)
+            server.loop.step(0)
+        for client in clients:
+            client.send(b'{"method":"status"}\n' * 150)
+        for _ in range(200):
+            server.loop.step(0)
+            most = max(most, server.loop.round.steps)
+            for client in clients:
+                with contextlib.suppress(BlockingIOError):
+                    answers += client.recv(1 << 20)
+    finally:
+        for client in clients:
+            client.close()
+        server.close()
+    assert answers.count(b"\n") == (1 + 150) * MOST_CLIENTS  # with a greeting each
+    assert STEPS_PER_ROUND < most < 3 * STEPS_PER_ROUND
+
+
+def test_nobody_there(tmp_path):
+    with pytest.raises(ControlError, match="No such file"):
+        Client(tmp_path / "none")

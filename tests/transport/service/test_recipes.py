@@ -1,0 +1,179 @@
+"""Recipes for the tools that people have: what stands in examples/tools is what they need."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from helpers.recipes import ROOT, TOOLS, Dockerfile, pack, workflow_steps
+
+from emu.cli.main import main
+from emu.guests.machine import qemu
+from emu.guests.machine.qmp import Qmp
+from emu.server.control import Client
+
+UNIT = TOOLS / "mlx5emu@.service"
+
+
+def serve(*words):
+    """A server that is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emu", "serve", *words], stdout=subprocess.PIPE, text=True
+    )
+    while (line := process.stdout.readline()) and line.strip() != "ready":
+        pass
+    return process
+
+
+def end(process):
+    process.send_signal(signal.SIGTERM)
+    process.stdout.read()
+    process.stdout.close()
+    return process.wait(30)
+
+
+def test_the_units_command_serves(tmp_path):
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str
+    unit.read(UNIT)
+    service = unit["Service"]
+    assert service["RuntimeDirectory"] == "mlx5emu-%i"
+    (tmp_path / "mlx5emu-connectx6").mkdir()
+    line = service["ExecStart"].replace("%i", "connectx6").replace("%t", str(tmp_path))
+    program, command, *words = line.split()
+    assert (program, command) == ("%h/mlx5emu/.venv/bin/mlx5emu", "serve")
+    process = serve(*words)
+    try:
+        with Client(tmp_path / "mlx5emu-connectx6" / "control") as control:
+            assert control.status()["functions"][0]["model"] == "connectx6"
+        assert (tmp_path / "mlx5emu-connectx6" / "function").is_socket()
+    finally:
+        status = end(process)
+    assert status == 0
+
+
+def test_systemd_takes_the_unit(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    text = UNIT.read_text().replace("%h/mlx5emu/.venv/bin/mlx5emu", "/bin/true")
+    copy = tmp_path / "mlx5emu@connectx6.service"
+    copy.write_text(text)
+    environ = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy],
+        capture_output=True, text=True, check=False, env=environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert copy.name not in done.stderr
+
+
+def realized(program, words, tmp_path):
+    """What QEMU makes of the words' device ``mlx5``, whose socket is ``function``."""
+    server = serve("--device", "connectx6", "--socket", str(tmp_path / "function"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "qmp"))
+        listener.listen()
+        listener.settimeout(60)
+        command = [
+            *program.command, "-S", "-nodefaults", "-no-user-config", "-display", "none",
+            "-machine", "q35", "-accel", "tcg", "-qmp", f"unix:{tmp_path}/qmp,server=off", *words,
+        ]  # fmt: skip
+        process = subprocess.Popen(command)
+        try:
+            control = Qmp(listener.accept()[0])
+            device = {"path": "/machine/peripheral/mlx5"}
+            found = [
+                control.execute("qom-get", **device, property=name) for name in ("type", "realized")
+            ]
+            control.close()
+        finally:
+            process.kill()
+            process.wait()
+            end(server)
+    return found
+
+
+def test_qemu_takes_what_libvirt_gives_it(program, tmp_path):
+    root = ElementTree.parse(TOOLS / "libvirt.xml").getroot()
+    backing = root.find("memoryBacking")
+    assert backing.find("source").get("type") == "memfd"
+    assert backing.find("access").get("mode") == "shared"
+    name = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+    values = [one.get("value") for one in root.iter(f"{name}arg")]
+    path = str(tmp_path / "function")
+    words = [one.replace("/run/mlx5emu/function", path) for one in values]
+    assert path in json.loads(words[-1])["socket"]["path"]
+    memory = ["-object", "memory-backend-memfd,id=ram,size=64M,share=on", "-m", "64M"]
+    assert realized(
+        program, [*memory, "-machine", "memory-backend=ram", *words], tmp_path
+    ) == ["vfio-user-pci", True]  # fmt: skip
+
+
+def virtme(directory, vng, *words):
+    """The recipe with that ``vng``, and ``mlx5emu`` of this tree."""
+    directory.mkdir()
+    for name, text in {"vng": vng, "mlx5emu": f'exec {sys.executable} -m emu "$@"'}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    environ = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MEMORY": "64M"}
+    command = ["sh", str(TOOLS / "virtme-ng.sh"), "bzImage", *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_qemu_takes_what_virtme_ng_gives_it(program, tmp_path):
+    done = virtme(tmp_path / "bin", 'printf "%s\\n" "$@"; exit 7', "--", "uname")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[:2], lines[-1]) == (7, ["--run", "bzImage"], "uname")
+    assert lines[lines.index("--qemu") + 1] == str(qemu.program_path(program))
+    options = [line.removeprefix("--qemu-opts=") for line in lines if "--qemu-opts" in line]
+    words = ["-m", lines[lines.index("--memory") + 1], *shlex.split(" ".join(options))]
+    path = json.loads(words[-1])["socket"]["path"]
+    assert not Path(path).exists()  # the server has ended with vng
+    words[-1] = words[-1].replace(path, str(tmp_path / "function"))
+    assert realized(program, words, tmp_path) == ["vfio-user-pci", True]
+
+
+def test_a_server_that_does_not_start_ends_the_recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEVICE", "nosuch")
+    done = virtme(tmp_path / "bin", "echo it ran")
+    assert done.returncode != 0
+    assert "nosuch" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_workflow_says_what_there_is():
+    """Its own commands are run by a machine with a network; ours have to exist, with options."""
+    ours = [shlex.split(line) for line in workflow_steps() if line.startswith("mlx5emu ")]
+    assert [words[1] for words in ours] == ["doctor", "run", "suite"]
+    for words in ours:
+        command = main.get_command(None, words[1])
+        options = {name for one in command.params for name in one.opts}
+        own = words[2 : words.index("--") if "--" in words else None]
+        assert {word.partition("=")[0] for word in own if word.startswith("--")} <= options
+    assert any("scripts/setup" in line for line in workflow_steps())
+
+
+def test_the_container_image_has_what_its_steps_need(tmp_path):
+    """The steps themselves are run by tests/guest/probe/test_containers.py."""
+    pack(tmp_path / "copy.tar")
+    with tarfile.open(tmp_path / "copy.tar") as tar:
+        names = {name.removeprefix("./") for name in tar.getnames()}
+    recipe = Dockerfile((ROOT / "Dockerfile").read_text())
+    (project,) = recipe.all("WORKDIR")
+    assert recipe.entrypoint == [f"{project}/.venv/bin/mlx5emu"]
+    assert any(step.startswith("scripts/setup") for step in recipe.all("RUN"))
+    assert {"scripts/setup", "pyproject.toml", "README.md", "emu/guests/inside/init.sh"} <= names
+    assert not any(
+        part in (".git", ".venv", "__pycache__") for name in names for part in name.split("/")
+    )

@@ -1,0 +1,306 @@
+"""Refusals of the engine's steps that traffic seldom comes to, by what each step is given."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from emu.device.engine.eth import receive as eth_receive
+from emu.device.engine.mr import page_faults, signed_stream, special_keys
+from emu.device.engine.mr.block_signature import Syndrome
+from emu.device.engine.mr.rights import (
+    LOCAL_READ,
+    MOST_BYTES,
+    MOST_STEPS,
+    PIECE_BYTES,
+    REMOTE_ATOMIC,
+    AbsentPageError,
+    AccessError,
+    InPieces,
+)
+from emu.device.engine.mr.signature import Signature
+from emu.device.engine.mr.signed_stream import SignedStream
+from emu.device.engine.qp import flush
+from emu.device.engine.rc import direct, duplicates, receive, responder
+from emu.device.engine.rc.nak import Dropped
+from emu.device.engine.ud import datagram
+from emu.device.engine.wqe import registry, umr
+from emu.device.objects import Qp
+from emu.device.objects.page_fault import Held, Side
+from emu.device.objects.send_queue import BadWqeError
+from emu.device.port.eth.congestion import with_mark
+from emu.device.port.eth.roce.link import RoceLink
+from emu.device.port.packet import BadPacketError
+from emu.device.state import turns
+from emu.device.state.held import MOST_HELD, EarlyPackets
+from layouts.enums import AccessMode, Opcode, QpState, QpType
+from layouts.wqe import DATA
+
+
+def some(**values):
+    return SimpleNamespace(**values)
+
+
+class RefusedError(Exception):
+    """A step has refused."""
+
+
+class TestRegistration:
+    def test_a_queue_has_one_turn(self, monkeypatch):
+        monkeypatch.setattr(turns, "TURNS", {})
+        register = turns.turn_of(Qp)
+        register(lambda hca, queue: False)
+        with pytest.raises(ValueError, match="Qp has a turn already"):
+            register(lambda hca, queue: True)
+
+    def test_an_opcode_has_one_function(self):
+        with pytest.raises(ValueError, match="SEND on RC is taken"):
+            registry.wqe_op(Opcode.SEND, frozenset({QpType.RC}))(lambda hca, qp, wqe: None)
+
+
+class TestDataSegments:
+    """A list whose segments are fine one by one, and too much together."""
+
+    QP = some(pd=None, handle=5)
+
+    @pytest.fixture
+    def cost(self, monkeypatch):
+        """What each access to memory costs; a test changes it."""
+        cost = some(steps=0)
+
+        def access(hca, pd, qpn, lkey, span, *limits):
+            hca.round.steps += cost.steps
+            return []
+
+        monkeypatch.setattr(registry, "access", access)
+        monkeypatch.setattr(receive, "access", access)
+        return cost
+
+    def wqe(self, *lengths):
+        return some(ds=len(lengths), buf=b"".join(DATA.pack(length, 8, 0) for length in lengths))
+
+    def test_too_long(self, cost):
+        hca = some(round=some(steps=0), has_signatures=False)
+        half = MOST_BYTES // 2
+        assert registry.gather(hca, self.QP, self.wqe(half, half), 0, LOCAL_READ) == []
+        with pytest.raises(InPieces) as why:
+            registry.gather(hca, self.QP, self.wqe(half, half + 1), 0, LOCAL_READ)
+        assert why.value.most == MOST_BYTES
+
+    def test_too_many_pieces(self, cost):
+        hca = some(round=some(steps=7), has_signatures=False)
+        cost.steps = MOST_STEPS
+        assert registry.gather(hca, self.QP, self.wqe(1), 0, LOCAL_READ) == []
+        with pytest.raises(InPieces) as why:
+            registry.gather(hca, self.QP, self.wqe(1, 1), 0, LOCAL_READ)
+        assert why.value.most == PIECE_BYTES
+
+    def test_a_piece_is_cut_only_when_it_is_long(self, cost):
+        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
+        cost.steps = MOST_STEPS
+        wqe = self.wqe(size, size)
+        registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, size // 2, size)
+        with pytest.raises(InPieces):
+            registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1)
+        cost.steps = 1
+        assert registry.gather_piece(hca, self.QP, wqe, 0, LOCAL_READ, 0, size + 1) == []
+
+    def test_a_scatter_list_is_cut_only_when_it_is_long(self, cost):
+        hca, size = some(round=some(steps=0), has_signatures=False), PIECE_BYTES
+        wqe = some(pd=None, segments=[(size, 8, 0), (size, 8, 0)])
+        message = some(taken=some(wqe=wqe))
+        cost.steps = MOST_STEPS
+        receive.scatter_to(hca, self.QP, message, size // 2, size)
+        with pytest.raises(InPieces):
+            receive.scatter_to(hca, self.QP, message, 0, size + 1)
+        cost.steps = 1
+        assert receive.scatter_to(hca, self.QP, message, 0, size + 1) == []
+        with pytest.raises(receive.ReceiveError):
+            receive.scatter_to(hca, self.QP, message, 0, 2 * size + 1)
+
+
+class TestKeys:
+    def test_null_key_gives_no_more_than_one_call_moves(self):
+        hca = some(caps=some(general=some(null_mkey=1)))
+        pieces = special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MOST_BYTES, LOCAL_READ), 0)
+        assert sum(map(len, pieces)) == MOST_BYTES
+        with pytest.raises(InPieces):
+            special_keys.views(hca, 5, special_keys.NULL_MKEY, (0, MOST_BYTES + 1, LOCAL_READ), 0)
+
+    def test_no_atomics_where_blocks_are_signed(self):
+        with pytest.raises(AccessError) as why:
+            Signature(None).views(some(), some(key=8), 5, (0, 8, REMOTE_ATOMIC), 0)
+        assert not isinstance(why.value, InPieces)
+
+    @pytest.mark.parametrize(
+        ("length", "most", "is_cut"),
+        [(8, None, False), (8, 5, True), (PIECE_BYTES + 1, None, True)],
+    )
+    def test_signed_memory_in_too_many_pieces(self, monkeypatch, length, most, is_cut):
+        """Only who can ask for less is told to: the block around a short piece stays as it is."""
+
+        def outgoing(stream, at, length):
+            raise InPieces(8, 0, length, PIECE_BYTES)
+
+        monkeypatch.setattr(SignedStream, "outgoing", outgoing)
+        hca, key, span = some(round=some(steps=0)), some(key=8, start=0), (0, length, LOCAL_READ)
+        with pytest.raises(AccessError) as why:
+            Signature(None).views(hca, key, 5, span, 0, most)
+        assert isinstance(why.value, InPieces) == is_cut
+
+    @pytest.mark.parametrize(("steps", "is_refused"), [(9, False), (10, True)])
+    def test_signed_memory_whose_keys_take_many_steps(self, monkeypatch, steps, is_refused):
+        """Also when one range after the other takes few."""
+
+        def indirect(hca, mkey, span, depth, most):
+            hca.round.steps += steps
+            return [memoryview(bytes(span[1]))]
+
+        monkeypatch.setattr(signed_stream.memory, "indirect", indirect)
+        key = some(key=8, start=0)
+        stream = SignedStream(some(round=some(steps=0)), key, some(blocks=None), 5, LOCAL_READ, 0)
+        stream.most = 9
+        if is_refused:
+            with pytest.raises(InPieces):
+                stream._read(0, 8)
+        else:
+            assert stream._read(0, 8) == bytes(8)
+
+    def test_a_signature_of_which_no_byte_is_checked(self):
+        """It is neither read nor computed."""
+        state = some(blocks=some(check_mask=0))
+        stream = SignedStream(some(), some(), state, 5, LOCAL_READ, 0)
+        assert stream._check(some(), 0, bytes(512), 0) is None
+
+    def test_a_wrong_signature_on_a_queue_that_is_no_queue_pair(self):
+        """There is no completion queue that could tell of it."""
+        hca = some(qps={})
+        values = 1, 2, 0
+        assert (
+            signed_stream._report(hca, some(key=8), 5, LOCAL_READ, Syndrome.GUARD, 0, values)
+            is None
+        )
+
+    def test_page_faults_of_other_services(self):
+        general = some(pg=1)
+        odp = some(mem_page_fault=1, memory_page_fault_scheme_cap=some())
+        hca = some(caps=some(general=general, odp=odp), event_eq=lambda event: "eq")
+        assert not page_faults.may_wait(hca, some(st=QpType.QP1), "send")
+
+    def test_signatures_are_for_lists_of_keys(self):
+        """And a key keeps the one that it has, if it has one."""
+        key = some(signature=None, mode=AccessMode.KSM, ctx=some(bsf_octword_size=umr.BSF_OCTWORDS))
+        given, wqe = some(bsf_en=1), some(ds=63, buf=bytes(63 * 16))
+        with pytest.raises(umr.BindError, match="has no BSF"):
+            umr._signature(None, key, wqe, given, 0, 0)
+        key.mode = AccessMode.MTT
+        with pytest.raises(umr.BindError, match="lists of keys"):
+            umr._signature(None, key, wqe, given, 0, umr.BSF_OCTWORDS)
+
+    def test_translations_without_a_data_segment(self):
+        short = some(ds=umr._DATA_AT // 16, buf=bytes(umr._DATA_AT))
+        with pytest.raises(BadWqeError, match="no data segment"):
+            umr._translations(some(), some(), short, 0, 16)
+
+
+class TestReceiver:
+    @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
+    def test_a_queue_pair_without_a_receive_queue(self, monkeypatch, rq, rcq):
+        def refuse(hca, qp, why):
+            return RefusedError(why)
+
+        monkeypatch.setattr(receive, "invalid_request", refuse)
+        qp = some(st=QpType.RC, srq=None, rq=rq, rcq=rcq, kept=None)
+        with pytest.raises(RefusedError, match="no receive queue"):
+            receive.check_resource(some(), qp, some())
+
+    @pytest.mark.parametrize("other", ["queue", "message"])
+    def test_a_kept_request_is_the_same_messages(self, other):
+        """One of another queue, or one that is filled already, is not taken for the next one."""
+        kept = some(wqe="kept", srqn=7 if other == "queue" else 0)
+        if other == "message":
+            kept.wqe = None
+        ring = some(take=lambda: "next")
+        qp = some(st=QpType.RC, srq=None, rq=ring, rcq="cq", kept=kept)
+        message = some(taken=None)
+        receive.check_resource(some(), qp, message)
+        assert (message.taken.wqe, qp.kept) == ("next", kept)
+
+    @pytest.mark.parametrize(("rq", "rcq"), [(None, "cq"), ("rq", None), (None, None)])
+    def test_a_datagram_to_one(self, monkeypatch, rq, rcq):
+        monkeypatch.setattr(datagram, "_keys_match", lambda link, qp, origin: True)
+        qp = some(st=QpType.UD, state=QpState.RTS, srq=None, rq=rq, rcq=rcq, page_faults={})
+        assert not datagram.receive(some(round=some(steps=0), link=None), qp, some(), some())
+
+    @pytest.mark.parametrize(
+        ("state", "faults", "why"),
+        [(QpState.INIT, {}, Dropped), (QpState.RTS, {Side.RESPONDER: some()}, Held)],
+    )
+    def test_one_that_is_not_ready(self, state, faults, why):
+        with pytest.raises(why):
+            direct._check_ready(some(), some(state=state, page_faults=faults))
+
+    def test_reads_that_are_not_allowed_any_more(self, monkeypatch):
+        """A READ's response goes on in later turns; MODIFY_QP may come between them."""
+        monkeypatch.setattr(responder, "invalid_request", lambda hca, qp, why: RefusedError(why))
+        with pytest.raises(RefusedError, match="does not allow it"):
+            responder.execute_read(some(), some(rre=0), some(), 0, 8)
+        assert duplicates.read_again(some(), some(rre=0, st=QpType.RC), some(), 0, 8) is None
+
+    @pytest.mark.parametrize(
+        ("state", "may_wait", "is_held"),
+        [(QpState.RTS, True, True), (QpState.RTS, False, False), (QpState.ERR, True, False)],
+    )
+    def test_an_absent_page_of_a_duplicate_read(self, monkeypatch, state, may_wait, is_held):
+        def absent(*arguments):
+            raise AbsentPageError(8, 0, 8)
+
+        monkeypatch.setattr(duplicates, "access", absent)
+        monkeypatch.setattr(duplicates, "domain_of", lambda *arguments: None)
+        monkeypatch.setattr(duplicates, "start_of", lambda *arguments: 0)
+        monkeypatch.setattr(duplicates, "suspend_rdma", lambda *arguments: some())
+        monkeypatch.setattr(duplicates.page_faults, "may_wait", lambda *arguments: may_wait)
+        qp = some(rre=1, st=QpType.RC, state=state, handle=5)
+        if is_held:
+            with pytest.raises(Held):
+                duplicates.read_again(some(), qp, some(rkey=8), 0, 8)
+        else:
+            assert duplicates.read_again(some(), qp, some(rkey=8), 0, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "is_there", "looks"),
+    [(QpState.ERR, True, 1), (QpState.RTS, True, 0), (QpState.ERR, False, 0)],
+)
+def test_a_look_for_receives_to_flush(monkeypatch, state, is_there, looks):
+    """The timer of a queue pair that has left ERR, or whose number is another's now, ends."""
+    found = []
+    monkeypatch.setattr(flush, "_look_again", lambda hca, qp, interval: found.append(qp))
+    qp = some(state=state, handle=5, rq=None)
+    hca = some(qps={5: qp if is_there else some()})
+    flush._look_for_receives(hca, qp, 1000)
+    assert len(found) == looks
+
+
+class TestPackets:
+    def test_a_packet_that_came_too_early_is_kept_once(self):
+        room = some(admit=lambda packet: True, release=lambda packet: None)
+        early = EarlyPackets(room)
+        for psn in (5, 5, *range(MOST_HELD + 9)):
+            early.add(some(psn=psn))
+        assert sorted(early.packets) == [*range(MOST_HELD)]
+        first = early.packets[5]
+        early.pop(6)
+        early.add(some(psn=5))
+        assert early.packets[5] is first
+
+    @pytest.mark.parametrize("ethertype", [b"\x08\x06", b"\x88\xcc"])
+    def test_what_has_no_ip_header_is_not_marked(self, ethertype):
+        assert with_mark(b"\xff" * 12 + ethertype + b"\xff" * 50) is None
+
+    def test_a_frame_of_another_protocol_is_no_transport_packet(self):
+        with pytest.raises(BadPacketError, match="not a frame of RoCE"):
+            RoceLink.parse(some(), bytes(12) + b"\x08\x06" + bytes(100))
+
+    def test_a_function_that_has_failed_takes_no_frame(self):
+        """Nothing else of it is looked at."""
+        assert eth_receive.arrive(some(has_failed=True), "frame") is None

@@ -1,0 +1,136 @@
+"""replay and minimize with guests that are not there: which plans are tried, and what is said."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from emu.cli.main import main
+from emu.cli.runs import replaying
+from emu.device.faults import record
+from emu.device.faults.record import Fired
+from emu.device.faults.text import load
+from emu.guests import CommandTimeoutError, GuestPanicError
+
+NAMES = [f"r{number}" for number in range(10)]
+CULPRIT = ("r6", 4)
+PLAN = load("".join(f'[[rule]]\nname="{name}"\npoint="irq"\naction="drop"\n' for name in NAMES))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A record in which each of ten rules fired three times."""
+    path = tmp_path / "record"
+    run = {"suite": "sid", "packages": ["bc", "fio"], "kernel": None}
+    head = record.head(PLAN, {}, ["connectx7-vf"], run)
+    fired = [Fired(0, name, n, "irq", "drop") for n in (2, 4, 9) for name in NAMES]
+    path.write_text(record.line(head) + "".join(one.to_line() for one in fired))
+    return path
+
+
+class FakeGuest:
+    """Its command fails when its plan has the culprit; its record says that all has fired."""
+
+    tried = ()
+    end = staticmethod(lambda: None)
+
+    def __init__(self, options, **_shown):
+        self.options = options
+        self.plan = load(options.faults.read_text())
+        type(self).tried += (self,)
+
+    def start(self):
+        fired = [Fired(0, rule.name, n, "irq", "drop") for rule in self.plan.rule
+                 for n in rule.index]  # fmt: skip
+        lines = record.line(record.head(self.plan, {}, [], {}))
+        self.options.record.write_text(lines + "".join(one.to_line() for one in fired))
+
+    def popen(self, words, sink):
+        self.words = words
+
+    def wait(self, _job, _timeout):
+        self.end()
+        faults = {(rule.name, n) for rule in self.plan.rule for n in rule.index}
+        return int(CULPRIT in faults)
+
+    def stop(self):
+        pass
+
+
+@pytest.fixture
+def guest(monkeypatch):
+    fake = type("Fake", (FakeGuest,), {"tried": ()})
+    monkeypatch.setattr(replaying, "Guest", fake)
+    return fake
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_replay_boots_a_guest_like_the_recorded_one(recorded, guest):
+    result = run("replay", recorded, "--", "./test", "-x")
+    assert result.exit_code == 1
+    (tried,) = guest.tried
+    assert (tried.options.suite, tried.options.devices) == ("sid", ("connectx7-vf",))
+    assert tried.options.packages == ("bc", "fio")
+    assert tried.words == ("./test", "-x")
+    assert [(rule.name, rule.index) for rule in tried.plan.rule] == [
+        (name, [2, 4, 9]) for name in NAMES
+    ]
+    assert "did not come up" not in result.output
+
+
+def test_replay_obeys_the_command_line(recorded, guest):
+    words = ("--suite", "trixie", "--device", "connectx5", "--package", "gdb")
+    run("replay", *words, recorded, "./test")
+    (tried,) = guest.tried
+    assert tried.options.packages == ("gdb",)
+    assert (tried.options.suite, tried.options.devices) == ("trixie", ("connectx5",))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(GuestPanicError("it panicked"), 125), (CommandTimeoutError("slow"), 124)]
+)
+def test_replay_of_what_loses_its_guest(recorded, guest, error, status):
+    def end():
+        raise error
+
+    guest.end = staticmethod(end)
+    result = run("replay", recorded, "./test")
+    assert result.exit_code == status
+    assert str(error) in result.output
+
+
+def test_minimize_finds_the_one_fault_that_matters(recorded, guest, tmp_path):
+    found = tmp_path / "smallest.toml"
+    result = run("minimize", "-o", found, recorded, "--", "./test")
+    assert result.exit_code == 0, result.output
+    (rule,) = load(found.read_text()).rule
+    assert (rule.name, rule.index) == (CULPRIT[0], [CULPRIT[1]])
+    assert "1 of 30 faults matter" in result.output
+    assert len(guest.tried) < 20
+
+
+@pytest.mark.parametrize("command", ["replay", "minimize"])
+def test_an_option_behind_the_record_is_no_command(recorded, guest, command):
+    result = run(command, recorded, "--timeout", "3", "./test")
+    assert result.exit_code == 2
+    assert "--timeout: options come before RECORD" in result.output
+    assert not guest.tried
+
+
+def test_minimize_of_what_does_not_fail(recorded, guest):
+    guest.wait = lambda *_: 0
+    result = run("minimize", recorded, "--", "./test")
+    assert result.exit_code == 1
+    assert "succeeds although every fault has fired" in result.output
+
+
+def test_minimize_of_a_record_without_faults(tmp_path, guest):
+    path = tmp_path / "record"
+    path.write_text(record.line(record.head(PLAN, {}, [], {})))
+    result = run("minimize", path, "--", "./test")
+    assert result.exit_code == 1
+    assert "no fault has fired" in result.output
+    assert not guest.tried

@@ -1,0 +1,215 @@
+"""The models: identities that the driver knows, capabilities that the layouts can hold."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from emu.cli.commands.models import command
+from emu.device.models import BASE_GENERAL, DEFAULT_MODEL, LINKS, MODELS
+from emu.device.models.ethernet import ETHERNET_GENERAL
+from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND
+from layouts.caps import atomic_caps, cmd_hca_cap, cmd_hca_cap_2, odp_cap
+from layouts.enums import CapType, PortType
+from layouts.eth_caps import (
+    debug_cap,
+    flow_table_nic_cap,
+    per_protocol_networking_offload_caps,
+    roce_cap,
+)
+from layouts.memic import device_mem_cap
+
+IDS = {
+    "connectx4lx": 0x1015,
+    "connectx4lx-vf": 0x1016,
+    "connectx5": 0x1017,
+    "connectx5-vf": 0x1018,
+    "connectx6": 0x101B,
+    "connectx6-vf": 0x101C,
+    "connectx6dx": 0x101D,
+    "connectx6dx-vf": 0x101E,
+    "connectx7": 0x1021,
+    "connectx7-vf": 0x101E,
+}
+LAYOUTS = {
+    CapType.GENERAL: cmd_hca_cap,
+    CapType.ATOMIC: atomic_caps,
+    CapType.ODP: odp_cap,
+    CapType.GENERAL_2: cmd_hca_cap_2,
+    CapType.ETHERNET_OFFLOADS: per_protocol_networking_offload_caps,
+    CapType.FLOW_TABLE: flow_table_nic_cap,
+    CapType.ROCE: roce_cap,
+    CapType.DEV_MEM: device_mem_cap,
+    CapType.DEBUG: debug_cap,
+}
+GATES = {
+    CapType.ATOMIC: "atomic",
+    CapType.ODP: "pg",
+    CapType.GENERAL_2: "hca_cap_2",
+    CapType.ETHERNET_OFFLOADS: "eth_net_offloads",
+    CapType.FLOW_TABLE: "nic_flow_table",
+    CapType.ROCE: "roce",
+    CapType.DEV_MEM: "device_memory",
+    CapType.DEBUG: "debug",
+}
+EVERY = {
+    f"{name}-{link.name}": model for name, links in LINKS.items() for link, model in links.items()
+}
+
+
+@pytest.fixture(params=EVERY)
+def model(request):
+    return EVERY[request.param]
+
+
+def test_ids():
+    assert {name: model.identity.device_id for name, model in MODELS.items()} == IDS
+    assert all(model.name == name for name, model in MODELS.items())
+    assert DEFAULT_MODEL in MODELS
+
+
+def test_name_identity_and_title_agree_on_pf_and_vf(model):
+    assert model.identity.is_vf == model.name.endswith("-vf")
+    assert model.identity.is_vf == model.title.endswith(" VF")
+    is_eth = model.port_type is PortType.ETH
+    assert model.identity.class_code == (CLASS_ETHERNET if is_eth else CLASS_INFINIBAND)
+
+
+def test_link_layers():
+    assert {name: [link.name for link in links] for name, links in LINKS.items()} == {
+        name: ["ETH"] if name.startswith(("connectx4lx", "connectx6dx")) else ["IB", "ETH"]
+        for name in IDS
+    }
+    assert all(model.port_type is link for of in LINKS.values() for link, model in of.items())
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name.endswith("ETH")])
+def test_what_mlx5e_insists_on(name):
+    """core/dev.c: mlx5_eth_supported, core/fs_core.c: create_anchor_flow_table on Linux 7.2."""
+    model = EVERY[name]
+    receive = model.flow_table["flow_table_properties_nic_receive"]
+    assert model.general["max_wqe_sz_sq"] >= 1024
+    assert all(
+        model.ethernet[field]
+        for field in ("csum_cap", "max_lso_cap", "vlan_cap", "rss_ind_tbl_cap")
+    )
+    assert receive["ft_support"]
+    assert receive["max_ft_level"] >= 59
+
+
+def test_capabilities_fit_their_layouts(model):
+    """A name that does not exist or a value that is too wide raises here."""
+    for group, values in model.capabilities.items():
+        view = LAYOUTS[group].new(**values)
+        assert _named(view.as_dict(), values) == values
+
+
+def _named(found, values):
+    """Of what was found, the fields that ``values`` names."""
+    return {
+        name: _named(found[name], value) if isinstance(value, Mapping) else found[name]
+        for name, value in values.items()
+    }
+
+
+def test_a_group_is_filled_exactly_when_its_gate_is_open(model):
+    for group, gate in GATES.items():
+        filled, is_open = bool(model.capabilities[group]), bool(model.general.get(gate))
+        assert filled == is_open
+
+
+def test_what_the_drivers_insist_on(model):
+    general = model.general
+    assert general["xrc"], "mlx5_ib does not load without"
+    assert general["log_bf_reg_size"] == 9, "doorbells are misplaced without"
+    assert general["num_of_uars_per_page"] == 1, "divided by"
+    assert general["gid_table_size"] <= 4, "a code"
+    assert general["log_max_qp"] <= 18
+    assert 5 <= general["max_num_eqs"] <= 1 << general["log_max_eq"]
+    assert general["log_max_eq_sz"] >= 13, "the asynchronous EQ has 8192 entries"
+    assert general["max_qp_cnt"] < 256, "a counter set's number has 8 bits"
+
+
+def test_a_vf_gets_no_more_than_its_pf():
+    known = {PortType.IB: BASE_GENERAL, PortType.ETH: ETHERNET_GENERAL}
+    for vf in EVERY.values():
+        if vf.identity.is_vf:
+            pf = LINKS[vf.name.removesuffix("-vf")][vf.port_type]
+            assert vf.general.keys() == pf.general.keys() == known[vf.port_type].keys()
+            sizes = [field for field in vf.general if field.startswith(("log_", "max_"))]
+            assert all(vf.general[field] <= pf.general[field] for field in sizes)
+
+
+def test_board_ids_are_ours(model):
+    assert re.fullmatch(r"EMU[0-9A-F]{10}", model.psid)
+    assert not model.identity.part_number.startswith("MCX")
+    with pytest.raises(ValueError, match="board id"):
+        replace(model, psid="EMU00000000000006")
+
+
+def test_firmware_versions():
+    majors = {name: model.fw_major for name, model in MODELS.items() if not model.identity.is_vf}
+    assert majors == {
+        "connectx4lx": 14,
+        "connectx5": 16,
+        "connectx6": 20,
+        "connectx6dx": 22,
+        "connectx7": 28,
+    }
+    assert replace(MODELS["connectx6"], fw_minor=3, fw_subminor=12).firmware == "20.03.0012"
+
+
+def test_links():
+    links = {name: model.link for name, model in EVERY.items() if not model.identity.is_vf}
+    assert links == {
+        "connectx4lx-ETH": "25 GbE",
+        "connectx5-IB": "EDR 4X",
+        "connectx5-ETH": "100 GbE",
+        "connectx6-IB": "HDR 4X",
+        "connectx6-ETH": "200 GbE",
+        "connectx6dx-ETH": "100 GbE",
+        "connectx7-IB": "NDR 4X",
+        "connectx7-ETH": "400 GbE",
+    }
+
+
+def test_models_cannot_be_changed(model):
+    with pytest.raises(TypeError):
+        model.general["xrc"] = 0
+    with pytest.raises(AttributeError):
+        model.psid = "MT_0000000000"
+
+
+def test_the_command_shows_each_model_on_one_line():
+    result = CliRunner(env={"COLUMNS": "100"}).invoke(command)
+    assert result.exit_code == 0
+    for name, model in MODELS.items():
+        (line,) = [line for line in result.output.splitlines() if line.split()[:1] == [name]]
+        kind = "VF" if model.identity.is_vf else "PF"
+        ids = f"15b3:{model.identity.device_id:04x}"
+        assert line.split() == [
+            name,
+            ids,
+            kind,
+            *model.title.split(),
+            model.firmware,
+            *" or ".join(each.link for each in LINKS[name].values()).split(),
+        ]
+    assert f"default: {DEFAULT_MODEL}" in result.output
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"connectx4lx", "connectx4lx-vf"}))
+def test_queues_of_the_kernels_targets_fit_with_protection(name):
+    """nvmet-rdma's with 128 requests of 256 pages and T10-PI (core/rw.c: rdma_rw_init_qp).
+
+    mlx5 gives each request room for 30 pieces and a memory key's parts (hw/qp.c: calc_send_wqe).
+    """
+    general = MODELS[name].general
+    pages_at_once = 256 if general["max_sgl_for_optimized_performance"] else 30
+    contexts = 128 * math.ceil(256 / pages_at_once)
+    octets = (129 + 3 * contexts) * 704
+    blocks = 1 << math.ceil(math.log2(octets / 64))
+    assert blocks <= 1 << general["log_max_qp_sz"]

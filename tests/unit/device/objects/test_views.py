@@ -1,0 +1,33 @@
+"""Views of memory: what is copied from some into others, however both are cut."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.device.objects.views import copy, length_of
+
+CUTS = st.lists(st.integers(0, 20), max_size=4)
+
+
+def cut(data, cuts):
+    """The bytes as views that end at these places."""
+    ends = [0, *sorted(cuts), len(data)]
+    return [memoryview(data)[start:end] for start, end in pairwise(ends)]
+
+
+@given(st.binary(min_size=20, max_size=20), CUTS, CUTS, st.integers(0, 10))
+def test_every_byte_comes_to_its_place(data, cuts, others, room):
+    space = bytearray(20 + room)
+    copy(cut(space, others), cut(data, cuts))
+    assert space == data + bytes(room)
+
+
+@pytest.mark.parametrize(("targets", "sources"), [([], [7]), ([7], []), ([], []), ([7], [9])])
+def test_one_view_or_several(targets, sources):
+    data, space = bytes(range(1, 21)), bytearray(20)
+    views = cut(space, targets)
+    assert length_of(views) == 20
+    copy(views, cut(data, sources))
+    assert space == data

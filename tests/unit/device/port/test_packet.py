@@ -1,0 +1,203 @@
+"""Packets: the opcode table, bytes both ways, and bytes that are no packet."""
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.device.port.ib.framing import MAX_BYTES, Route, parse
+from emu.device.port.packet import MAX_PAYLOAD, OPS, BadPacketError, GlobalHeader, Packet
+from layouts import bth
+from layouts.bth import PACKET_OPS, RESPONSES, WITH_PAYLOAD, Kind, Position, Service
+
+LOCAL = Route(0x12, 0x34, 5, 0x8001, None)
+GLOBAL = Route(
+    0x12, 0x34, 5, 0x8001, GlobalHeader(bytes(range(16)), bytes(range(16, 32)), 9, 0x12345, 64)
+)
+
+EXTENSIONS = {
+    "xrceth": ["srqn"],
+    "reth": ["va", "rkey", "length"],
+    "atomic_eth": ["va", "rkey", "swap_add", "compare"],
+    "aeth": ["syndrome", "msn"],
+    "atomic_ack_eth": ["original"],
+    "imm_dt": ["immediate"],
+    "ieth": ["inv_rkey"],
+    "cnp": (),
+    "deth": ["qkey", "src_qpn"],
+}
+WIDTHS = {"va": 64, "swap_add": 64, "compare": 64, "original": 64, "syndrome": 8}
+WIDTHS |= dict.fromkeys(("srqn", "msn", "src_qpn"), 24)
+
+
+def example(op, rng):
+    """A packet of the opcode with every field that it has."""
+    packet = Packet(op, rng.getrandbits(24), rng.getrandbits(24))
+    packet.ack_request, packet.solicited = bool(rng.getrandbits(1)), bool(rng.getrandbits(1))
+    for header in op.headers:
+        for name in EXTENSIONS[header.prm_name]:
+            setattr(packet, name, rng.getrandbits(WIDTHS.get(name, 32)))
+    return packet
+
+
+def fields(packet):
+    names = [name for header in packet.op.headers for name in EXTENSIONS[header.prm_name]]
+    names += ["op", "qpn", "psn", "ack_request", "solicited", "immediate", "inv_rkey"]
+    return {name: getattr(packet, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("code", "service", "kind", "position", "headers"),
+    [
+        (0x00, Service.RC, Kind.SEND, Position.FIRST, []),
+        (0x05, Service.RC, Kind.SEND, Position.ONLY, ["imm_dt"]),
+        (0x0B, Service.RC, Kind.WRITE, Position.ONLY, ["reth", "imm_dt"]),
+        (0x0C, Service.RC, Kind.READ, Position.ONLY, ["reth"]),
+        (0x0E, Service.RC, Kind.READ_RESPONSE, Position.MIDDLE, []),
+        (0x11, Service.RC, Kind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
+        (0x12, Service.RC, Kind.ATOMIC_ACKNOWLEDGE, Position.ONLY, ["aeth", "atomic_ack_eth"]),
+        (0x14, Service.RC, Kind.FETCH_ADD, Position.ONLY, ["atomic_eth"]),
+        (0x16, Service.RC, Kind.SEND, Position.LAST, ["ieth"]),
+        (0x29, Service.UC, Kind.WRITE, Position.LAST, ["imm_dt"]),
+        (0x65, Service.UD, Kind.SEND, Position.ONLY, ["deth", "imm_dt"]),
+        (0xA1, Service.XRC, Kind.SEND, Position.MIDDLE, ["xrceth"]),
+        (0xAB, Service.XRC, Kind.WRITE, Position.ONLY, ["xrceth", "reth", "imm_dt"]),
+        (0xB1, Service.XRC, Kind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
+    ],
+)
+def test_opcodes_of_the_specification(code, service, kind, position, headers):
+    op = PACKET_OPS[code]
+    assert (op.service, op.kind, op.position) == (service, kind, position)
+    assert [header.prm_name for header in op.headers] == headers
+
+
+def test_table_as_a_whole():
+    assert len(PACKET_OPS) == 23 + 12 + 23 + 2 + 1
+    assert len(OPS) == len(PACKET_OPS)
+    assert all(op.code == code for code, op in PACKET_OPS.items())
+    assert all(op.code >> 5 == op.service for op in PACKET_OPS.values())
+
+
+@pytest.mark.parametrize("code", [0x15, 0x18, 0x2C, 0x30, 0x40, 0x60, 0x80, 0xB5, 0xFF])
+def test_opcode_that_nobody_here_speaks(code):
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
+    frame[bth.lrh.size] = code
+    with pytest.raises(BadPacketError, match="unknown"):
+        parse(memoryview(frame))
+
+
+@pytest.mark.parametrize("route", [LOCAL, GLOBAL], ids=["local", "global"])
+@pytest.mark.parametrize("op", PACKET_OPS.values(), ids=str)
+def test_every_opcode_there_and_back(op, route):
+    rng = Random(op.code)
+    for length in (0, 1, 2, 3, 4, 4095, MAX_PAYLOAD) if op.kind in WITH_PAYLOAD else (0,):
+        packet, payload = example(op, rng), rng.randbytes(length)
+        frame = route.frame(packet, [memoryview(payload)], length)
+        assert len(frame) % 4 == 0
+        assert len(frame) <= MAX_BYTES
+        found = parse(memoryview(frame))
+        assert fields(found) == fields(packet)
+        assert bytes(found.payload) == payload
+        assert (found.dlid, found.slid, found.sl, found.pkey) == (0x12, 0x34, 5, 0x8001)
+        assert found.grh == route.grh
+
+
+def test_payload_of_several_pieces():
+    parts = [memoryview(b"abc"), memoryview(b""), memoryview(b"defgh")]
+    frame = LOCAL.frame(example(PACKET_OPS[0x04], Random(1)), parts, 8)
+    assert bytes(parse(memoryview(frame)).payload) == b"abcdefgh"
+
+
+def test_bytes_of_a_packet():
+    """Field by field as the specification's figures have them."""
+    packet = Packet(PACKET_OPS[0x0A], 0x40, 0x123456)
+    packet.va, packet.rkey, packet.length = 0x1122334455667788, 0x99AABBCC, 3
+    packet.ack_request = packet.solicited = True
+    frame = LOCAL.frame(packet, [memoryview(b"xyz")], 3)
+    assert frame.hex(" ", 4) == (
+        "00520012 000b0034 "  # VL 0, version 0; SL 5, BTH next; DLID; 11 words; SLID
+        "0ad08001 00000040 80123456 "  # opcode; SE, migrated, 1 pad; P_Key; QP; ACK request, PSN
+        "11223344 55667788 99aabbcc 00000003 "  # RETH
+        "78797a00 00000000"  # payload, pad, invariant CRC
+    )
+
+
+def changed(frame, at, value):
+    data = bytearray(frame)
+    data[at] = value
+    return memoryview(data)
+
+
+def test_headers_that_contradict_the_length():
+    frame = GLOBAL.frame(example(PACKET_OPS[0x04], Random(1)), [memoryview(bytes(64))], 64)
+    for wrong in (
+        frame[:-4],
+        frame + bytes(4),
+        frame[: bth.lrh.size + bth.bth.size],
+        changed(frame, 5, frame[5] + 1),  # words
+        changed(frame, 13, frame[13] + 4),  # global header
+        changed(frame, 8, 0x40),  # its version
+        changed(frame, 14, 0x11),  # UDP next
+        changed(frame, 1, frame[1] & ~3),  # raw
+        changed(frame, 0, 1),  # link version
+        b"",
+        bytes(MAX_BYTES + 4),
+    ):
+        with pytest.raises(BadPacketError):
+            parse(memoryview(bytes(wrong)))
+
+
+def test_global_header_that_does_not_fit():
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
+    frame[1] |= bth.LNH_GLOBAL
+    with pytest.raises(BadPacketError, match="too short"):
+        parse(memoryview(frame))
+
+
+def test_extension_header_that_is_cut_off():
+    frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1)), [memoryview(b"1234")], 4))
+    frame[bth.lrh.size] = 0x0A
+    with pytest.raises(BadPacketError, match="-12 bytes"):
+        parse(memoryview(frame))
+
+
+@pytest.mark.parametrize("op", [op for op in PACKET_OPS.values() if op.kind not in WITH_PAYLOAD])
+def test_payload_where_there_must_be_none(op):
+    frame = LOCAL.frame(example(op, Random(1)), [memoryview(b"1234")], 4)
+    with pytest.raises(BadPacketError, match="4 bytes"):
+        parse(memoryview(frame))
+
+
+def test_responses_never_name_a_shared_queue():
+    assert not any(
+        header is bth.xrceth
+        for op in PACKET_OPS.values()
+        if op.kind in RESPONSES
+        for header in op.headers
+    )
+
+
+@pytest.mark.hostile
+@given(st.binary(max_size=200))
+def test_noise_is_a_packet_or_an_error(data):
+    with contextlib.suppress(BadPacketError):
+        parse(memoryview(data))
+
+
+@pytest.mark.hostile
+@given(st.sampled_from(sorted(PACKET_OPS)), st.data())
+def test_damaged_packet_is_a_packet_or_an_error(code, data):
+    op = PACKET_OPS[code]
+    length = data.draw(st.integers(0, 64)) if op.kind in WITH_PAYLOAD else 0
+    route = data.draw(st.sampled_from([LOCAL, GLOBAL]))
+    frame = bytearray(route.frame(example(op, Random(1)), [memoryview(bytes(length))], length))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        packet = parse(memoryview(frame))
+    except BadPacketError:
+        return
+    assert len(packet.payload) <= MAX_PAYLOAD
+    fields(packet)

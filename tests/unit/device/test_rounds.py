@@ -1,0 +1,180 @@
+"""The budget of a round: what waits for the next ones, in which order, and who is next."""
+
+import pytest
+
+from emu.device.rounds import (
+    MOST_STEPS_RECEIVED,
+    MOST_WAITING,
+    MOST_WAITING_BYTES,
+    STEPS_PER_ROUND,
+    Line,
+    Round,
+)
+
+
+class World:
+    """Lines whose work costs steps, and notes what it has done in which round."""
+
+    def __init__(self):
+        self.round = Round()
+        self.held = 0
+        self.done = []
+        self.failures = 0
+
+    def line(self):
+        return Line(self.round, self.contain, self.hold)
+
+    def contain(self, call):
+        try:
+            call()
+        except ZeroDivisionError:
+            self.failures += 1
+
+    def hold(self, size):
+        self.held += size
+
+    def work(self, name, cost):
+        self.round.steps += cost
+        self.done.append((self.round.number, name))
+
+    def in_turns(self, name, turns, cost):
+        for number in range(turns):
+            while self.round.steps > self.round.most:
+                yield
+            self.work((name, number), cost)
+
+    def rounds(self, most=1000):
+        """Rounds until nothing waits; the steps of the most expensive one."""
+        longest = self.round.steps
+        for _ in range(most):
+            if not self.round.is_waiting:
+                return longest
+            self.round.begin()
+            longest = max(longest, self.round.steps)
+        raise AssertionError("it never ends")
+
+    @property
+    def names(self):
+        return [name for _, name in self.done]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_what_has_room_is_done_at_once(world):
+    line = world.line()
+    for number in range(10):
+        assert line.do(100, world.work, number, 1)
+    assert world.names == list(range(10))
+    assert (len(line), world.held, world.round.is_waiting) == (0, 0, False)
+
+
+def test_what_comes_late_goes_on_in_the_next_rounds_in_order(world):
+    line, cost = world.line(), STEPS_PER_ROUND // 4
+    for number in range(100):
+        assert line.do(100, world.work, number, cost)
+    assert len(world.done) == 5
+    assert line.octets == 95 * 100
+    assert world.held > 95 * 100
+    assert world.rounds() <= STEPS_PER_ROUND + cost + 1
+    assert world.names == list(range(100))
+    assert (line.octets, world.held) == (0, 0)
+
+
+def test_nothing_overtakes_what_waits(world):
+    line = world.line()
+    world.round.steps = STEPS_PER_ROUND + 1
+    line.do(1, world.work, "first", 1)
+    world.round.steps = 0
+    line.do(1, world.work, "second", 1)
+    assert not line.is_free
+    world.rounds()
+    assert world.names == ["first", "second"]
+
+
+def test_work_in_turns_goes_on_before_what_came_after_it(world):
+    line = world.line()
+    line.begin(world.in_turns("a", 40, STEPS_PER_ROUND // 4))
+    line.do(1, world.work, "b", 1)
+    assert world.rounds() <= STEPS_PER_ROUND * 5 // 4 + 1
+    assert world.names == [*(("a", number) for number in range(40)), "b"]
+
+
+def test_sixty_four_receivers_of_one_frame_share_the_rounds(world):
+    lines, cost = [world.line() for _ in range(64)], 100
+    for number, line in enumerate(lines):
+        line.do(1, line.begin, world.in_turns(number, 200, cost))
+    assert world.rounds(10_000) <= STEPS_PER_ROUND + cost + 64
+    assert len(world.done) == 64 * 200
+    for number in range(64):
+        own = [turn for name, turn in world.names if name == number]
+        assert own == list(range(200))
+
+
+def test_queues_get_a_round_between_two_shares_of_a_line(world):
+    """Whatever waits, and however much more comes meanwhile."""
+    line, turns = world.line(), 0
+    for _ in range(100):
+        line.do(1, world.work, "frame", STEPS_PER_ROUND + 1)
+        world.round.begin()
+        turns += not world.round.is_over
+    assert turns >= 49
+    assert world.names.count("frame") >= 49
+
+
+def test_a_line_waits_for_one_share_of_each_other_line(world):
+    greedy, modest = world.line(), world.line()
+    greedy.begin(world.in_turns("greedy", 100, STEPS_PER_ROUND))
+    modest.do(1, world.work, "modest", 1)
+    for _ in range(4):
+        world.round.begin()
+    assert "modest" in world.names
+
+
+@pytest.mark.hostile
+def test_a_line_has_room_for_so_many(world):
+    line = world.line()
+    world.round.steps = STEPS_PER_ROUND + 1
+    taken = [line.do(1, world.work, number, 0) for number in range(MOST_WAITING + 5)]
+    assert taken == [True] * MOST_WAITING + [False] * 5
+    line.clear()
+    assert [line.do(MOST_WAITING_BYTES // 2, world.work, 0, 0) for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.hostile
+def test_an_exception_costs_one_item(world):
+    line = world.line()
+    world.round.steps = STEPS_PER_ROUND + 1
+    line.do(1, lambda: 1 // 0)
+    line.do(1, world.work, "after", 1)
+    world.rounds()
+    assert (world.failures, world.names, world.held) == (1, ["after"], 0)
+
+
+def test_what_is_cleared_is_gone_and_nothing_refers_to_the_line(world):
+    line = world.line()
+    line.begin(world.in_turns("a", 40, STEPS_PER_ROUND))
+    line.do(1, world.work, "b", 1)
+    line.clear()
+    assert (len(line), world.held, world.round.is_waiting) == (0, 0, False)
+    before = list(world.done)
+    world.round.begin()
+    assert world.done == before
+
+
+def test_sockets_have_room_behind_the_turns(world):
+    line = world.line()
+    world.round.steps = STEPS_PER_ROUND + 1
+    assert not line.is_free
+    world.round.listen()
+    assert line.is_free
+    world.round.steps = MOST_STEPS_RECEIVED + 1
+    assert not line.is_free
+    world.round.begin()
+    assert world.round.most == STEPS_PER_ROUND

@@ -1,0 +1,283 @@
+"""``mlx5emu trace show`` and the form that it reads."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.cli.main import main
+from emu.device.trace.event import Event, Point
+from emu.device.trace.stored import MOST_LINE_BYTES, Choice, Reader
+from emu.device.trace.text import TextForm
+
+START = 5_000_000_000
+
+EVENTS = [
+    Event(START, 0, "reset", {"model": "connectx6"}),
+    Event(START + 1_000_000, 0, "mmio", {
+        "access": "write", "offset": 24, "length": 4, "register": "cmd_dbell", "value": 1,
+    }),
+    Event(START + 2_000_000, 0, "cmd", {
+        "slot": 0, "op": "CREATE_CQ", "opcode": 0x400, "status": "OK", "duration_us": 41.2,
+        "in": {"cq_context": {"log_cq_size": 7}}, "out": {"cqn": 0x12},
+    }),
+    Event(START + 3_000_000, 1, "cmd", {
+        "slot": 1, "op": "DEALLOC_PD", "opcode": 0x801, "status": "BAD_RES_ERR",
+        "duration_us": 1.0, "in": {"pd": 0x77}, "syndrome": 0xADCA6E, "reason": "no such pd",
+        "detail": "0x77",
+    }),
+    Event(START + 4_000_000, 0, "cmd", {
+        "slot": 0, "op": "CREATE_CQ", "opcode": 0x400, "delivery": "TOK_ERR", "reason": "block 0",
+        "in": {},
+    }),
+    Event(START + 5_000_000, 0, "eqe", {"eqn": 1, "type": "CMD", "data": {"vector": 1}}),
+    Event(START + 6_000_000, 1, "irq", {"vector": 0, "eqn": 1}),
+    Event(START + 7_000_000, 0, "cmd", {
+        "slot": 0, "op": "opcode 0x999", "opcode": 0x999, "status": "BAD_OP_ERR",
+        "duration_us": 1.0, "in": {"data": "0x0999"}, "syndrome": 1, "reason": "unknown",
+        "detail": "",
+    }),
+]  # fmt: skip
+
+LINES = [
+    "    0.000000 f0 reset connectx6",
+    "    0.001000 f0 mmio  write cmd_dbell = 1",
+    "    0.002000 f0 cmd   slot 0 CREATE_CQ -> OK 41.2us  cq_context{log_cq_size=7} | cqn=0x12",
+    "    0.003000 f1 cmd   slot 1 DEALLOC_PD -> BAD_RES_ERR 1.0us"
+    " syndrome 0xadca6e: no such pd (0x77)  pd=0x77",
+    "    0.004000 f0 cmd   slot 0 CREATE_CQ -> not delivered, TOK_ERR: block 0",
+    "    0.005000 f0 eqe   eqn 1 CMD vector=1",
+    "    0.006000 f1 irq   vector 0 eqn 1",
+    "    0.007000 f0 cmd   slot 0 opcode 0x999 -> BAD_OP_ERR 1.0us"
+    " syndrome 1: unknown  data=0x0999",
+]
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return write(tmp_path / "t.json", [event.to_json() for event in EVENTS])
+
+
+@pytest.fixture
+def show():
+    return lambda *words, **how: CliRunner().invoke(
+        main, ["trace", "show", *map(str, words)], **how
+    )
+
+
+def test_prints_the_text_form(show, stored):
+    result = show(stored)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == LINES
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("--point cmd", [2, 3, 4, 7]),
+        ("--point EQE,irq", [5, 6]),
+        ("--op create_cq", [2, 4]),
+        ("--op CREATE_CQ,DEALLOC_PD", [2, 3, 4]),
+        ("--op 0x999", [7]),
+        ("--op 0x400", [2, 4]),
+        ("--status refused", [3, 4, 7]),
+        ("--status ok", [2]),
+        ("--status bad_res_err", [3]),
+        ("--status TOK_ERR", [4]),
+        ("--function 1", [3, 6]),
+        ("--since 0.003", [3, 4, 5, 6, 7]),
+        ("--until 0.0035", [0, 1, 2, 3]),
+        ("--since 0.003 --until 0.006 --function 0", [4, 5]),
+        ("--op CREATE_CQ --status refused", [4]),
+        ("--point irq --op CREATE_CQ", []),
+        ("--since 99", []),
+    ],
+)
+def test_choices(show, stored, options, wanted):
+    result = show(stored, *options.split())
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [LINES[index] for index in wanted]
+
+
+def test_json_gives_the_lines_as_stored(show, stored):
+    result = show(stored, "--json", "--op", "CREATE_CQ")
+    assert result.stdout.splitlines() == [EVENTS[2].to_json(), EVENTS[4].to_json()]
+
+
+def test_standard_input(show, stored):
+    result = show("-", input=stored.read_bytes())
+    assert result.stdout.splitlines() == LINES
+
+
+def test_colour_on_a_terminal_only(show, stored, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    coloured = show(stored, "--status", "refused").stdout
+    assert "\x1b[" in coloured
+    assert len(coloured.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--point cqi", "there is cqe" if "cqe" in list(Point) else "there is"),
+        ("--op CREATE_QC", "CREATE_"),
+        ("--status BAD", "BAD_"),
+        ("--function -1", "--function"),
+        ("--since later", "--since"),
+    ],
+)
+def test_wrong_choices(show, stored, options, said):
+    result = show(stored, *options.split())
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+class TestBadFiles:
+    def test_text_form_says_so(self, show, tmp_path):
+        result = show(write(tmp_path / "t.txt", LINES))
+        assert result.exit_code == 1
+        assert "is a trace in text form: read it as it is" in result.stderr
+        assert not result.stdout
+
+    def test_no_trace_at_all(self, show):
+        result = show(__file__)
+        assert result.exit_code == 1
+        assert result.stderr.splitlines()[-1] == f"mlx5emu: {__file__} is no trace"
+
+    def test_empty(self, show, tmp_path):
+        result = show(write(tmp_path / "t.json", []))
+        assert (result.exit_code, result.output) == (0, "")
+
+    def test_missing(self, show, tmp_path):
+        assert show(tmp_path / "none").exit_code == 2
+
+    def test_broken_lines_are_named_and_left_out(self, show, tmp_path):
+        good = [event.to_json() for event in EVENTS[:2]]
+        path = write(tmp_path / "t.json", [good[0], "garbage", good[1], "[]"])
+        result = show(path)
+        assert result.exit_code == 0
+        assert result.stdout.splitlines() == LINES[:2]
+        assert result.stderr.splitlines() == [
+            f"mlx5emu: {path}:2: left out: no JSON",
+            f"mlx5emu: {path}: 2 lines left out in all",
+        ]
+
+    def test_cut_off_at_the_end(self, show, tmp_path):
+        path = tmp_path / "t.json"
+        path.write_text(EVENTS[0].to_json() + "\n" + EVENTS[1].to_json()[:-9])
+        result = show(path)
+        assert result.stdout.splitlines() == LINES[:1]
+        assert result.stderr == f"mlx5emu: {path}:2: left out: ends in the middle\n"
+
+    @pytest.mark.parametrize(
+        ("raw", "why"),
+        [
+            (b"\xff\xfe{}\n", "not ASCII"),
+            (b"[" * 5000 + b"\n", "no JSON"),
+            (b"1\n", "no JSON object"),
+            (b'{"t_ns":1,"function":0}\n', "t_ns, function, point are not all there"),
+            (b'{"t_ns":"1","function":0,"point":"irq"}\n', "t_ns, function, point"),
+            (b'{"t_ns":' + b"9" * 5000 + b',"function":0,"point":"irq"}\n', "no JSON"),
+            (b"\n", "no JSON"),
+        ],
+    )
+    def test_reasons(self, raw, why):
+        warnings = []
+        reader = Reader(io.BytesIO(raw), lambda *args: warnings.append(args))
+        assert list(reader) == []
+        ((number, said),) = warnings
+        assert number == 1
+        assert said.startswith(why)
+
+    @pytest.mark.hostile
+    def test_an_endless_line_costs_one(self):
+        raw = b"x" * (3 * MOST_LINE_BYTES) + b"\n" + EVENTS[0].to_json().encode() + b"\n"
+        reader = Reader(io.BytesIO(raw), lambda *_: None)
+        assert [event for _, event in reader] == [EVENTS[0]]
+        assert reader.broken == 1
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+KEYS = (
+    "slot", "op", "status", "delivery", "syndrome", "reason", "detail", "in", "out", "access",
+    "offset", "register", "uar", "vector", "value", "fields", "eqn", "type", "sub_type", "data",
+    "model", "duration_us", "cqn", "opcode",
+)  # fmt: skip
+
+
+@pytest.mark.hostile
+@given(
+    point=st.sampled_from(list(Point)) | st.text(max_size=5),
+    t_ns=st.integers(),
+    fields=st.dictionaries(st.sampled_from(KEYS), json_values, max_size=8),
+)
+def test_whatever_a_line_holds_it_is_shown_as_one(point, t_ns, fields):
+    raw = json.dumps({"t_ns": t_ns, "function": 0, "point": point} | fields).encode() + b"\n"
+    ((_, event),) = Reader(io.BytesIO(raw), lambda *_: None)
+    line = TextForm()(event)
+    assert line.isprintable()
+    assert line.isascii()
+    Choice(ops=frozenset({"CREATE_CQ"}), status="OK").takes(event, 0)
+
+
+def test_reader_that_goes_away(tmp_path):
+    many = write(tmp_path / "t.json", [EVENTS[2].to_json()] * 5000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emu", "trace", "show", str(many)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout.readline().decode().rstrip() == LINES[2].replace("0.002", "0.000")
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 1
+
+
+class TestCount:
+    """``mlx5emu trace count``."""
+
+    def test_each_kind_by_its_name(self, tmp_path):
+        path = tmp_path / "trace.json"
+        more = [
+            Event(START, 0, "wqe", {"qpn": 0x40, "index": 0, "op": "UMR register"}),
+            Event(START, 0, "wqe", {"qpn": 0x40, "index": 3, "op": "UMR register"}),
+            Event(START, 0, "cqe", {"cqn": 1, "type": "REQ_ERR", "syndrome": "MW_BIND_ERR"}),
+            Event(START, 0, "new\x1bpoint", {}),
+        ]
+        path.write_text("".join(event.to_json() + "\n" for event in EVENTS + more))
+        result = CliRunner().invoke(main, ["trace", "count", str(path)])
+        assert result.exit_code == 0
+        rows = [" ".join(line.strip("│┃ ").split("│")) for line in result.output.splitlines()]
+        words = [" ".join(row.split()) for row in rows]
+        assert "wqe UMR register 2" in words
+        assert "cqe REQ_ERR MW_BIND_ERR 1" in words
+        assert "cmd CREATE_CQ 1" in words
+        assert "cmd DEALLOC_PD BAD_RES_ERR 1" in words
+        assert "cmd CREATE_CQ not delivered 1" in words
+        assert "\x1b" not in result.output
+
+    def test_what_is_no_trace(self, tmp_path):
+        path = tmp_path / "notes"
+        path.write_text("hello\n")
+        result = CliRunner().invoke(main, ["trace", "count", str(path)])
+        assert result.exit_code != 0
+        assert "is no trace" in result.output

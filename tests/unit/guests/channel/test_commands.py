@@ -1,0 +1,175 @@
+"""Commands over the channel, with the guest's own program in a child process instead of a guest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from emu.guests.channel import frames, job
+from emu.guests.channel.channel import Channel
+from emu.guests.errors import ChannelClosedError, CommandTimeoutError, GuestError, GuestHungError
+
+INSIDE = """
+import os, sys
+from emu.guests.inside.runner import Runner
+
+port = int(sys.argv[1])
+os.set_inheritable(port, False)  # as the guest opens it: no command keeps it
+Runner(port).run()
+"""
+TIMEOUT = 30.0
+
+pytestmark = pytest.mark.skipif(not shutil.which("sh"), reason="no shell")
+
+
+@pytest.fixture
+def ends():
+    ours, theirs = socket.socketpair()
+    with theirs, ours:
+        yield ours, theirs
+
+
+@pytest.fixture
+def child(ends):
+    with subprocess.Popen(
+        [sys.executable, "-c", INSIDE, str(ends[1].fileno())],
+        pass_fds=[ends[1].fileno()],
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        ends[1].close()
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def channel(ends, child):
+    channel = Channel(ends[0], hang_timeout=TIMEOUT)
+    assert channel.wait_ready(TIMEOUT) == os.uname().release
+    yield channel
+    channel.close()
+
+
+def start(channel, script, **options):
+    return channel.start(script, ["sh", "-c", script], {}, **options)
+
+
+def test_output_and_status_come_back(channel):
+    job = start(channel, "echo out; echo err >&2; exit 4")
+    assert job.wait(TIMEOUT) == 4
+    assert (job.stdout, job.stderr) == (b"out\n", b"err\n")
+
+
+def test_settings_and_a_clean_environment(channel):
+    script = 'echo "$FOO $HOME"; env | grep -c PYTEST'
+    job = channel.start("env", ["sh", "-c", script], {"FOO": "a=b"})
+    job.wait(TIMEOUT)
+    assert job.stdout == b"a=b /root\n0\n"
+
+
+def test_more_input_than_the_window_reaches_a_slow_reader(channel):
+    job = start(channel, "sleep 0.2; wc -c", has_input=True)
+    job.write(bytes(5 * frames.WINDOW), TIMEOUT)
+    job.close_input()
+    assert job.wait(TIMEOUT) == 0
+    assert int(job.stdout) == 5 * frames.WINDOW
+    assert job.consumed == job.sent
+
+
+@pytest.mark.parametrize("script", ["true", "exec <&-; sleep 0.2; exit 0"])
+def test_input_that_nobody_reads_does_no_harm(channel, script):
+    job = start(channel, script, has_input=True)
+    job.write(bytes(5 * frames.WINDOW), TIMEOUT)
+    assert job.wait(TIMEOUT) == 0
+
+
+def test_input_that_a_command_leaves_unread_waits_no_longer_than_asked(channel):
+    job = start(channel, "exec sleep 1000", has_input=True)
+    job.write(bytes(5 * frames.WINDOW), 0.2)
+    with pytest.raises(CommandTimeoutError):
+        job.wait(0.0)
+    assert job.status == 128 + signal.SIGTERM
+
+
+def test_a_command_that_does_not_mind_being_asked_is_killed(channel, monkeypatch):
+    monkeypatch.setattr(job, "KILL_GRACE", 0.2)
+    stubborn = start(channel, "trap '' TERM; echo ready; while :; do sleep 1; done")
+    channel.wait_for(lambda: bool(stubborn.stdout), TIMEOUT)
+    with pytest.raises(CommandTimeoutError, match=r"still running after 0\.1 s") as caught:
+        stubborn.wait(0.1)
+    assert caught.value.stdout == b"ready\n"
+    assert channel.wait_for(lambda: stubborn.status == 128 + signal.SIGKILL, TIMEOUT)
+
+
+def test_many_commands_at_once_keep_their_output_apart(channel):
+    jobs = [start(channel, f"head -c 200000 /dev/zero | tr '\\0' {number}") for number in range(9)]
+    for number, one in enumerate(jobs):
+        assert one.wait(TIMEOUT) == 0
+        assert one.stdout == str(number).encode() * 200_000
+
+
+def test_a_sink_that_fails_ends_its_command(channel):
+    def sink(kind, data):
+        raise BrokenPipeError("nobody reads")
+
+    endless = start(channel, "while :; do echo x; done", sink=sink)
+    with pytest.raises(BrokenPipeError):
+        endless.wait(TIMEOUT)
+    assert start(channel, "true").wait(TIMEOUT) == 0
+
+
+def test_output_without_end_is_cut(channel, monkeypatch):
+    monkeypatch.setattr(job, "OUTPUT_LIMIT", 1 << 20)
+    with pytest.raises(GuestError, match="said more than 1 MiB"):
+        start(channel, "cat /dev/zero").wait(TIMEOUT)
+
+
+def test_an_unknown_program_says_so(channel):
+    job = channel.start("nosuch", ["nosuch-program"], {})
+    assert job.wait(TIMEOUT) == 127
+    assert job.stderr == b"nosuch-program: No such file or directory\n"
+
+
+def test_a_guest_that_ends_ends_every_wait(channel, child):
+    job = start(channel, "exec cat", has_input=True)
+    child.kill()
+    with pytest.raises(ChannelClosedError):
+        job.wait(TIMEOUT)
+    with pytest.raises(ChannelClosedError):
+        start(channel, "true")
+
+
+def test_a_guest_that_is_silent_is_given_up(ends, child, monkeypatch):
+    monkeypatch.setattr("emu.guests.channel.channel.PING_INTERVAL", 0.1)
+    channel = Channel(ends[0], hang_timeout=0.5)
+    assert channel.wait_ready(TIMEOUT)
+    job = start(channel, "exec cat", has_input=True)
+    assert not channel.wait_for(job._is_over, 1.0)  # silent, but it answers when it is asked
+    child.send_signal(signal.SIGSTOP)
+    with pytest.raises(GuestHungError, match=r"no sign of life for 0\.5 s"):
+        job.wait(TIMEOUT)
+    channel.close()
+
+
+def test_a_guest_that_talks_nonsense_is_given_up(ends):
+    ours, theirs = ends
+    channel = Channel(ours, hang_timeout=TIMEOUT)
+    theirs.sendall(frames.encode(frames.HELLO, 0, frames.MARK + b"6.1"))
+    assert channel.wait_ready(TIMEOUT) == "6.1"
+    job = start(channel, "true")
+    theirs.sendall(frames.HEADER.pack(frames.STDOUT, 1, 0xFFFFFFFF))
+    with pytest.raises(GuestError, match="no message"):
+        job.wait(TIMEOUT)
+    channel.close()
+
+
+def test_a_guest_that_does_not_come_up(ends):
+    channel = Channel(ends[0], hang_timeout=TIMEOUT)
+    ends[1].sendall(b"garbage")
+    assert channel.wait_ready(0.1) is None
+    channel.close()

@@ -1,0 +1,78 @@
+"""Configuring and building a kernel, with a tree whose Makefile does as the kernel's."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from emu.guests import LabError
+from emu.guests.kernel import kbuild
+
+pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
+
+MAKEFILE = """
+O ?= .
+allnoconfig:
+	@grep -v CONFIG_PVH $(KCONFIG_ALLCONFIG) > $(O)/.config
+bzImage modules:
+	@echo "$@" >> $(O)/built
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_tools_are_missing(monkeypatch):
+    monkeypatch.setattr(kbuild, "check_tools", lambda: None)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    root = tmp_path / "linux"
+    root.mkdir()
+    (root / "Makefile").write_text(MAKEFILE)
+    return root
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_configuration_and_its_build(tree, tmp_path, elsewhere):
+    output = tmp_path / "out" if elsewhere else None
+    where = output or tree
+    assert kbuild.configure(tree, ["kasan"], output) == ["PVH"]
+    text = (where / ".config").read_text()
+    assert "CONFIG_KASAN=y\n" in text
+    assert "CONFIG_MLX5_CORE=m\n" in text
+    assert kbuild.build(tree, output, 2) == where
+    assert sorted((where / "built").read_text().split()) == ["bzImage", "modules"]
+
+
+def test_a_tree_that_is_none(tmp_path):
+    with pytest.raises(LabError, match="it has no Makefile"):
+        kbuild.configure(tmp_path, [], None)
+
+
+def test_an_unknown_feature_changes_nothing(tree):
+    with pytest.raises(LabError, match="no debugging feature"):
+        kbuild.configure(tree, ["nosuch"], None)
+    assert not (tree / ".config").exists()
+
+
+def test_a_build_without_a_configuration(tree):
+    with pytest.raises(LabError, match="mlx5emu kernel config writes one"):
+        kbuild.build(tree, None, 1)
+
+
+def test_a_build_that_fails(tree):
+    (tree / ".config").write_text("")
+    (tree / "Makefile").write_text("modules:\n\tfalse\nbzImage:\n")
+    with pytest.raises(LabError, match=r"make modules failed in .* with status 2"):
+        kbuild.build(tree, None, 1)
+
+
+def test_missing_tools_come_with_the_line_to_type(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kbuild, "_INCLUDE", (tmp_path,))
+    with pytest.raises(
+        LabError, match="apt-get install make gcc binutils flex bison bc libelf-dev"
+    ):
+        kbuild.check_tools()

@@ -1,0 +1,152 @@
+"""QEMU's command line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from emu.guests.errors import LabError
+from emu.guests.machine import launch
+from emu.guests.machine.command_line import REPLY_TIMEOUT_MS, Machine, Share, arguments
+from emu.guests.machine.qemu import Qemu
+
+QEMU = Qemu(("ld.so", "--library-path", "/l", "/q/qemu-system-x86_64", "-L", "/f"), (11, 1, 3), "x")
+
+
+@pytest.fixture
+def line():
+    """The command line of a machine with some choices."""
+
+    def build(**choices):
+        parts = {
+            "qemu": QEMU,
+            "accelerator": "tcg",
+            "kernel": Path("/k/vmlinux"),
+            "initrd": Path("/w/initrd"),
+        }
+        return arguments(Machine(**parts | choices))
+
+    return build
+
+
+def after(words, option):
+    return [words[at + 1] for at, word in enumerate(words) if word == option]
+
+
+def test_the_program_comes_first_with_its_loader(line):
+    assert line()[: len(QEMU.command)] == list(QEMU.command)
+
+
+def test_emulated_and_hardware_processors(line):
+    assert after(line(), "-accel") == ["tcg,thread=multi"]
+    assert after(line(), "-cpu") == ["max"]
+    words = line(accelerator="kvm", cpus=4)
+    assert (after(words, "-accel"), after(words, "-cpu")) == (["kvm"], ["host"])
+    assert after(words, "-smp") == ["4"]
+
+
+def test_instructions_are_counted_by_one_thread(line):
+    assert "-icount" not in line()
+    counted = line(icount=3, cpus=1)
+    assert after(counted, "-icount") == ["shift=3"]
+    assert after(counted, "-accel") == ["tcg,thread=single"]
+
+
+def test_memory_is_shared_with_the_servers(line):
+    words = line(memory_mib=1024)
+    assert after(words, "-object") == ["memory-backend-memfd,id=memory,size=1024M,share=on"]
+    assert "memory-backend=memory" in after(words, "-machine")[0]
+
+
+def test_a_panic_that_is_waited_for_stops_the_machine(line):
+    words = line(control=Path("/w/qmp"), events=Path("/w/events"), gdb=Path("/w/gdb,1"))
+    assert after(words, "-qmp") == ["unix:/w/qmp,server=off", "unix:/w/events,server=off"]
+    assert after(words, "-action") == ["reboot=shutdown", "shutdown=pause"]
+    assert after(words, "-gdb") == ["unix:/w/gdb,,1,server=on,wait=off"]
+    assert after(line(), "-gdb") == []
+
+
+def test_every_function_has_a_root_port_of_its_own(line):
+    words = line(functions=(Path("/w/function0"), Path("/w/function1")))
+    *devices, _ = after(words, "-device")
+    assert devices[0::2] == [
+        "pcie-root-port,id=port0,chassis=1,slot=1",
+        "pcie-root-port,id=port1,chassis=2,slot=2",
+    ]
+    for number, device in enumerate(map(json.loads, devices[1::2])):
+        assert device == {
+            "driver": "vfio-user-pci",
+            "id": f"function{number}",
+            "bus": f"port{number}",
+            "socket": {"type": "unix", "path": f"/w/function{number}"},
+            "x-msg-timeout": REPLY_TIMEOUT_MS,
+        }
+
+
+def test_disks_are_never_written(line):
+    drives = after(line(disks=(Path("/c/a,b.ext4"), Path("/w/m.ext4"))), "-drive")
+    assert all("snapshot=on" in drive and "format=raw" in drive for drive in drives)
+    assert drives[0].endswith("file=/c/a,,b.ext4")
+
+
+def test_a_share_is_read_only_and_may_have_a_comma(line):
+    (option,) = after(line(shares=(Share("share", Path("/home/a,b")),)), "-fsdev")
+    assert option == "local,id=share,path=/home/a,,b,security_model=none,readonly=on"
+    assert after(line(), "-fsdev") == []
+
+
+def test_what_comes_back_is_written_by_the_guest(line):
+    shares = (Share("share", Path("/s")), Share("out", Path("/o"), writable=True))
+    words = line(shares=shares)
+    assert after(words, "-fsdev")[1] == "local,id=out,path=/o,security_model=none"
+    assert after(words, "-device")[-2] == "virtio-9p-pci,fsdev=out,mount_tag=out"
+
+
+def test_what_roots_guest_makes_is_not_the_hosts_as_it_is(line):
+    words = line(shares=(Share("out", Path("/o"), writable=True, mapped=True),))
+    assert "security_model=mapped-xattr,fmode=0644,dmode=0755" in after(words, "-fsdev")[0]
+
+
+@pytest.mark.parametrize(("uid", "mapped"), [(0, True), (1000, False)])
+def test_only_root_has_its_shares_mapped(tmp_path, monkeypatch, uid, mapped):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert launch._mapped(tmp_path) is mapped
+
+
+def test_root_needs_extended_attributes(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "setxattr", refuse)
+    with pytest.raises(LabError, match="no extended attributes"):
+        launch._mapped(tmp_path)
+
+
+def test_a_network_card_is_there_when_asked_for(line):
+    assert "-netdev" not in line()
+    assert after(line(network=True), "-netdev") == ["user,id=network"]
+
+
+def test_kernel_arguments_of_the_user_come_last(line):
+    (words,) = after(line(kernel_arguments=("loglevel=7", "panic=0")), "-append")
+    assert words.startswith("console=ttyS0 panic=-1 ")
+    assert words.endswith(" loglevel=7 panic=0")
+
+
+def test_channels_are_there_when_wanted(line):
+    assert after(line(), "-chardev") == ["stdio,id=console,mux=on,signal=off"]
+    words = line(control=Path("/w/qmp"), port=Path("/w/port"), console_log=Path("/l/c.log"))
+    assert after(words, "-chardev") == [
+        "stdio,id=console,mux=on,signal=off,logfile=/l/c.log",
+        "socket,id=port,path=/w/port,server=off",
+    ]
+    assert after(words, "-qmp") == ["unix:/w/qmp,server=off"]
+
+
+def test_extra_arguments_come_last(line):
+    assert line(extra=("-device", "intel-iommu"))[-2:] == ["-device", "intel-iommu"]

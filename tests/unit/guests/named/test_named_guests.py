@@ -1,0 +1,466 @@
+"""Guests that live on: names, the process that keeps them, the way in. No machine is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+from helpers.named_guests import FakeGuest
+
+from emu.cli.main import main
+from emu.cli.shared import control
+from emu.guests import LabError
+from emu.guests.channel import frames
+from emu.guests.errors import GuestError, GuestHungError, as_told, told_failure
+from emu.guests.named import keeper, outbox, running
+from emu.guests.named.attach import attached, log_of, output_of, state_of
+from emu.guests.named.door import Door
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path_factory, monkeypatch):
+    """A runtime directory of the test's own, with a short name: sockets are in it."""
+    path = tmp_path_factory.mktemp("r")
+    path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+    return path / "mlx5emu"
+
+
+@pytest.fixture
+def guest():
+    with FakeGuest() as one:
+        yield one
+
+
+@pytest.fixture
+def open_guest(guest):
+    """A guest with a door, by the name ``one``."""
+    with running.Claim("one") as claim, keeper.open_doors(claim, {"suite": "x"}, {"one": guest}):
+        yield guest
+
+
+@pytest.fixture
+def kept():
+    """Guests in a process of their own; whatever is left is ended."""
+    yield
+    for entry in running.entries():
+        keeper.end(entry)
+
+
+def fake(stack):
+    return {"kept": stack.enter_context(FakeGuest())}
+
+
+def test_a_command_has_input_output_and_a_status(open_guest):
+    with attached("one") as channel:
+        job = channel.start("it", ["sh", "-c", "cat; echo no >&2; exit 7"], {}, has_input=True)
+        data = os.urandom(1_500_000)
+        job.write(data)
+        job.close_input()
+        assert job.wait(30) == 7
+    assert bytes(job.stdout) == data
+    assert bytes(job.stderr) == b"no\n"
+
+
+def test_several_clients_at_once(open_guest):
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(attached("one")) for _ in range(4)]
+        jobs = [
+            channel.start("it", ["sh", "-c", f"read x; echo $x-{number}"], {}, has_input=True)
+            for number, channel in enumerate(channels)
+        ]
+        for job in reversed(jobs):
+            job.write(b"n\n")
+        assert [job.wait(30) for job in jobs] == [0] * 4
+        assert [bytes(job.stdout) for job in jobs] == [b"n-%d\n" % number for number in range(4)]
+
+
+def test_a_client_that_does_not_read_stops_nobody_else(open_guest):
+    """Its command waits as at a full pipe, and goes on when it reads again."""
+    path = running.find_guest("one")
+    count = 3 * outbox.HIGH + 12345
+    words = ["sh", "-c", f"head -c {count} /dev/zero; exit 3"]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(path))
+        client.sendall(frames.encode(frames.HELLO, 0, frames.MARK))
+        client.sendall(frames.encode(frames.RUN, 1, frames.encode_command(words, [], False)))
+        # It does not read while the others are served.
+        for _ in range(20):
+            assert output_of("one", ["echo", "fine"]) == b"fine\n"
+        decoder, got, status = frames.Decoder(), 0, None
+        while status is None:
+            for frame in decoder.feed(client.recv(65536)):
+                got += len(frame.payload) if frame.kind == frames.STDOUT else 0
+                status = frame.payload[0] if frame.kind == frames.EXIT else status
+    assert (got, status) == (count, 3)
+
+
+def test_an_outbox_holds_and_lets_go():
+    gate, sent, told = threading.Event(), [], queue.SimpleQueue()
+
+    def send(data):
+        gate.wait(30)
+        sent.append(data)
+
+    box = outbox.Outbox(send, told.put)
+    for _ in range(3):
+        box.put(bytes(outbox.HIGH))
+    assert told.get(timeout=30) is True
+    gate.set()
+    assert told.get(timeout=30) is False
+    box.put(b"more")
+    assert told.empty()
+    box.close()
+    with pytest.raises(OSError, match="does not read"):
+        box.put(b"x")
+
+
+@pytest.mark.hostile
+def test_what_waits_for_a_client_is_bounded():
+    gate = threading.Event()
+    box = outbox.Outbox(lambda _: gate.wait(30), lambda _: None)
+    for _ in range(outbox.MOST // frames.MAX_PAYLOAD):
+        box.put(bytes(frames.MAX_PAYLOAD))
+    box.put(b"the last")
+    with pytest.raises(OSError, match="does not read"):
+        box.put(b"x")
+    gate.set()
+
+
+def test_a_door_does_things_itself(open_guest, tmp_path):
+    with attached("one") as channel:
+        assert channel.ask("dump", path=str(tmp_path / "memory")).wait(30) == 0
+        assert channel.ask("clock").wait(30) == 0
+        job = channel.ask("dump", path=str(tmp_path / "no" / "memory"))
+        with pytest.raises(GuestError, match="No such file"):
+            job.wait(30)
+    assert (tmp_path / "memory").read_bytes() == b"memory"
+
+
+def test_a_door_tells_the_state_and_of_a_guest_that_has_ended_the_console(open_guest):
+    open_guest.console = "c" * 3_000_000
+    with attached("one") as channel:
+        job = channel.ask("state")
+        assert (job.wait(30), bytes(job.stdout)) == (0, b"up")
+    assert state_of("one") == "up"
+    open_guest.state = "panicked"
+    assert state_of("one") == "panicked"
+    assert log_of("one") == (open_guest.console, "panicked")
+    with pytest.raises(LabError):
+        log_of("two")
+    assert state_of("two") == "silent"
+
+
+@pytest.fixture
+def clients(monkeypatch, tmp_path):
+    """The sockets that control commands connect to; both servers run."""
+    taken = []
+
+    class Client:
+        def __init__(self, path):
+            taken.append(path)
+
+        def close(self):
+            taken.pop()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def rules(self):
+            return []
+
+        links = rules
+
+        def clear(self):
+            pass
+
+        def add(self, rule):
+            return json.dumps(rule)
+
+        def remove(self, name):
+            taken.append(name)
+
+        def load_plan(self, text):
+            return 1
+
+        def set_link(self, link):
+            pass
+
+    monkeypatch.setattr(control, "Client", Client)
+    monkeypatch.setattr(control, "sockets", lambda: [Path("/nowhere/control"), tmp_path / "x"])
+    return taken
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fault", "list", "one"],
+        ["fault", "list", "one/one"],
+        ["fault", "add", "one", "point=cmd"],
+        ["fault", "remove", "one", "--all"],
+        ["fault", "remove", "one", "r1"],
+        ["fault", "load", "one", "{plan}"],
+        ["net", "show", "one"],
+        ["net", "set", "one", "delay=1ms"],
+        ["net", "clear", "one"],
+        ["net", "clear", "one", "function=0"],
+    ],
+)
+def test_control_commands_take_a_guest_s_name(open_guest, clients, tmp_path, words):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[rule]]\npoint = "cmd"\naction = "fail"\n')
+    result = CliRunner().invoke(main, [word.format(plan=plan) for word in words])
+    assert (result.exit_code, result.output.count("Error")) == (0, 0)
+    assert clients[0] == Path("/nowhere/control")
+    assert clients[1:] == (["r1"] if "r1" in words else [])
+
+
+@pytest.mark.parametrize("words", [["status"], ["exec"], ["dmesg"], ["fault", "list"]])
+def test_a_shell_completes_names(open_guest, words):
+    two = {"h1": open_guest, "h2": open_guest}
+    with running.Claim("two") as claim, keeper.open_doors(claim, {}, two):
+        for start, names in (("", ["one", "two/h1", "two/h2"]), ("two/", ["two/h1", "two/h2"])):
+            found = ShellComplete(main, {}, "mlx5emu", "X").get_completions(words, start)
+            assert [item.value for item in found] == names
+
+
+def test_of_two_guests_names_are_told(open_guest, clients, tmp_path):
+    """And the socket of a server that has none; a rule is no guest."""
+    for words in (["status"], ["fault", "remove", "one"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 1
+        assert f"choose one by its name:\n  one\n  --control {tmp_path}/x" in result.output
+    result = CliRunner().invoke(main, ["status", "two"])
+    assert "nothing named two runs here; these do: one" in result.output
+    result = CliRunner().invoke(main, ["status", "one", "--control", "/x"])
+    assert "NAME or --control, not both" in result.output
+
+
+def test_ps_shows_states(open_guest):
+    """Each guest's by its name where they differ."""
+    with FakeGuest() as other, running.Claim("two") as claim:
+        other.state = "off"
+        with keeper.open_doors(claim, {"suite": "x"}, {"h1": open_guest, "h2": other}):
+            said = CliRunner().invoke(main, ["ps"]).output
+            open_guest.state = "off"
+            later = CliRunner().invoke(main, ["ps"]).output
+    assert [line.split()[2:4] for line in said.splitlines() if " x " in line] == [
+        ["up", "x"],
+        ["h2", "h1:"],
+    ]
+    assert "h2: off" in said
+    assert "h1:" not in later
+
+
+def test_dmesg_of_a_guest_that_has_panicked(open_guest):
+    open_guest.state = "panicked"
+    result = CliRunner().invoke(main, ["dmesg", "one"])
+    assert result.exit_code == 0
+    assert result.output.startswith("its console\n")
+    assert "one: panicked; this is its console's log" in result.output
+
+
+def test_what_a_client_has_started_ends_with_it(open_guest, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with attached("one") as channel:
+        channel.start("it", ["sh", "-c", f"exec 3>{fifo}; sleep 1000"], {})
+        reader = os.open(fifo, os.O_RDONLY)
+    assert os.read(reader, 1) == b""  # the writer is gone
+    os.close(reader)
+
+
+def test_a_command_that_is_not_there_has_a_shells_status(open_guest):
+    with attached("one") as channel:
+        assert channel.start("it", ["/no/such"], {}).wait(30) == 127
+
+
+def test_a_guest_that_dies_fails_the_command_with_its_reason(open_guest):
+    with attached("one") as channel:
+        job = channel.start("it", ["sleep", "1000"], {})
+        open_guest.channel.fail(GuestHungError("no sign of life", "last lines"))
+        with pytest.raises(GuestError, match="no sign of life") as caught:
+            job.wait(30)
+    assert caught.value.status == GuestHungError.status
+    assert caught.value.console == "last lines"
+    with pytest.raises(GuestError, match="no sign of life"):
+        output_of("one", ["true"])
+
+
+def test_output_of_a_command_that_fails_is_an_error(open_guest):
+    assert output_of("one", ["echo", "hello"]) == b"hello\n"
+    with pytest.raises(GuestError, match="status 3: bad"):
+        output_of("one", ["sh", "-c", "echo bad >&2; exit 3"])
+
+
+@pytest.mark.hostile
+def test_garbage_ends_its_own_connection_alone(open_guest):
+    path = running.find_guest("one")
+    hello = frames.encode(frames.HELLO, 0, frames.MARK)
+    bad = [
+        hello + frames.HEADER.pack(frames.RUN, 1, frames.MAX_PAYLOAD + 1),
+        hello + frames.encode(frames.RUN, 1, b"\0\0\0\1\0"),
+        hello + frames.encode(frames.ASK, 1, b"[]"),
+        hello + frames.encode(frames.ASK, 1, b'{"what": "all"}'),
+        hello + frames.encode(frames.ASK, 1, b'{"what": "dump"}'),
+        hello + frames.encode(frames.RUN, 1, frames.encode_command(["true"], ["novalue"], False)),
+    ]
+    for data in bad:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.settimeout(30)
+            client.sendall(data)
+            while client.recv(4096):
+                pass
+    assert output_of("one", ["echo", "fine"]) == b"fine\n"
+
+
+def test_a_name_is_taken_once(open_guest):
+    with pytest.raises(LabError, match="one runs already: mlx5emu down one ends it"):
+        running.Claim("one")
+    assert [entry.name for entry in running.entries()] == ["one"]
+    assert running.find("one").pid == os.getpid()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 33, "a b", "\x1b"])
+def test_what_is_no_name(name):
+    with pytest.raises(LabError, match="is no name"):
+        running.Claim(name)
+
+
+def test_unknown_names_come_with_those_that_run(open_guest):
+    with pytest.raises(LabError, match="nothing named two runs here; these do: one"):
+        running.find("two")
+    with pytest.raises(LabError, match="no guest one/two: choose one of one/one"):
+        running.find_guest("one/two")
+
+
+def test_nothing_is_left_of_a_name(runtime, guest):
+    with running.Claim("one") as claim, keeper.open_doors(claim, {}, {"one": guest}):
+        pass
+    assert not running.entries()
+    assert not list(runtime.iterdir())
+
+
+def test_what_killed_runs_leave_goes_with_the_next_name(runtime):
+    with running.Claim("run-1"), running.Claim("dev"):
+        for name in ("run-22", "run-33", "run-it"):
+            (runtime / f"{name}.lock").touch()
+        (runtime / "run-22").mkdir()
+        with running.Claim("one"):
+            names = {path.name for path in runtime.iterdir()}
+    held = {"run-1", "run-1.lock", "dev", "dev.lock", "one", "one.lock"}
+    assert names == {*held, "run-it.lock"}
+
+
+def test_a_runtime_directory_of_others_is_refused(runtime):
+    runtime.mkdir(mode=0o777)
+    runtime.chmod(0o777)
+    with pytest.raises(LabError, match=r"open to others \(mode 0777.*belongs to you alone"):
+        running.entries()
+
+
+@pytest.mark.hostile
+def test_nobody_can_be_there_first(tmp_path, monkeypatch):
+    """Without XDG_RUNTIME_DIR it is below the user's own, never where everybody may write."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = running.directory()
+    assert path.parent in (Path(f"/run/user/{os.getuid()}"), tmp_path / "cache" / "mlx5emu")
+    assert path.stat().st_mode & 0o077 == 0
+    assert running.directory() == path
+
+
+@pytest.mark.hostile
+def test_a_runtime_directory_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(running, "_place", lambda: tmp_path / "file" / "mlx5emu")
+    with pytest.raises(LabError, match=r"cannot make .*Not a directory.*XDG_RUNTIME_DIR"):
+        running.directory()
+    monkeypatch.setattr(running, "_place", lambda: tmp_path / "file")
+    with pytest.raises(LabError, match="is no directory"):
+        running.directory()
+
+
+def test_a_guest_is_kept_by_a_process_of_its_own(kept):
+    keeper.launch("kept", {"suite": "x"}, fake)
+    entry = running.find("kept")
+    assert entry.pid != os.getpid()
+    assert output_of("kept", ["echo", "there"]) == b"there\n"
+    assert output_of("kept", ["echo", "again"]) == b"again\n"
+    inside = int(output_of("kept", ["sh", "-c", "echo $PPID"]))
+    keeper.end(entry)
+    assert not running.entries()
+    assert not entry.path.exists()
+    assert not Path(f"/proc/{inside}").exists()
+
+
+def test_a_start_that_fails_tells_why_and_leaves_nothing():
+    def start(_stack):
+        raise GuestError("it does not boot", "its last lines")
+
+    with pytest.raises(GuestError, match="it does not boot") as caught:
+        keeper.launch("kept", {}, start)
+    assert caught.value.console == "its last lines"
+    assert not running.entries()
+
+
+UP = """
+import signal
+import sys
+from pathlib import Path
+from emu.guests.named import keeper
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run in the background
+
+def start(stack):
+    stack.callback(Path(sys.argv[1]).write_text, "stopped")
+    open(sys.argv[2]).read()  # until the test lets it
+    return {}
+
+keeper.launch("slow", {}, start)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_start_leaves_nothing(tmp_path, runtime, number):
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    os.mkfifo(gate)
+    words = [sys.executable, "-c", UP, str(log), str(gate)]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        with gate.open("w"):  # it has begun to start
+            process.send_signal(number)
+            process.wait()
+        # The process in the background ends, and its lock's file with it.
+        with contextlib.suppress(FileNotFoundError), (runtime / "slow.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+    assert log.read_text() == "stopped"
+    assert not running.entries()
+    assert not (runtime / "slow").exists()
+
+
+def test_a_door_needs_a_path_that_fits(guest, tmp_path):
+    with pytest.raises(OSError, match="107 bytes"):
+        Door(guest, tmp_path / ("x" * 120))
+
+
+def test_errors_travel_between_processes():
+    error = told_failure(as_told(GuestHungError("a\x1b", "b")))
+    assert (str(error), error.console, error.status) == ("a\\x1b", "b", 124)
+    assert "can be read" in str(told_failure(b"[]"))

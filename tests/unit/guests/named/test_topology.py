@@ -1,0 +1,244 @@
+"""Topologies: what a file means, what is wrong with one, and the order in which guests start."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+import emu
+from emu.cli.commands.lab import _checks
+from emu.guests import LabError
+from emu.guests.errors import GuestError, ServerError
+from emu.guests.named import hosts, topology
+
+EXAMPLES = Path(emu.__file__).parents[1] / "examples" / "lab"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_text(text, checks=None):
+        path = tmp_path / "topo.toml"
+        path.write_text(text)
+        return topology.read(path, checks)
+
+    return read_text
+
+
+def test_guests_are_numbered(read):
+    found = read(
+        """
+name = "mine"
+[[guest]]
+name = "h{n}"
+count = 2
+devices = ["connectx6-vf,lid={n}", "connectx7"]
+memory = 512
+commands = ["echo {n}"]
+[[guest]]
+name = "other"
+devices = []
+"""
+    )
+    assert [node.name for node in found.nodes] == ["h1", "h2", "other"]
+    assert found.name == "mine"
+    assert found.devices == ("connectx6-vf,lid=1", "connectx7", "connectx6-vf,lid=2", "connectx7")
+    assert found.nodes[1].commands == ("echo 2",)
+    assert [node.options.memory_mib for node in found.nodes] == [512, 512, 1024]
+
+
+def test_paths_are_relative_to_the_file(read, tmp_path):
+    (tmp_path / "src").mkdir()
+    found = read(
+        """
+[server]
+nets = ["user"]
+fabric = "unix:/tmp/f"
+trace = "t.json"
+[[guest]]
+name = "a"
+share = "src:rw"
+out = "results/{n}"
+"""
+    )
+    (node,) = found.nodes
+    assert found.name == "topo"
+    assert (node.options.share, node.options.share_writable) == (tmp_path / "src", True)
+    assert node.options.out == tmp_path / "results" / "1"
+    assert found.trace == tmp_path / "t.json"
+    assert found.server_options == ("--fabric", "unix:/tmp/f", "--net", "user")
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("[[guest]\n", ["topo.toml: "]),
+        ("", ["topo.toml:1: guest: Field required"]),
+        ('[[guest]]\nname = "a"\nmemroy = 1\n', ["topo.toml:3: no key 'memroy' here: one of name"]),
+        ('nmae = "x"\n[[guest]]\nname = "a"\n', ["topo.toml:1: no key 'nmae' here: one of name"]),
+        (
+            '[[guest]]\nname = "a"\n[[guest]]\nmemory = 100\ncpus = "2"\n',
+            [
+                "topo.toml:3: name: Field required",
+                "topo.toml:4: memory: Input should be greater than or equal to 512",
+                "topo.toml:5: cpus: Input should be a valid integer",
+            ],
+        ),
+        ('[[guest]]\nname = "a"\n[[guest]]\nname = "a"\n', ["topo.toml:3: two guests are called"]),
+        ('[[guest]]\nname = "a"\ncount = 2\n', ['topo.toml:1: 2 guests need .* name = "a{n}"']),
+        ('[[guest]]\nname = "../a"\n', ["topo.toml:1: '../a' is no name"]),
+        ('[[guest]]\nname = "a"\nsuite = "x"\n', ["topo.toml:1: no guest suite 'x': one of book"]),
+        ('[[guest]]\nname = "a"\nkernel = ["debian:x"]\n', ["topo.toml:1: no kernel debian:x"]),
+        ('[[guest]]\nname = "a"\n[server]\nx = 1\n', ["topo.toml:4: no key 'x' here: one of fab"]),
+    ],
+)
+def test_every_mistake_has_its_line(read, text, messages):
+    with pytest.raises(LabError) as caught:
+        read(text)
+    for message in messages:
+        caught.match(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (
+            '[server]\nnets = ["user",\n"x"]\nfabric = "y"\nfaults = "none.toml"\n'
+            'trace = "topo.toml/no/t"\n'
+            '[[guest]]\nname = "a"\n[[guest]]\nname = "b{n}"\ncount = 2\n'
+            'devices = ["connectx6,lid={n}00000"]\n',
+            [
+                "topo.toml:2: --net 'x': it is user",
+                "topo.toml:4: .*y",
+                "topo.toml:5: .*none.toml: No such file",
+                "topo.toml:6: no directory .*/no",
+                "topo.toml:12: lid=0x186a0 is not between",
+            ],
+        ),
+        (
+            '[[guest]]\nname = "a"\ndevices = ["connectx9"]\n',
+            ["topo.toml:3: unknown model 'connectx9'"],
+        ),
+        (
+            '[[guest]]\nname = "a{n}"\ncount = 2\n[[guest]]\nname = "b"\n'
+            'devices = ["connectx6,lid=2"]\n',
+            ["topo.toml:6: functions 1 and 2 both have lid=0x2"],
+        ),
+        ('[[guest]]\nname = "a"\nout = "topo.toml/x"\n', ["topo.toml:1: .*/x: Not a directory"]),
+        (
+            '[[guest]]\nname = "a"\nshare = "no"\n[[guest]]\nname = "a b"\n',
+            ["topo.toml:1: no directory .*/no to share", "topo.toml:4: 'a b' is no name"],
+        ),
+    ],
+)
+def test_what_the_server_would_refuse_is_told_with_its_line(read, text, messages):
+    with pytest.raises(LabError) as caught:
+        read(text, _checks())
+    for message in messages:
+        caught.match(message)
+    assert str(caught.value).count("topo.toml:") == len(messages)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_good(path):
+    assert len(topology.read(path, _checks()).nodes) > 1
+
+
+class FakeServer:
+    made = ()
+
+    def __init__(self, devices, *, directory, on_end, **_):
+        self.sockets = tuple(directory / f"function{number}" for number in range(len(devices)))
+        self.control = directory / "control"
+        self.on_end = on_end
+        FakeServer.made = (*FakeServer.made, self)
+
+    def start(self):
+        pass
+
+    def arm(self):
+        """The plan begins when all guests are up and have run their commands."""
+        self.armed_after = FakeGuest.events
+
+    def stop(self):
+        pass
+
+
+class FakeGuest:
+    events = ()
+
+    def __init__(self, options, *, served):
+        self.options, self.served = options, served
+        self.lost = None
+
+    def note(self, event):
+        FakeGuest.events = (*FakeGuest.events, (event, self.options.memory_mib))
+
+    def begin(self):
+        self.note("begin")
+
+    def wait_ready(self):
+        self.note("ready")
+        if self.options.memory_mib == 666:
+            raise GuestError("it does not boot")
+
+    def stop(self):
+        self.note("stop")
+
+    def run(self, command, *, timeout):
+        self.note(command)
+        return self
+
+    def check(self):
+        return self
+
+    def lose_server(self, error):
+        self.lost = error
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    monkeypatch.setattr(hosts, "Server", FakeServer)
+    monkeypatch.setattr(hosts, "Guest", FakeGuest)
+    monkeypatch.setattr(hosts.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(hosts.cache, "new_run_dir", lambda: Path("/tmp"))
+    FakeServer.made, FakeGuest.events = (), ()
+
+
+def guests(*memory):
+    return "".join(
+        f'[[guest]]\nname = "g{number}"\nmemory = {mib}\ncommands = ["hello"]\n'
+        for number, mib in enumerate(memory)
+    )
+
+
+def test_no_more_guests_boot_at_once_than_there_are_processors(read, fakes):
+    with contextlib.ExitStack() as stack:
+        started = hosts.start(read(guests(600, 601, 602)), stack)
+        assert list(started) == ["g0", "g1", "g2"]
+    assert FakeGuest.events[:6] == (
+        *(("begin", 600), ("begin", 601), ("ready", 600), ("hello", 600)),
+        *(("begin", 602), ("ready", 601)),
+    )
+    assert [event for event, _ in FakeGuest.events[-3:]] == ["stop"] * 3
+
+
+def test_one_server_has_all_functions(read, fakes):
+    with contextlib.ExitStack() as stack:
+        started = hosts.start(read(guests(600, 601)), stack)
+        (server,) = FakeServer.made
+        assert server.armed_after == FakeGuest.events  # a plan may be for a driver that is up
+        served = [guest.served.sockets for guest in started.values()]
+        assert served == [(server.sockets[0],), (server.sockets[1],)]
+        server.on_end(ServerError("it is gone"))
+        assert [str(guest.lost) for guest in started.values()] == ["it is gone"] * 2
+
+
+def test_a_guest_that_does_not_boot_is_named_and_the_others_are_stopped(read, fakes):
+    with (
+        pytest.raises(GuestError, match="g1: it does not boot"),
+        contextlib.ExitStack() as stack,
+    ):
+        hosts.start(read(guests(600, 666, 602)), stack)
+    assert ("stop", 600) in FakeGuest.events

@@ -1,0 +1,59 @@
+"""The lab's examination on machines that lack things."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.guests import cache, doctor
+from emu.guests.doctor import State
+from emu.guests.image import recipe
+from emu.guests.machine import accel
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine without any program, with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("MLX5EMU_MIRROR", "http://m/debian")
+    monkeypatch.delenv("MLX5EMU_QEMU", raising=False)
+    monkeypatch.setattr(accel, "_DEVICE", tmp_path / "kvm")
+    return tmp_path
+
+
+def examined():
+    return {check.part: check for check in doctor.examine()}
+
+
+def test_what_is_missing_comes_with_a_command(bare):
+    checks = examined()
+    assert checks["mmdebstrap"].state is State.BAD
+    assert checks["mmdebstrap"].remedy == "apt-get install mmdebstrap"
+    assert checks["package archive"].found == "http://m/debian"
+
+
+def test_what_is_made_when_it_is_needed_is_not_missing(bare):
+    checks = examined()
+    for part in ("QEMU", "KVM", "guest trixie", "guest sid", "libvfio-user"):
+        assert checks[part].state is not State.BAD
+
+
+def test_a_wrong_qemu_in_the_environment_is_said(bare, monkeypatch):
+    monkeypatch.setenv("MLX5EMU_QEMU", "/nowhere")
+    check = examined()["QEMU"]
+    assert (check.state, check.remedy) == (State.BAD, "unset MLX5EMU_QEMU")
+
+
+def test_with_all_in_the_cache_nothing_else_is_needed(bare):
+    qemu = bare / "qemu-system-x86_64"
+    qemu.write_text("#!/bin/sh\necho 'version 11.1.3 \"vfio-user-pci\"'\n")
+    qemu.chmod(0o755)
+    wanted = recipe.recipe("trixie")
+    image = cache.subdir("images") / wanted.name
+    image.mkdir()
+    info = {"suite": "trixie", "key": wanted.key, "release": "6", "rdma_core": "5", "built": "now"}
+    cache.save_json(image / "info.json", info)
+    checks = examined()
+    assert checks["mmdebstrap"].state is State.NOTE
+    assert checks["guest trixie"].state is State.GOOD
+    assert checks["KVM"].state is State.NOTE

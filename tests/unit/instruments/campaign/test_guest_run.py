@@ -1,0 +1,204 @@
+"""One run, without a guest: what is asked of it, and what becomes of its answers."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.fake_runs import RECORD, descriptions
+
+from emu.guests import CommandTimeoutError, GuestOptions
+from emu.guests.errors import GuestPanicError, ServerError
+from emu.guests.guest.guest import Result
+from emu.instruments.campaign import guest_run
+from emu.instruments.campaign.description import Ended
+from emu.instruments.campaign.guest_run import carry_out
+from emu.instruments.outcome import EX_DATAERR, Kind
+
+OOPS = "[ 1.0] kernel BUG at a.c:1!\n[ 1.0] RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]\n"
+HUNG = """<6>[ 1.0] task:rmmod           state:D stack:0     pid:512
+<6>[ 1.0] Call Trace:
+<6>[ 1.0]  mlx5_y+0x1/0x2 [mlx5_core]
+"""
+
+
+class FakeGuest:
+    """Answers as the test says; one of a kind, so that the test sees what was asked."""
+
+    kernel_release = "6.12.0-test"
+
+    def __init__(self):
+        self.asked = []
+        self.statuses = [0]
+        self.fails = None
+        self.log = ""
+        self.slabs = []
+        self.leaks = ""
+        self.console = ""
+        self.stopped = False
+        self.censuses = [{"pd": 3}]
+
+    def __call__(self, options):
+        self.options = options
+        self.plan = options.faults and options.faults.read_text()
+        if options.record is not None:
+            options.record.write_text(RECORD + '{"cut short')
+        return self
+
+    def start(self):
+        if isinstance(self.fails, ServerError):
+            raise self.fails
+
+    def popen(self, words, *, environ, sink):
+        self.asked.append((words[-1], environ))
+        sink(1, b"x" * 100_000 + b"the end\x1b[2J")
+        return None
+
+    def wait(self, job, timeout):
+        if self.fails is not None:
+            raise self.fails
+        return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+
+    def run(self, command, timeout):
+        said = ""
+        if "slabinfo" in command:
+            said = self.slabs.pop(0) if self.slabs else ""
+        elif "kmemleak" in command:
+            said = self.leaks
+        elif "dmesg" in command:
+            said = self.log
+        else:
+            self.asked.append((command, None))
+        return Result(command, 0, said, "")
+
+    def census(self):
+        return self.censuses.pop(0) if len(self.censuses) > 1 else self.censuses[0]
+
+    def stop(self):
+        self.stopped = True
+
+
+@pytest.fixture
+def guest(monkeypatch):
+    made = FakeGuest()
+    monkeypatch.setattr(guest_run, "Guest", made)
+    monkeypatch.setattr(guest_run, "_census", FakeGuest.census)
+    return made
+
+
+def one(**changes):
+    (run,) = descriptions(1)
+    return run.model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [(0, Ended.PASSED), (4, Ended.SKIPPED), (1, Ended.FAILED), (EX_DATAERR, Ended.FOUND)],
+)
+def test_a_status_says_how_it_has_ended(guest, status, ended):
+    guest.statuses = [status]
+    result = carry_out(one(seed=7))
+    assert result.seconds >= 0
+    assert (result.ended, result.status, result.release) == (ended, status, "6.12.0-test")
+    assert guest.asked == [("true", {"SEED": "7"})]
+    assert guest.stopped
+
+
+def test_output_is_the_end_and_printable(guest):
+    output = carry_out(one()).output
+    assert output.endswith(r"the end\x1b[2J")
+    assert len(output) < 5000
+
+
+def test_what_the_log_tells_is_found(guest):
+    guest.log = OOPS
+    result = carry_out(one())
+    assert (result.ended, [told.title for told in result.findings]) == (
+        Ended.FOUND,
+        ["kernel BUG in mlx5_x"],
+    )
+
+
+def test_a_guest_that_panics_is_told_by_its_console(guest):
+    guest.fails, guest.console = GuestPanicError("the guest panicked: Fatal exception"), OOPS
+    (told,) = carry_out(one()).findings
+    assert (told.kind, told.title) == (Kind.OOPS, "kernel BUG in mlx5_x")
+
+
+def test_a_timeout_asks_who_waits(guest):
+    guest.fails, guest.log = CommandTimeoutError("true: longer than 3 s"), HUNG
+    result = carry_out(one())
+    assert [told.title for told in result.findings] == ["INFO: task hung in mlx5_y"]
+    assert guest.asked[-1][0] == "echo w > /proc/sysrq-trigger"
+    guest.log = ""
+    assert [told.title for told in carry_out(one()).findings] == ["command timed out"]
+
+
+def test_a_server_that_ends_is_a_finding(guest):
+    guest.fails = ServerError("the device server ended with status 1")
+    (told,) = carry_out(one()).findings
+    assert told.kind is Kind.SERVER
+
+
+def test_turns_look_for_what_grows(guest):
+    guest.slabs = ["leaky 10 10\nsteady 5 5\n", "leaky 4000 4000\nsteady 600 600\n"]
+    guest.leaks = "unreferenced object 0xffff888104c1a200 (size 64):\n  backtrace:\n    f+0x1/0x2\n"
+    result = carry_out(one(turns=10))
+    assert len(guest.asked) == 11
+    assert [told.title for told in result.findings] == ["slab growth: leaky", "memory leak in f"]
+
+
+def test_turns_look_for_objects_that_stay(guest):
+    """One domain and one key each turn: too few for the slab caches to tell."""
+    guest.censuses = [{"pd": 3 + n, "mkey": 7 + n, "cq": 5 + (n > 0)} for n in range(4)]
+    result = carry_out(one(turns=3))
+    assert result.ended is Ended.FOUND
+    assert [(told.kind, told.title) for told in result.findings] == [
+        (Kind.LEAK, "objects left in the device: mkey"),
+        (Kind.LEAK, "objects left in the device: pd"),
+    ]
+    assert result.findings[0].lines == ("mkey: 3 more in 3 turns (7, 8, 9, 10)",)
+
+
+def test_a_turn_that_fails_is_the_runs_status(guest):
+    guest.statuses = [0, 3, 0]
+    result = carry_out(one(turns=2))
+    assert (result.ended, result.status) == (Ended.FAILED, 3)
+
+
+def test_a_plan_is_there_from_the_boot_on_and_its_record_kept(guest):
+    guest.log = OOPS
+    result = carry_out(one(plan="seed = 3\n"))
+    assert guest.plan == "seed = 3\n"
+    assert result.record == RECORD  # whole lines only
+    guest.log = ""
+    assert carry_out(one(plan="seed = 3\n")).record == ""
+
+
+def test_a_plan_for_a_loaded_driver_comes_by_the_control_socket(guest, monkeypatch, tmp_path):
+    loaded = []
+
+    class Control:
+        def __init__(self, path):
+            loaded.append(path)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def load_plan(self, text):
+            loaded.append(text)
+
+    guest.control_socket = tmp_path / "control"
+    monkeypatch.setattr(guest_run, "Client", Control)
+    carry_out(one(plan="seed = 3\n", when="loaded"))
+    assert (guest.plan, loaded) == (None, [tmp_path / "control", "seed = 3\n"])
+    assert guest.options.record is not None
+
+
+def test_the_guests_options_are_those_of_the_description(guest):
+    part = one().guest.model_copy(update={"memory": 1024, "icount": 3})
+    carry_out(one(guest=part, probe=False, devices=("connectx7",)))
+    assert guest.options == GuestOptions(
+        memory_mib=1024, icount=3, cpus=1, probe=False, devices=("connectx7",)
+    )

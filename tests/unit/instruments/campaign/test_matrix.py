@@ -1,0 +1,161 @@
+"""A matrix: its runs, and mistakes with their lines."""
+
+from pathlib import Path
+
+import pytest
+
+from emu.device.faults.text import load
+from emu.host.user_error import UserError
+from emu.instruments.campaign.matrix import read
+
+FAULTS = Path(__file__).parents[4] / "examples" / "faults"
+CAMPAIGNS = FAULTS.parent / "campaigns"
+WHOLE = """
+name = "whole"
+seeds = [1, 2]
+
+[guest]
+memory = 1024
+
+[[kernel]]
+name = "bookworm"
+suite = "bookworm"
+[[kernel]]
+name = "trixie"
+
+[[device]]
+name = "cx6"
+devices = ["connectx6"]
+[[device]]
+name = "pair"
+devices = ["connectx6dx", "connectx7,link=eth"]
+
+[[workload]]
+name = "probe"
+run = "true"
+[[workload]]
+name = "ping"
+run = "ping"
+timeout = 10
+
+[[plan]]
+[[plan]]
+files = "plans/*.toml"
+
+[[exclude]]
+kernel = "bookworm"
+plan = "l*"
+[[exclude]]
+workload = "ping"
+device = "cx6"
+"""
+PLAN = """
+[[rule]]
+point = "cmd"
+action = "fail"
+match.op = "CREATE_CQ"
+"""
+
+
+def written(tmp_path, text):
+    (tmp_path / "plans").mkdir(exist_ok=True)
+    for name in ("late", "other"):
+        (tmp_path / "plans" / f"{name}.toml").write_text(PLAN)
+    path = tmp_path / "matrix.toml"
+    path.write_text(text)
+    return path
+
+
+def test_runs_are_the_product_without_what_is_excluded(tmp_path):
+    told = read(written(tmp_path, WHOLE))
+    names = [run.name for run in told.runs]
+    assert told.name == "whole"
+    # Two kernels; of devices and workloads three of four; three plans, seeds; then bookworm.late.
+    assert len(names) == len(set(names)) == 2 * 3 * 3 * 2 - 3 * 2
+    assert names[0] == "bookworm.cx6.probe.none.1"
+    assert "bookworm.cx6.probe.late.1" not in names
+    assert "trixie.pair.ping.late.2" in names
+
+
+def test_a_description_holds_all_that_a_run_needs(tmp_path):
+    runs = {run.name: run for run in read(written(tmp_path, WHOLE)).runs}
+    run = runs["trixie.pair.ping.late.2"]
+    assert (run.suite, run.devices, run.command, run.timeout) == (
+        "trixie",
+        ("connectx6dx", "connectx7,link=eth"),
+        "ping",
+        10,
+    )
+    assert run.guest.memory == 1024
+    plan = load(run.plan)
+    assert (plan.seed, plan.rule[0].action) == (2, "fail")
+    assert runs["trixie.pair.ping.none.1"].plan == ""
+
+
+def test_a_plan_begins_when_it_expects_to_or_when_the_matrix_says(tmp_path):
+    path = written(tmp_path, WHOLE)
+    expects = '[expect]\nrow = "r"\ndoes = "d"\n'
+    (tmp_path / "plans" / "late.toml").write_text(PLAN + expects)
+    begins = {run.plan_name: run.when for run in read(path).runs}
+    assert begins == {"none": "loading", "late": "loaded", "other": "loading"}
+    path.write_text(WHOLE.replace('"plans/*.toml"', '"plans/*.toml"\nwhen = "loaded"'))
+    assert {run.when for run in read(path).runs if run.plan} == {"loaded"}
+
+
+def test_the_shortest_matrix_is_a_command(tmp_path):
+    (run,) = read(written(tmp_path, '[[workload]]\nname = "w"\nrun = "true"\n')).runs
+    assert run.name == "trixie.connectx6.w.none.0"
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "why"),
+    [
+        (1, "", "workload: Field required"),
+        (2, '[[workload]]\nnome = "w"\nrun = "x"', "no key 'nome' here: one of name, run, timeout"),
+        (2, '[[workload]]\nname = "W W"\nrun = "x"', "name: String should match pattern"),
+        (4, '[[workload]]\nname = "w"\nrun = "x"\n[[workload]]\nname = "w"\nrun = "y"', "another"),
+        (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: Input should be"),
+        (1, 'seeds = []\n[[workload]]\nname = "w"\nrun = "x"', "at least 1"),
+        (6, '{}[[kernel]]\nname = "k"\nsuite = "woody"', "no guest suite 'woody': one of"),
+        (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
+        (6, '{}[[device]]\nname = "d"\ndevices = ["cx9"]', "unknown model 'cx9'; known are"),
+        (5, '{}[[plan]]\nfiles = "no*.toml"', "no plan no"),
+        (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
+        (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
+        (5, '{}[guest]\naccel = "x"', "accel: one of auto, kvm, tcg"),
+        (6, "{}[guest]\nicount = 2\ncpus = 2", "icount is for one processor"),
+        (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path, line, text, why):
+    text = text.format('[[workload]]\nname = "w"\nrun = "x"\n') if "{}" in text else text
+    with pytest.raises(UserError, match=why) as caught:
+        read(written(tmp_path, text))
+    assert str(caught.value).startswith(str(tmp_path / "matrix.toml"))
+    if f"matrix.toml:{line}:" not in str(caught.value):
+        pytest.fail(str(caught.value))
+
+
+def test_a_plans_mistake_is_told_with_the_plans_line(tmp_path):
+    path = written(tmp_path, '[[workload]]\nname="w"\nrun="x"\n[[plan]]\nfiles="plans/*.toml"\n')
+    (tmp_path / "plans" / "late.toml").write_text('[[rule]]\npoint = "cmd"\naction = "fly"\n')
+    with pytest.raises(UserError, match=r"late\.toml:3: rule\[1\]\.action"):
+        read(path)
+
+
+def test_nothing_left_is_a_mistake(tmp_path):
+    with pytest.raises(UserError, match="no run is left"):
+        read(written(tmp_path, WHOLE + '[[exclude]]\nkernel = "*"\n'))
+
+
+@pytest.mark.hostile
+def test_a_matrix_of_too_many_runs_is_refused(tmp_path):
+    text = f'seeds = {list(range(1000))}\n[[workload]]\nname = "w"\nrun = "x"\n'
+    text += "".join(f'[[device]]\nname = "d{n}"\ndevices = ["connectx6"]\n' for n in range(102))
+    with pytest.raises(UserError, match="more than 100000 runs"):
+        read(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("path", sorted(CAMPAIGNS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_matrices(path):
+    assert read(path).runs

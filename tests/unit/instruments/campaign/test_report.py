@@ -1,0 +1,118 @@
+"""The report: groups, counts, the forms; a hostile guest's words stay words."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from helpers.campaigns import reported
+from helpers.fake_runs import carry_out, descriptions
+
+from emu.guests.conformance.results import junit, tap
+from emu.instruments.campaign.description import Ended, Result, Told
+from emu.instruments.campaign.report import cases, report, summary
+from emu.instruments.campaign.store import Store, as_json
+from emu.instruments.outcome import Kind
+
+
+def results(runs):
+    return {run.name: carry_out(run) for run in runs}
+
+
+def found(run, *titles, kind=Kind.WARNING, lines=()):
+    told = tuple(Told(kind=kind, title=title, lines=lines) for title in titles)
+    return Result(name=run.name, ended=Ended.FOUND, findings=told)
+
+
+def test_findings_are_grouped_by_title_the_worst_first():
+    runs = descriptions(4, kernels=("a", "b"))
+    told = {
+        runs[0].name: found(runs[0], "WARNING in x"),
+        runs[1].name: found(runs[1], "WARNING in x"),
+        runs[2].name: found(runs[2], "kernel BUG in y", kind=Kind.OOPS),
+    }
+    first, second = report("r", {run.name: run for run in runs}, told).groups
+    assert (first.title, first.kernels, first.first) == ("kernel BUG in y", ("a",), runs[2].name)
+    assert (second.title, second.kernels, second.plans) == (
+        "WARNING in x",
+        ("a", "b"),
+        ("plan0", "plan1"),
+    )
+    assert second.runs == (runs[0].name, runs[1].name)
+
+
+def test_counts_are_by_axis_and_what_is_missing_is_told():
+    runs = {run.name: run for run in descriptions(30)}
+    some = dict(list(results(runs.values()).items())[:20])
+    told = report("r", runs, some)
+    assert told.missing == 10
+    assert not told.is_good
+    assert sum(told.counts()["all"].values()) == 20
+    assert sum(counter.total() for counter in told.counts("kernel").values()) == 20
+    assert list(told.counts("kernel")) == ["bookworm", "trixie", "sid"]
+
+
+@pytest.mark.hostile
+def test_what_a_guest_says_is_text_in_every_form(tmp_path):
+    (run,) = descriptions(1)
+    store = Store.create(tmp_path, "r", [run])
+    store.put(found(run, "<script>alert(1)</script>", lines=("</pre>&\x07\ufffe",)))
+    _, junit, html = reported(store)
+    assert "<script>" not in html
+    assert "</pre>&" not in html
+    (case,) = ElementTree.fromstring(junit).iter("testcase")
+    assert case.find("failure") is not None
+
+
+def test_records_are_linked_where_they_are(tmp_path):
+    runs = descriptions(2)
+    store = Store.create(tmp_path, "r", runs)
+    store.put(found(runs[0], "WARNING in x").model_copy(update={"record": "{}\n"}))
+    store.put(found(runs[1], "WARNING in x"))
+    _, _, html = reported(store)
+    assert f"records/{runs[0].name}.jsonl" in html
+    assert f"records/{runs[1].name}.jsonl" not in html
+
+
+NOISE = """[{time}] BUG: kernel NULL pointer dereference, address: {address}
+CPU: {cpu} UID: 0 PID: {pid} Comm: kworker/u{cpu}:1 Not tainted 6.12.107
+RIP: 0010:mlx5_x+0x1/0x2 [mlx5_core]
+RAX: {address} RBX: 0000000000000000 RCX: {address}
+Call Trace:
+ mlx5_y+0x1/0x2 [mlx5_core]"""
+EVERY_TIME = (
+    {"time": "1.5", "address": "ffff888087b26040", "cpu": 0, "pid": 205},
+    {"time": "22.25", "address": "ffff8880aaaa0000", "cpu": 1, "pid": 31},
+)
+
+
+def noisy(run, noise):
+    """The result of a run, as a guest at some time would tell it."""
+    lines = tuple(NOISE.format(**noise).splitlines())
+    told = [
+        Told(kind=Kind.OOPS, title="BUG in mlx5_x", function="mlx5_x", lines=lines),
+        Told(kind=Kind.WARNING, title="WARNING in a", lines=lines[1:3]),
+    ]
+    if noise["cpu"]:
+        told.reverse()  # two processors, two orders
+    output = "QPN 0x{pid:06x}, took {time} s at {address}".format(**noise)
+    return Result(
+        name=run.name, ended=Ended.FOUND, status=1, why="pid {pid}: longer".format(**noise),
+        output=output, seconds=float(noise["time"]), findings=tuple(told),
+    )  # fmt: skip
+
+
+def test_two_campaigns_of_one_matrix_make_equal_reports_but_for_one_field_of_times():
+    runs = {run.name: run for run in descriptions(3)}
+    told = [
+        report("r", runs, {run: noisy(runs[run], noise) for run in runs}) for noise in EVERY_TIME
+    ]
+    one, other = (summary(each) for each in told)
+    assert one["seconds"] == dict.fromkeys(runs, 1.5)
+    assert other.pop("seconds") != one.pop("seconds")
+    assert as_json(one) == as_json(other)
+    assert "mlx5_y" in as_json(one)
+    first, second = (
+        [re.sub(r' time="[0-9.]+"', "", junit(cases(each))), tap(cases(each))] for each in told
+    )
+    assert first == second
+    assert 'message="oops: BUG in mlx5_x"' in first[0]

@@ -1,0 +1,116 @@
+"""A run of the fuzzer over a pretended executor: what goes into the folder, and how it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+import firmware_cmds  # noqa: F401  (declares the commands)
+from emu.device.cmdif.registry import COMMANDS
+from emu.device.faults.text import load
+from emu.guests import GuestOptions
+from emu.instruments.fuzz import campaign
+from emu.instruments.fuzz.campaign import Campaign, progress_of
+from emu.instruments.fuzz.corpus import Corpus
+from emu.instruments.fuzz.grammar import targets
+from emu.instruments.fuzz.loop import Feedback
+
+PLAN = load('[[rule]]\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n')
+
+
+TWO = load(
+    '[[rule]]\nname = "a"\npoint = "cmd"\naction = "fail"\nmatch.op = "DEALLOC_PD"\n'
+    '[[rule]]\nname = "b"\npoint = "cmd"\naction = "fail"\nmatch.op = "ALLOC_PD"\n'
+)
+
+MADE: list[Pretended] = []
+
+
+class Pretended:
+    """Every input with rules runs a block of its own; ALLOC_PD is the driver's end."""
+
+    kernel = "6.12"
+    boots = stuck = 0
+
+    def __init__(self, options):
+        self.inputs = []
+        MADE.append(self)
+
+    def run(self, one):
+        self.inputs.append(one)
+        rules = one.rules if one.has_faults else []
+        ops = {rule.get("match", {}).get("op") for rule in rules}
+        blocks = {("mlx5_core", 0)} | ({("mlx5_ib", int(one.id, 16))} if rules else set())
+        titles = ("BUG: it is over",) if "ALLOC_PD" in ops else ()
+        return Feedback(frozenset(blocks), titles=titles, log="log" if titles else "")
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "GuestExecutor", Pretended)
+    MADE.clear()
+
+    def run_it(runs, plans=()):
+        corpus = Corpus(tmp_path / "corpus", create=True)
+        said = []
+        words = (GuestOptions(), ["probe"], 1, targets(COMMANDS), said.append, plans)
+        Campaign(corpus, *words).run(None, runs)
+        return corpus, said
+
+    return run_it
+
+
+def test_a_run_leaves_inputs_findings_progress_and_a_picture(run):
+    corpus, said = run(5, [PLAN])
+    (name,) = corpus.findings()
+    assert corpus.finding(name).input.plan.rule[0].match == {"op": "ALLOC_PD"}
+    assert "found: BUG: it is over" in said
+    assert [line.blocks for line in progress_of(corpus)][:3] == [1, 1, 2]
+    assert "polyline" in (corpus.path / "progress.svg").read_text()
+    assert len(list(corpus.entries())) == 3
+
+
+def test_the_first_input_with_a_title_is_made_smaller(run):
+    corpus, _ = run(4, [TWO])
+    (name,) = corpus.findings()
+    (rule,) = corpus.finding(name).input.plan.rule
+    assert rule.match == {"op": "ALLOC_PD"}
+    tried = [one for one in MADE[0].inputs if one.has_faults]
+    assert [len(one.rules) for one in tried[:4]] == [2, 2, 1, 1]
+
+
+def test_a_driver_that_is_stuck_is_not_waited_for_again(run, monkeypatch):
+    told = Pretended.run
+    monkeypatch.setattr(
+        Pretended, "run", lambda *words: dataclasses.replace(told(*words), is_stuck=True)
+    )
+    corpus, _ = run(3, [TWO])
+    (name,) = corpus.findings()
+    assert len(corpus.finding(name).input.plan.rule) == 2
+    assert len(MADE[0].inputs) == 3
+
+
+def test_the_next_run_goes_on_and_repeats_nothing(run):
+    run(4)
+    corpus, _ = run(3)
+    first, second = MADE
+    assert [one.has_faults for one in first.inputs] == [False, False, True, True]
+    assert [one.has_faults for one in second.inputs] == [False, True, True]
+    lines = progress_of(corpus)
+    assert len(lines) == 7
+    assert lines[-1].blocks == 1 + 4
+    assert [line.seconds for line in lines] == sorted(line.seconds for line in lines)
+
+
+def test_inputs_of_another_kernel_are_tried_in_this_one(run, monkeypatch):
+    corpus, _ = run(4)
+    kept = {entry.input.id for entry in corpus.entries()}
+    monkeypatch.setattr(Pretended, "kernel", "7.2")
+    run(2 + len(kept))
+    assert kept <= {one.id for one in MADE[1].inputs}
+    assert set(json.loads((corpus.path / "blocks.json").read_text())) == {"6.12", "7.2"}

@@ -1,0 +1,147 @@
+"""The cable of one function: what it carries, and what a function that fails costs the others."""
+
+from types import SimpleNamespace
+
+import pytest
+from helpers.world import HandClock
+
+from emu.device.port.eth.flow_control import FlowControl
+from emu.device.port.eth.frame import Frame
+from emu.server.net.eth import function_port
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+
+A, B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
+
+
+class Hca:
+    """As much of a function as its cable knows."""
+
+    def __init__(self):
+        self.eth = SimpleNamespace(is_up=True, flow=FlowControl())
+        self.has_failed = False
+        self.got = []
+
+    def fail(self):
+        self.has_failed = True
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    monkeypatch.setattr(function_port, "arrive", lambda hca, frame: hca.got.append(frame))
+    switch = Switch(HandClock())
+    nodes = []
+    for number in range(2):
+        hca = Hca()
+        hca.port = FunctionPort(f"function {number}", switch)
+        hca.port.attach(hca)
+        nodes.append(hca)
+    return nodes
+
+
+FRAME = Frame((B + A + b"\x88\xb5").ljust(60, b"\0"))
+
+
+def test_a_frame_reaches_the_other_function(nodes):
+    one, two = nodes
+    one.port.transmit(one, FRAME)
+    assert (one.got, two.got) == ([], [FRAME])
+    assert (one.port.received, two.port.sent) == (1, 1)
+
+
+def test_a_link_that_is_down_carries_nothing(nodes):
+    one, two = nodes
+    two.eth.is_up = False
+    one.port.transmit(one, FRAME)
+    one.eth.is_up, two.eth.is_up = False, True
+    one.port.transmit(one, FRAME)
+    assert two.got == []
+    assert (one.port.dropped["down"], two.port.dropped["down"]) == (1, 1)
+
+
+def test_after_a_reset_the_new_state_has_the_cable(nodes):
+    one, two = nodes
+    new = Hca()
+    two.port.attach(new)
+    one.port.transmit(one, FRAME)
+    two.port.transmit(two, FRAME)
+    assert (len(two.got), len(new.got), len(one.got)) == (0, 1, 0)
+
+
+@pytest.mark.hostile
+def test_a_receiver_that_fails_does_not_stop_the_sender(nodes, monkeypatch):
+    one, two = nodes
+
+    def fail(hca, frame):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(function_port, "arrive", fail)
+    one.port.transmit(one, FRAME)
+    assert two.has_failed
+    assert not one.has_failed
+    one.port.transmit(one, FRAME)
+    assert two.port.dropped["down"] == 1
+
+
+def test_both_directions_can_be_watched(nodes):
+    one, two = nodes
+    seen = []
+
+    class Watcher:
+        def sent(self, port, frame, carry):
+            seen.append((True, frame))
+            carry()
+
+        def received(self, hca, frame, carry):
+            seen.append((False, frame))
+            carry()
+
+    one.port.watcher = Watcher()
+    one.port.transmit(one, FRAME)
+    answer = Frame((A + B + b"\x88\xb5").ljust(60, b"\0"))
+    two.port.transmit(two, answer)
+    assert seen == [(True, FRAME), (False, answer)]
+    assert (one.got, two.got) == ([answer], [FRAME])
+
+
+def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(nodes, monkeypatch):
+    one, _two = nodes
+    left = {"room": 5}
+    monkeypatch.setattr(function_port, "room", lambda hca: left["room"])
+    now = 1_000_000_000
+    assert one.port.spare(now) == 5
+    left["room"] = 0
+    assert one.port.spare(now) == 0
+    assert one.port.spare(now + function_port.PATIENCE_NS) == 0
+    now += function_port.PATIENCE_NS + 1
+    assert one.port.spare(now) == function_port.MANY
+    assert one.port.spare(now + function_port.IGNORED_NS - 1) == function_port.MANY
+    assert one.port.spare(now + function_port.IGNORED_NS) == 0
+    left["room"] = 1
+    assert one.port.spare(now + function_port.IGNORED_NS) == 1
+    one.eth.is_up = False
+    left["room"] = 0
+    assert one.port.spare(now + function_port.IGNORED_NS) == function_port.MANY
+
+
+def test_pause_frames_are_counted_while_a_function_is_waited_for(nodes, monkeypatch):
+    one, _two = nodes
+    left = {"room": 0}
+    monkeypatch.setattr(function_port, "room", lambda hca: left["room"])
+    sent, now = one.eth.flow.sent, 1_000_000_000
+    assert [one.port.spare(now), one.port.spare(now + 1000)] == [0, 0]
+    assert (sent.global_, sent.control) == (1, 1)
+    left["room"] = 1
+    assert [one.port.spare(now + 5000), one.port.spare(now + 6000)] == [1, 1]
+    assert (sent.global_, sent.frames, sent.duration_ns) == (2, [2] * 8, [5000] * 8)
+
+
+def test_a_function_that_sends_no_pause_frames_is_not_waited_for(nodes, monkeypatch):
+    one, _two = nodes
+    monkeypatch.setattr(function_port, "room", lambda hca: 0)
+    flow = one.eth.flow
+    flow.pause_tx = False
+    assert one.port.spare(1_000_000_000) == function_port.MANY
+    flow.pfc_tx = 1 << 3
+    assert one.port.spare(1_000_000_000) == 0
+    assert (flow.sent.global_, flow.sent.frames) == (0, [0, 0, 0, 1, 0, 0, 0, 0])

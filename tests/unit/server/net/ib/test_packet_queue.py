@@ -1,0 +1,24 @@
+"""Packets that wait for functions of this process: the sender is told, and the queue is bounded."""
+
+import pytest
+from helpers.world import HandClock
+
+from emu.server.net.ib.packet_queue import MOST_PACKETS, PACKETS_PER_TURN, ROOM, PacketQueue
+
+pytestmark = pytest.mark.hostile
+
+
+def test_senders_that_do_not_wait_lose_packets(monkeypatch):
+    clock = HandClock()
+    queue = PacketQueue(clock, lambda _lid: None)
+    arrived = []
+    monkeypatch.setattr(queue, "_arrive", arrived.append)
+    room = [queue.add(b"packet") for _ in range(MOST_PACKETS + 100)]
+    assert room == [True] * (ROOM - 1) + [False] * (MOST_PACKETS + 100 - ROOM + 1)
+    woken = []
+    queue.when_room(lambda: woken.append(len(arrived)))
+    clock.advance(0)
+    (first,) = woken
+    assert MOST_PACKETS - ROOM < first <= MOST_PACKETS - ROOM + PACKETS_PER_TURN
+    assert len(arrived) == MOST_PACKETS
+    assert queue.add(b"packet")

@@ -1,0 +1,170 @@
+"""Device specifications of the command line."""
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.device.models import DEFAULT_MODEL, LINKS, MODELS
+from emu.device.port.ib.port import BASE_GUID
+from emu.server.service.devicespec import MAX_LID, DeviceSpecError, parse, parse_all
+from layouts.enums import PortType
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_by_its_name(name):
+    assert parse(name).model is MODELS[name]
+
+
+@pytest.mark.parametrize("text", ["", ",lid=9"])
+def test_default_model(text):
+    assert parse(text).model is MODELS[DEFAULT_MODEL]
+
+
+def test_defaults_differ_by_index():
+    first, second = parse("", 0).options, parse("", 1).options
+    assert (first.guid, first.lid, first.boot_pages) == (BASE_GUID, 1, 0)
+    assert (second.guid, second.lid) == (BASE_GUID + 16, 2)
+
+
+def test_settings_in_any_base_and_order():
+    options = parse("connectx7-vf,pages=16,guid=0x1234,lid=0b11", 5).options
+    assert (options.guid, options.lid, options.boot_pages) == (0x1234, 3, 16)
+
+
+def test_port_data_by_mad():
+    """Of the model, only the one capability differs."""
+    plain, old = parse("connectx6").model, parse("connectx6,ib_virt=0").model
+    assert parse("connectx6,ib_virt=1").model is plain
+    assert {**old.general, "ib_virt": 1} == plain.general
+    assert old.general["ib_virt"] == 0
+    assert (old.name, old.identity) == (plain.name, plain.identity)
+
+
+def test_type_of_windows():
+    assert parse("connectx6,mw_2a=1").options.windows_2a
+    assert not parse("connectx6").options.windows_2a
+
+
+def test_partitions():
+    assert parse("connectx6,pkeys=0x8001:2").options.pkeys == (0x8001, 2)
+    assert parse("connectx6").options.pkeys == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0", "0x8000", "0xffff", "0x7fff", "0x10001", "-1", "1:0x8001", "1::2"]
+)
+def test_what_is_no_partition(text):
+    with pytest.raises(DeviceSpecError, match="pkeys"):
+        parse(f",pkeys={text}")
+
+
+def test_most_partitions():
+    parse(",pkeys=" + ":".join(map(str, range(1, 128))))
+    with pytest.raises(DeviceSpecError, match="more than 127"):
+        parse(",pkeys=" + ":".join(map(str, range(1, 129))))
+
+
+def test_on_demand_paging():
+    gates = [parse(f"connectx6,odp={scheme}").model.general["pg"] for scheme in range(3)]
+    assert gates == [0, 1, 1]
+    assert parse("connectx6,odp=1").model == parse("connectx6").model
+    assert "mem_page_fault" not in parse("connectx6").model.odp
+    assert parse("connectx6,odp=2").model.odp == parse("connectx7").model.odp
+    assert parse("connectx6,odp=2").model.odp["mem_page_fault"] == 1
+
+
+@pytest.mark.parametrize("scheme", [1, 2])
+def test_operations_that_may_page_on_demand(scheme):
+    """By default those that real adapters report; all with odp_all=1."""
+    schemes = "transport_page_fault_scheme_cap", "memory_page_fault_scheme_cap"
+    for everything in (0, 1):
+        model = parse(f"connectx6,odp={scheme},odp_all={everything}").model
+        assert model.general["pg"] == 1
+        assert [name for name in schemes if name in model.odp] == list(schemes[:scheme])
+        for caps in map(model.odp.get, schemes[:scheme]):
+            for service in ("rc", "xrc", "dc"):
+                assert caps[f"{service}_odp_caps"]["atomic"] == everything
+                assert caps[f"{service}_odp_caps"]["srq_receive"] == 1
+            assert caps["ud_odp_caps"] == {"send": 1, "srq_receive": everything}
+    assert parse("connectx6,odp=0,odp_all=1").model.general["pg"] == 0
+    assert parse("connectx7,odp_all=1").model.odp["mem_page_fault"] == 1
+
+
+def test_link_of_a_vpi_adapter():
+    assert parse("connectx7").model.port_type is PortType.IB
+    assert parse("connectx7,link=ib").model is MODELS["connectx7"]
+    ethernet = parse("connectx7,mac=02:00:00:00:00:0a,link=eth")
+    assert ethernet.model is LINKS["connectx7"][PortType.ETH]
+    assert ethernet.options.mac == 0x0200_0000_000A
+
+
+@pytest.mark.parametrize("text", ["lid=1", f"lid={MAX_LID}", "pages=0", "pages=512", "guid=1"])
+def test_limits_are_inside(text):
+    parse(f",{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("connectx4", "unknown model 'connectx4'; known are connectx4lx, "),
+        (",lid", "'lid' is none of guid=N, lid=N, pages=N"),
+        (",", "'' is none of"),
+        (",speed=9", "'speed=9' is none of"),
+        (",link=IB", "link='IB' is neither ib nor eth"),
+        ("connectx6dx,link=ib", "link=ib: connectx6dx has no such port"),
+        ("connectx6dx,lid=1", "lid needs link=ib"),
+        (",mac=02:00:00:00:00:01", "mac needs link=eth"),
+        (",link=eth,mac=2:0:0:0:0:1", "mac='2:0:0:0:0:1' is not a MAC address"),
+        (",link=eth,mac=01:00:00:00:00:01", "is not the address of one port"),
+        (",link=eth,mac=00:00:00:00:00:00", "is not the address of one port"),
+        (",LID=9", "'LID=9' is none of"),
+        (",lid=", "lid='' is not a number"),
+        (",lid=ten", "lid='ten' is not a number"),
+        (",lid=1=2", "lid='1=2' is not a number"),
+        (",lid=0", f"lid=0x0 is not between 0x1 and {MAX_LID:#x}"),
+        (f",lid={MAX_LID + 1}", f"lid={MAX_LID + 1:#x} is not between"),
+        (",lid=-1", "lid=-0x1 is not between"),
+        (",guid=0", "guid=0x0 is not between"),
+        (f",guid={1 << 64}", "is not between"),
+        (",pages=513", "pages=0x201 is not between 0x0 and 0x200"),
+        (",ib_virt=2", "ib_virt=0x2 is not between 0x0 and 0x1"),
+        (",odp=3", "odp=0x3 is not between 0x0 and 0x2"),
+        (",odp_all=2", "odp_all=0x2 is not between 0x0 and 0x1"),
+    ],
+)
+def test_complaint_names_the_wrong_part(text, complaint):
+    with pytest.raises(DeviceSpecError) as caught:
+        parse(text)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        (["connectx6,lid=2", "connectx6"], "functions 0 and 1 both have lid=0x2: .* lid=N"),
+        (["", "connectx5,guid=7", "connectx6dx,guid=7"], "functions 1 and 2 both have guid=0x7"),
+    ],
+)
+def test_two_functions_have_two_addresses(texts, complaint):
+    with pytest.raises(DeviceSpecError, match=complaint):
+        parse_all(texts)
+
+
+def test_what_a_fabric_chooses_cannot_be_equal():
+    assert len(parse_all(["connectx6,lid=2", "connectx6"], fabric=True)) == 2
+    with pytest.raises(DeviceSpecError, match="lid=0x2"):
+        parse_all(["connectx6,lid=2", "connectx6,lid=2"], fabric=True)
+
+
+def test_an_ethernet_function_has_no_lid():
+    assert len(parse_all(["connectx6,lid=2", "connectx6dx"])) == 2
+
+
+@given(st.text())
+@settings(deadline=None)
+def test_any_text_is_read_or_refused(text):
+    """With a message, and never with another exception."""
+    with contextlib.suppress(DeviceSpecError):
+        parse(text)

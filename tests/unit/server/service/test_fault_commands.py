@@ -1,0 +1,94 @@
+"""The parts of status, objects and fault that are not about sockets; the page beside the plans."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from helpers.fault_plans import PLANS
+
+import firmware_cmds  # noqa: F401  # the commands whose fields plans name
+from emu.cli.commands.objects import _tree
+from emu.cli.commands.status import rates
+from emu.cli.main import main
+from emu.cli.shared.words import table_of
+from emu.device.faults.table import markdown
+from emu.device.faults.vocabulary import POINTS
+from emu.host.user_error import UserError
+from emu.server.service.fault_session import read_plans
+
+
+def test_page_beside_the_plans_is_of_now():
+    """scripts/gen-faults-table writes it."""
+    assert (PLANS / "README.md").read_text() == markdown(read_plans(PLANS))
+
+
+def test_every_plan_says_what_the_driver_does():
+    plans = read_plans(PLANS)
+    assert len(plans) >= 40
+    for name, plan in plans.items():
+        assert plan.about, name
+        assert plan.expect is not None, name
+        assert plan.expect.dmesg or plan.expect.says or plan.expect.does, name
+
+
+def test_points_and_what_a_rule_can_do_at_each():
+    listed = CliRunner().invoke(main, ["fault", "points"], env={"COLUMNS": "200"})
+    assert not listed.exit_code
+    assert {line.split()[0] for line in listed.output.splitlines()[1:]} == POINTS.keys()
+    for name, point in POINTS.items():
+        shown = CliRunner().invoke(main, ["fault", "points", name], env={"COLUMNS": "200"}).output
+        assert all(field in shown for field in point.fields)
+        actions = {line.split()[0] for line in shown.splitlines()[2:] if line[1:2].strip()}
+        assert actions >= point.actions.keys(), shown
+
+
+def test_words_of_a_rule():
+    words = ("point=cmd", "match.op=CREATE_CQ", "times=1", "index=[1, 2]", "set={a=1}")
+    assert table_of(words, "rule") == {
+        "point": "cmd", "match": {"op": "CREATE_CQ"}, "times": 1, "index": [1, 2], "set": {"a": 1},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["point", "=3", "a b=3"])
+def test_words_that_are_no_rule(word):
+    with pytest.raises(UserError, match=r"no KEY=VALUE|no rule"):
+        table_of((word,), "rule")
+
+
+def test_rates():
+    def told(seconds, count):
+        return {"t_ns": seconds * 10**9, "functions": [{"counts": {"commands": count}}]}
+
+    assert rates(told(1, 100), told(3, 300))["functions"][0]["counts"] == {"commands": 100.0}
+    assert rates(told(1, 300), told(2, 100))["functions"][0]["counts"] == {"commands": 0}
+
+
+def test_keys_that_lead_in_a_circle_are_shown_once():
+    def key(number, below):
+        entry = {"key": below, "bytes": 4096, "va": 0, "exists": True}
+        return {"key": number, "mode": "KLMS", "below": [entry]}
+
+    items = {1: key(1, 2), 2: key(2, 1)}
+    tree = _tree(items[1], items, frozenset())
+    assert str(tree.label).startswith("key 0x1")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["status", "--control", "/nowhere"], "/nowhere: No such file"),
+        (["fault", "remove", "--control", "/nowhere"], "the names of rules, or --all"),
+        (["fault", "add", "--control", "/nowhere", "x"], "'x' is no KEY=VALUE"),
+        (["fault", "points", "cdm"], "no point 'cdm'; there are cmd, "),
+        (["replay", "/dev/null", "--", "true"], "no record"),
+        (["minimize", "/dev/null", "--", "true"], "no record"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(words, says, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    words = [str(empty) if word == "/dev/null" else word for word in words]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code != 0
+    assert says in result.output
+    assert "Traceback" not in result.output

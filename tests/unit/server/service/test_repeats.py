@@ -1,0 +1,142 @@
+"""Log lines that repeat are counted and summed up."""
+
+import logging
+
+import pytest
+from click.testing import CliRunner
+from helpers.world import HandClock
+
+from emu.cli.commands.serve import serve
+from emu.server.service.repeats import INTERVAL_NS, MOST_LINES, summed_up
+
+log = logging.getLogger("a.device")
+
+
+class Lines(logging.Handler):
+    """Keeps what is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def handler():
+    handler = Lines()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    logging.getLogger().removeHandler(handler)
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+def complain(count, first=0):
+    for number in range(first, first + count):
+        log.warning("qp %d: wrong", number)
+
+
+def test_a_few_are_written(handler, clock):
+    with summed_up(clock):
+        complain(MOST_LINES)
+        assert handler.lines == [f"qp {number}: wrong" for number in range(MOST_LINES)]
+        assert not clock.waiting()
+
+
+def test_more_are_counted_and_summed_up_by_the_clock(handler, clock):
+    with summed_up(clock):
+        complain(5000)
+        assert len(handler.lines) == MOST_LINES
+        clock.advance(INTERVAL_NS - 1)
+        assert len(handler.lines) == MOST_LINES
+        clock.advance(1)
+        (summary,) = handler.lines[MOST_LINES:]
+        assert summary == "4980 more such lines in 10 s, the last: qp 4999: wrong"
+        assert not clock.waiting()
+        complain(1)
+        assert handler.lines[-1] == "qp 0: wrong"
+
+
+def test_a_flood_that_goes_on_takes_a_few_lines_for_each_interval(handler, clock):
+    with summed_up(clock):
+        for _ in range(100):
+            complain(50)
+            clock.advance(INTERVAL_NS // 10)
+    assert len(handler.lines) <= 11 * (MOST_LINES + 1)
+    summed = [int(line.split()[0]) for line in handler.lines if "more such lines" in line]
+    assert sum(summed) + len(handler.lines) - len(summed) == 5000
+
+
+def test_the_end_of_the_run_says_what_is_left(handler, clock):
+    with summed_up(clock):
+        complain(MOST_LINES + 3)
+        clock.advance(2_000_000_000)
+    last = MOST_LINES + 2
+    assert handler.lines[MOST_LINES:] == [f"3 more such lines in 2 s, the last: qp {last}: wrong"]
+    complain(100)
+    assert len(handler.lines) == MOST_LINES + 1 + 100
+
+
+def test_kinds_are_apart_and_slow_ones_all_there(handler, clock):
+    with summed_up(clock):
+        complain(1000)
+        for number in range(50):
+            log.warning("another one: %d", number)
+            clock.advance(INTERVAL_NS)
+    assert sum("another one" in line for line in handler.lines) == 50
+
+
+def test_what_was_asked_for_passes(handler, clock):
+    logger = logging.getLogger("a.talkative.device")
+    logger.setLevel(logging.INFO)
+    with summed_up(clock):
+        for number in range(100):
+            logger.info("qp %d", number)
+    assert len(handler.lines) == 100
+
+
+def test_tracebacks_are_counted_too(handler, clock):
+    with summed_up(clock):
+        for _ in range(100):
+            try:
+                raise ValueError("ours")
+            except ValueError:
+                log.warning("internal error", exc_info=True)
+    assert sum("Traceback" in line for line in handler.lines) == MOST_LINES
+    assert handler.lines[-1].startswith("80 more such lines")
+
+
+def test_a_long_line_is_cut_where_it_stands_for_others(handler, clock):
+    with summed_up(clock):
+        for _ in range(MOST_LINES + 1):
+            log.warning("%s", "x" * 100_000)
+    assert len(handler.lines[-1]) < 1000
+
+
+def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
+    class TalkativeServer:
+        loop = clock
+        functions = ()
+
+        def __init__(self, *_):
+            pass
+
+        def run(self):
+            complain(1000)
+
+        def close(self):
+            log.warning("the last line")
+
+        def complaints(self):
+            return []
+
+    monkeypatch.setattr("emu.cli.commands.serve.Server", TalkativeServer)
+    result = CliRunner().invoke(serve, ["--socket", str(tmp_path / "socket")])
+    assert result.exit_code == 0, result.output
+    assert len(handler.lines) == MOST_LINES + 2
+    assert handler.lines[-1] == "the last line"
