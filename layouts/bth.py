@@ -48,6 +48,19 @@ atomic_eth = Prm(
     "va" / bits(64), "r_key" / bits(32), "swap_add" / bits(64), "compare" / bits(64),
 )
 
+masked_atomic_eth = Prm(
+    "masked_atomic_eth",
+    "va" / bits(64), "r_key" / bits(32), "swap_add" / bits(64), "compare" / bits(64),
+    "dma_len" / bits(32), "swap_add_mask" / bits(64), "compare_mask" / bits(64),
+)
+"""Ours: an AtomicETH, and behind it what a masked atomic has besides.
+
+What ConnectX sends is not public, only that the masks are in the extended header and that the
+response is an ordinary atomic's (Linux commit 5e80ba8ff0bd). ``dma_len`` is the size of the
+operands, in bytes: they are numbers of so many bytes. In a masked FETCH_ADD ``compare`` has the top
+bits of the fields, and the masks are zero.
+"""
+
 atomic_ack_eth = Prm("atomic_ack_eth", "original" / bits(64))
 imm_dt = Prm("imm_dt", "immediate" / bits(32))
 ieth = Prm("ieth", "r_key" / bits(32))
@@ -64,6 +77,9 @@ DETH = deth.packer("q_key", "src_qp")
 RETH = reth.packer("va", "r_key", "dma_len")
 AETH = aeth.packer("syndrome_msn")
 ATOMIC_ETH = atomic_eth.packer("va", "r_key", "swap_add", "compare")
+MASKED_ATOMIC_ETH = masked_atomic_eth.packer(
+    "va", "r_key", "swap_add", "compare", "dma_len", "swap_add_mask", "compare_mask"
+)
 ATOMIC_ACK_ETH = atomic_ack_eth.packer("original")
 IMM_DT = imm_dt.packer("immediate")
 IETH = ieth.packer("r_key")
@@ -103,7 +119,7 @@ KIND_ACK, KIND_RNR, KIND_NAK = 0x00, 0x20, 0x60
 
 
 class Service(IntEnum):
-    """Transport services by the three top bits of an opcode."""
+    """Transport services by the three top bits of an opcode that is not a manufacturer's."""
 
     RC = 0
     UC = 1
@@ -125,6 +141,8 @@ class Kind(IntEnum):
     ACKNOWLEDGE = 6
     ATOMIC_ACKNOWLEDGE = 7
     CNP = 8
+    MASKED_COMPARE_SWAP = 9
+    MASKED_FETCH_ADD = 10
 
 
 class Position(IntFlag):
@@ -200,6 +218,11 @@ _CONNECTED: tuple[tuple[int, Kind, Position, tuple[Prm, ...]], ...] = (
 )
 """Low five bits, meaning and headers of the connected services (table 38)."""
 
+_MASKED = ((0x13, Kind.MASKED_COMPARE_SWAP), (0x14, Kind.MASKED_FETCH_ADD))
+_MASKED_RC, _MASKED_XRC = 0xC0, 0xE0
+"""Masked atomics: ours, among the opcodes that manufacturers may use (0xC0 to 0xFF, table 38).
+Their low five bits are those of the plain ones. Other adapters know neither them nor the header."""
+
 _UC_CODES = range(0x0C)
 """UC sends and writes, and has no send with invalidate."""
 
@@ -212,6 +235,10 @@ def _rows() -> Iterator[PacketOp]:
         # Every XRC request names the shared receive queue (A14.3.1.1).
         front = () if kind in RESPONSES else (xrceth,)
         yield PacketOp(Service.XRC << 5 | code, Service.XRC, kind, position, (*front, *headers))
+    for code, kind in _MASKED:
+        header = masked_atomic_eth
+        yield PacketOp(_MASKED_RC | code, Service.RC, kind, _ONLY, (header,))
+        yield PacketOp(_MASKED_XRC | code, Service.XRC, kind, _ONLY, (xrceth, header))
     for code, headers in ((0x04, (deth,)), (0x05, (deth, imm_dt))):
         yield PacketOp(Service.UD << 5 | code, Service.UD, _S, _ONLY, headers)
     yield PacketOp(Service.CNP << 5 | 0x01, Service.CNP, Kind.CNP, _ONLY, (cnp,))

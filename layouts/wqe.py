@@ -20,6 +20,9 @@ INLINE_LENGTH = 0x3FF
 REPEAT_BLOCK = 0x400
 """What stands in the place of an entry's key when a repeat block begins (MLX5_STRIDE_BLOCK_OP)."""
 
+EXTENDED_ATOMIC = 8
+"""opmod of an atomic with masks: this, and the logarithm of the operand's size in words of four."""
+
 # Fields stand in rows, as in the PRM's figures.
 # fmt: off
 
@@ -53,6 +56,16 @@ wqe_masked_atomic_seg = Prm(
     "swap_add" / bits(64), "compare" / bits(64), "swap_add_mask" / bits(64),
     "compare_mask" / bits(64),
     c_name="mlx5_wqe_masked_atomic_seg",
+)
+
+wqe_masked_cs4_seg = Prm(
+    "wqe_masked_cs4_seg",
+    "swap" / bits(32), "compare" / bits(32), "swap_mask" / bits(32), "compare_mask" / bits(32),
+)
+
+wqe_masked_fa_seg = Prm("wqe_masked_fa_seg", "add" / bits(64), "field_boundary" / bits(64))
+wqe_masked_fa4_seg = Prm(
+    "wqe_masked_fa4_seg", "add" / bits(32), "field_boundary" / bits(32), rsvd(64)
 )
 
 wqe_xrc_seg = Prm("wqe_xrc_seg", "xrc_srqn" / bits(32), rsvd(96), c_name="mlx5_wqe_xrc_seg")
@@ -132,6 +145,9 @@ DATA = wqe_data_seg.packer("byte_count", "lkey", "addr")
 RADDR = wqe_raddr_seg.packer("raddr", "rkey")
 ATOMIC = wqe_atomic_seg.packer("swap_add", "compare")
 MASKED_ATOMIC = wqe_masked_atomic_seg.packer("swap_add", "compare", "swap_add_mask", "compare_mask")
+MASKED_CS_4 = wqe_masked_cs4_seg.packer("swap", "compare", "swap_mask", "compare_mask")
+MASKED_FA = wqe_masked_fa_seg.packer("add", "field_boundary")
+MASKED_FA_4 = wqe_masked_fa4_seg.packer("add", "field_boundary")
 XRC = wqe_xrc_seg.packer("xrc_srqn")
 NEXT = wqe_srq_next_seg.packer("next_wqe_index")
 UMR_CTRL = wqe_umr_ctrl_seg.packer(

@@ -68,7 +68,10 @@ KNOWN: tuple[Known, ...] = (
         (),
         What.STRUCTURE,
         "headers of InfiniBand packets: the adapter writes and reads them, no driver does",
-        _names("aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh reth xrceth"),
+        _names(
+            "aeth atomic_ack_eth atomic_eth bth cnp deth ieth imm_dt lrh masked_atomic_eth reth"
+            " xrceth"
+        ),
     ),
     Known(
         (),
@@ -77,6 +80,12 @@ KNOWN: tuple[Known, ...] = (
         _names("icmd_query_cap_general mgir_reg operation_tlv reg_tlv roce_accl_reg"),
     ),
     Known((), What.STRUCTURE, _USER_SPACE, ("qpc_ext",)),
+    Known(
+        (),
+        What.STRUCTURE,
+        "UCX has these, and Linux posts no masked atomics",
+        _names("wqe_masked_cs4_seg wqe_masked_fa_seg wqe_masked_fa4_seg"),
+    ),
     Known((), What.SIZE, _USER_SPACE, ("rts2rts_qp_in",)),
     Known(
         (),

@@ -376,6 +376,23 @@ class Run(SimpleNamespace):
         remote = self.rkey, self.va
         self.qps[0].compare_swap(remote, self.back.sge(0, 8), 0, 7, **self._options())
 
+    def masked_swap(self, size=8, at=0):
+        """One that swaps, and one that finds something else."""
+        remote = self.rkey, self.va + at
+        masks = 0x0F, 0xF0
+        for compare in (0x30, 0x31):
+            self.qps[0].masked_compare_swap(
+                remote, self.back.sge(0, size), compare, 0xA5, masks, **self._options()
+            )
+
+    def masked_add(self, size=8, at=0):
+        """In fields of 4 bits, and as one number."""
+        remote = self.rkey, self.va + at
+        for add, boundary in ((0x9F, 0x8888), (1 << 8 * size - 1, 0)):
+            self.qps[0].masked_fetch_add(
+                remote, self.back.sge(0, size), add, boundary, **self._options()
+            )
+
     def crooked(self):
         """An atomic at an address that is no multiple of eight."""
         remote = self.rkey, self.va + 4
@@ -393,6 +410,7 @@ class Run(SimpleNamespace):
             getattr(self, name)(*sizes)
         found = [], []
         expected = len(steps) + 7 * ("reads" in self.program.do)
+        expected += sum(name in ("masked_swap", "masked_add") for name, *_ in steps)
 
         def is_over():
             for queue, seen in zip(self.cqs, found):

@@ -77,6 +77,12 @@ class Channel:
     def fetch_add(self, *args, **options):
         return self.sender.fetch_add(*args, xrc_srqn=self.srqn, **options)
 
+    def masked_compare_swap(self, *args, **options):
+        return self.sender.masked_compare_swap(*args, xrc_srqn=self.srqn, **options)
+
+    def masked_fetch_add(self, *args, **options):
+        return self.sender.masked_fetch_add(*args, xrc_srqn=self.srqn, **options)
+
     def settle(self):
         self.left.settle()
 

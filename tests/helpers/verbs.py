@@ -16,6 +16,11 @@ from layouts.wqe import (
     CTRL,
     DATA,
     DS,
+    EXTENDED_ATOMIC,
+    MASKED_ATOMIC,
+    MASKED_CS_4,
+    MASKED_FA,
+    MASKED_FA_4,
     RADDR,
     WQEBB,
     XRC,
@@ -167,12 +172,12 @@ class QueuePair:
         self.received += 1
         self.node.memory.write(self.record, (self.received & 0xFFFF).to_bytes(4, "big"))
 
-    def post(self, opcode, *segments, imm=0, flags=SIGNALED, ring=True):
+    def post(self, opcode, *segments, imm=0, opmod=0, flags=SIGNALED, ring=True):
         """Post segments behind a control segment; returns the request's wqe_counter."""
         body = b"".join(segments)
         ds = 1 + -(-len(body) // DS)
         index = self.sent & 0xFFFF
-        wqe = CTRL.pack(index << 8 | opcode, self.qpn << 8 | ds, flags, imm) + body
+        wqe = CTRL.pack(opmod << 24 | index << 8 | opcode, self.qpn << 8 | ds, flags, imm) + body
         wqe = wqe.ljust(-(-len(wqe) // WQEBB) * WQEBB, b"\0")
         for number in range(len(wqe) // WQEBB):
             at = (self.sent + number) % self.sq_size * WQEBB
@@ -218,6 +223,20 @@ class QueuePair:
         segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
         return self.post(Opcode.ATOMIC_FA, *segments, **options)
 
+    def masked_compare_swap(self, remote, sge, compare, swap, masks, *, xrc_srqn=None, **options):
+        """``masks`` of what is compared and of what is swapped; ``sge`` says how many bytes."""
+        layout = MASKED_CS_4 if sge[0] == 4 else MASKED_ATOMIC
+        raddr, atomic = RADDR.pack(remote[1], remote[0]), layout.pack(swap, compare, *masks[::-1])
+        segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
+        return self.post(Opcode.ATOMIC_MASKED_CS, *segments, **_extended(sge) | options)
+
+    def masked_fetch_add(self, remote, sge, add, boundary=0, *, xrc_srqn=None, **options):
+        """``boundary`` has the top bits of the fields; ``sge`` says how many bytes."""
+        layout = MASKED_FA_4 if sge[0] == 4 else MASKED_FA
+        raddr, atomic = RADDR.pack(remote[1], remote[0]), layout.pack(add, boundary)
+        segments = (*_xrc(xrc_srqn), raddr, atomic, *_data([sge]))
+        return self.post(Opcode.ATOMIC_MASKED_FA, *segments, **_extended(sge) | options)
+
     def datagram(self, to, *sges, imm=None, **options):
         """``to`` holds fields of the address vector: dqp_dct, rlid, key (Q_Key in its top half)."""
         fields = dict(to)
@@ -241,6 +260,11 @@ def _data(sges):
         for sge in sges
         if isinstance(sge, bytes) or sge[0]
     ]
+
+
+def _extended(sge):
+    """The control segment of a masked atomic says how long its operands are."""
+    return {"opmod": EXTENDED_ATOMIC | sge[0].bit_length() - 3}
 
 
 def _xrc(srqn):

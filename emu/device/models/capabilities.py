@@ -9,6 +9,7 @@ from emu.device.objects.memic import MEMIC_BYTES, MemicOperation
 from layouts.enums import GeneralObject
 
 ATOMIC_CMP_SWAP, ATOMIC_FETCH_ADD = 1 << 0, 1 << 1
+ATOMIC_EXTENDED_CMP_SWAP, ATOMIC_EXTENDED_FETCH_ADD = 1 << 2, 1 << 3
 """Bits of atomic_operations (include/linux/mlx5/driver.h: MLX5_ATOMIC_OPS_*)."""
 
 BASE_GENERAL: Capabilities = MappingProxyType(
@@ -157,11 +158,14 @@ BASE_ATOMIC: Capabilities = MappingProxyType(
     {
         "atomic_req_8B_endianness_mode": 1,
         "supported_atomic_req_8B_endianness_mode_1": 1,
-        "atomic_operations": ATOMIC_CMP_SWAP | ATOMIC_FETCH_ADD,
-        "atomic_size_qp": 8,
+        "atomic_operations": ATOMIC_CMP_SWAP | ATOMIC_FETCH_ADD
+        | ATOMIC_EXTENDED_CMP_SWAP | ATOMIC_EXTENDED_FETCH_ADD,
+        "atomic_size_qp": 4 | 8,
+        "atomic_size_dc": 4 | 8,
     }
-)
-"""Compare-and-swap and fetch-and-add of 8 bytes (size masks hold powers of two, in bytes).
+)  # fmt: skip
+"""Compare-and-swap and fetch-and-add of 8 bytes, and with masks of 4 or 8 (size masks hold powers
+of two, in bytes).
 
 The endianness mode is 0 for big-endian operands in memory and 1 for the host's byte order, which
 the driver chooses (core/main.c: handle_hca_cap_atomic).

@@ -25,10 +25,18 @@ class MsgOp(IntEnum):
     READ = 2
     COMPARE_SWAP = 3
     FETCH_ADD = 4
+    MASKED_COMPARE_SWAP = 5
+    MASKED_FETCH_ADD = 6
 
 
-WITH_RESPONSE_DATA = frozenset({MsgOp.READ, MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD})
+COMPARE_SWAPS = frozenset({MsgOp.COMPARE_SWAP, MsgOp.MASKED_COMPARE_SWAP})
+MASKED_ATOMICS = frozenset({MsgOp.MASKED_COMPARE_SWAP, MsgOp.MASKED_FETCH_ADD})
+ATOMICS = frozenset({MsgOp.COMPARE_SWAP, MsgOp.FETCH_ADD}) | MASKED_ATOMICS
+WITH_RESPONSE_DATA = ATOMICS | {MsgOp.READ}
 """Requests whose responses carry data."""
+
+MASKED_ATOMIC_SIZES = frozenset({4, 8})
+"""Bytes that the operand of a masked atomic may have, as atomic_size_qp and atomic_size_dc say."""
 
 
 class Message:
@@ -71,7 +79,9 @@ class Message:
     """The receive WQE that it has taken at the responder, None before."""
     target: Views = ()
     """The responder's views of all of a WRITE's range, if they were mapped at once."""
-    swap_add = compare = 0
+    swap_add = 0
+    compare = 0
+    """Of an atomic; in a FETCH_ADD, the top bits of fields that are added separately."""
     swap_add_mask = compare_mask = (1 << 64) - 1
 
     def __init__(self, op: MsgOp, length: int, data: Views = ()) -> None:

@@ -37,6 +37,11 @@ class Wqe:
         self.ds = qpn_ds & 0x3F
         self.blocks = -(-self.ds * DS // WQEBB)
 
+    @property
+    def opmod(self) -> int:
+        """What some opcodes have to tell their forms apart."""
+        return self.buf[0]
+
 
 class SendRing:
     """The send queue of one queue pair."""

@@ -22,8 +22,10 @@ _ECN_MASK = _CONGESTION_EXPERIENCED = 3
 """IP header (RFC 3168)."""
 
 SMALLEST_BYTES = wire.bth.size + wire.ICRC_BYTES
-MOST_HEADER_BYTES = SMALLEST_BYTES + max(op.header_bytes for op in wire.PACKET_OPS.values())
-"""The longest headers of the transport, with the invariant CRC."""
+MOST_HEADER_BYTES = SMALLEST_BYTES + max(
+    op.header_bytes for op in wire.PACKET_OPS.values() if op.kind in wire.WITH_PAYLOAD
+)
+"""The longest headers of the transport around a payload, with the invariant CRC."""
 MAX_BYTES = MOST_HEADER_BYTES + MAX_PAYLOAD
 """The longest possible packet, without the link layer's headers."""
 
@@ -63,9 +65,9 @@ class Packet:
     """One packet. The fields of an extension header are there when the opcode has the header."""
 
     __slots__ = (
-        "ack_request", "compare", "dlid", "grh", "immediate", "inv_rkey", "length", "msn", "op",
-        "original", "payload", "pkey", "psn", "qkey", "qpn", "rkey", "sl", "slid", "solicited",
-        "src_qpn", "srqn", "swap_add", "syndrome", "va",
+        "ack_request", "compare", "compare_mask", "dlid", "grh", "immediate", "inv_rkey", "length",
+        "msn", "op", "original", "payload", "pkey", "psn", "qkey", "qpn", "rkey", "sl", "slid",
+        "solicited", "src_qpn", "srqn", "swap_add", "swap_add_mask", "syndrome", "va",
     )  # fmt: skip
 
     # Set in received packets:
@@ -81,6 +83,8 @@ class Packet:
     length: int
     swap_add: int
     compare: int
+    swap_add_mask: int
+    compare_mask: int
     original: int
     syndrome: int
     msn: int
@@ -173,6 +177,13 @@ def _get_atomic_eth(packet: Packet, frame: memoryview, at: int) -> None:
     packet.va, packet.rkey, packet.swap_add, packet.compare = wire.ATOMIC_ETH.unpack_from(frame, at)
 
 
+def _get_masked_atomic_eth(packet: Packet, frame: memoryview, at: int) -> None:
+    (
+        packet.va, packet.rkey, packet.swap_add, packet.compare, packet.length,
+        packet.swap_add_mask, packet.compare_mask,
+    ) = wire.MASKED_ATOMIC_ETH.unpack_from(frame, at)  # fmt: skip
+
+
 def _get_atomic_ack_eth(packet: Packet, frame: memoryview, at: int) -> None:
     (packet.original,) = wire.ATOMIC_ACK_ETH.unpack_from(frame, at)
 
@@ -202,6 +213,7 @@ _DECODERS: dict[Prm, Callable[[Packet, memoryview, int], None]] = {
     wire.reth: _get_reth,
     wire.aeth: _get_aeth,
     wire.atomic_eth: _get_atomic_eth,
+    wire.masked_atomic_eth: _get_masked_atomic_eth,
     wire.atomic_ack_eth: _get_atomic_ack_eth,
     wire.imm_dt: _get_imm_dt,
     wire.ieth: _get_ieth,
@@ -214,6 +226,9 @@ _ENCODERS: dict[Prm, Callable[[Packet], bytes]] = {
     wire.reth: lambda p: wire.RETH.pack(p.va, p.rkey, p.length),
     wire.aeth: lambda p: wire.AETH.pack(p.syndrome << wire.SYNDROME_SHIFT | p.msn),
     wire.atomic_eth: lambda p: wire.ATOMIC_ETH.pack(p.va, p.rkey, p.swap_add, p.compare),
+    wire.masked_atomic_eth: lambda p: wire.MASKED_ATOMIC_ETH.pack(
+        p.va, p.rkey, p.swap_add, p.compare, p.length, p.swap_add_mask, p.compare_mask
+    ),
     wire.atomic_ack_eth: lambda p: wire.ATOMIC_ACK_ETH.pack(p.original),
     wire.imm_dt: lambda p: wire.IMM_DT.pack(p.immediate),
     wire.ieth: lambda p: wire.IETH.pack(p.inv_rkey),

@@ -18,6 +18,7 @@ from layouts.mkey import mkc
 from layouts.prm import Prm
 from layouts.wqe import (
     DS,
+    EXTENDED_ATOMIC,
     INLINE,
     INLINE_LENGTH,
     REPEAT_BLOCK,
@@ -30,6 +31,9 @@ from layouts.wqe import (
     wqe_atomic_seg,
     wqe_data_seg,
     wqe_masked_atomic_seg,
+    wqe_masked_cs4_seg,
+    wqe_masked_fa4_seg,
+    wqe_masked_fa_seg,
     wqe_raddr_seg,
     wqe_umr_ctrl_seg,
     wqe_xrc_seg,
@@ -46,9 +50,15 @@ _SEGMENTS: Mapping[int, tuple[Prm, ...]] = {
     Opcode.ATOMIC_CS: (wqe_raddr_seg, wqe_atomic_seg),
     Opcode.ATOMIC_FA: (wqe_raddr_seg, wqe_atomic_seg),
     Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_atomic_seg),
-    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_atomic_seg),
+    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa_seg),
 }
 """What stands between the control segment and the data."""
+
+_OF_4_BYTES: Mapping[int, tuple[Prm, ...]] = {
+    Opcode.ATOMIC_MASKED_CS: (wqe_raddr_seg, wqe_masked_cs4_seg),
+    Opcode.ATOMIC_MASKED_FA: (wqe_raddr_seg, wqe_masked_fa4_seg),
+}
+"""The same where opmod says so."""
 
 _WITH_VECTOR = (QpType.UD, QpType.QP0, QpType.QP1, QpType.DCI)
 _EXTENDED_AV = 1 << 31
@@ -144,7 +154,8 @@ def _message(opcode: int, body: bytes, st: QpType) -> dict[str, Any]:
         is_extended = av.view(base).dqp_dct & _EXTENDED_AV
         shown |= _segment(av, body if is_extended else body[:at] + base, at)
         at += av.size if is_extended else _BASE_AV_BYTES
-    for layout in _SEGMENTS.get(opcode, ()):
+    of_opmod = _OF_4_BYTES if body[0] == EXTENDED_ATOMIC else _SEGMENTS
+    for layout in of_opmod.get(opcode) or _SEGMENTS.get(opcode, ()):
         shown |= _segment(layout, body, at)
         at += layout.size
     if data := list(_data(body, at)):

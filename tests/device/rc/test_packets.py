@@ -214,6 +214,38 @@ def test_opcodes_on_the_wire(channel, wire, source, target):
     ]  # fmt: skip
 
 
+def test_masked_atomics_on_the_wire(channel, wire, source, target):
+    tap = Tap(wire)
+    remote = target.key, target.va + 256
+    channel.masked_compare_swap(remote, source.sge(0, 4), 1, 2, (3, 4))
+    channel.masked_fetch_add(remote, source.sge(0, 8), 5, 6)
+    channel.settle()
+    assert kinds(tap.seen)[:2] == [
+        "RC MASKED_COMPARE_SWAP ONLY masked_atomic_eth",
+        "RC MASKED_FETCH_ADD ONLY masked_atomic_eth",
+    ]
+    swap, add = tap.packets(Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD)
+    assert (swap.va, swap.rkey, swap.length) == (remote[1], remote[0], 4)
+    assert (swap.compare, swap.swap_add, swap.compare_mask, swap.swap_add_mask) == (1, 2, 3, 4)
+    assert (add.swap_add, add.compare, add.length) == (5, 6, 8)
+    assert len(tap.packets(Kind.ATOMIC_ACKNOWLEDGE)) == 2
+
+
+@pytest.mark.parametrize("service", [RC, XRC])
+@pytest.mark.parametrize("rules", [{"double": [0]}, {"drop": [0]}, {"drop": [1]}])
+def test_a_masked_atomic_is_done_once(nodes, wire, clock, service, rules):
+    """However often it comes: the old value is kept for duplicates."""
+    channel = Channel(service, *nodes, ack_timeout=10)
+    source, target = channel.left.region(64), channel.right.region(64)
+    Tap(wire, **rules)
+    channel.masked_fetch_add((target.key, target.va), source.sge(0, 4), 0x01FF, 0x80)
+    channel.until_sent(clock, 1, 1_000_000_000)
+    channel.masked_fetch_add((target.key, target.va), source.sge(8, 4), 0)
+    channel.until_sent(clock, 1, 1_000_000_000)
+    assert source.read(0, 12)[:4] + source.read(8, 4) == bytes(4) + (0x01FF).to_bytes(4, "big")
+    assert target.read(0, 4) == (0x01FF).to_bytes(4, "little")
+
+
 def test_packets_follow_the_path_of_the_queue_pair(nodes, wire):
     path = {
         "rlid": 2, "sl": 3, "grh": 1, "tclass": 7, "flow_label": 0x54321, "hop_limit": 9,
@@ -633,6 +665,15 @@ def test_wrong_answer_to_a_read(deaf, wire, source, target, kind, values):
     assert source.read() == before
 
 
+def test_old_value_that_is_longer_than_the_operand(deaf, wire, source, target):
+    before = source.read()
+    deaf.masked_fetch_add((target.key, target.va), source.sge(0, 4), 1)
+    deaf.settle()
+    wire.arrive(forged(deaf, Kind.ATOMIC_ACKNOWLEDGE, 0x10, original=1 << 32))
+    assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
+    assert source.read() == before
+
+
 @pytest.mark.parametrize("kind", [Kind.READ_RESPONSE, Kind.ATOMIC_ACKNOWLEDGE])
 def test_data_that_nobody_asked_for(deaf, wire, source, target, kind):
     deaf.write((target.key, target.va), source.sge(0, 100))
@@ -678,14 +719,15 @@ def request(channel, kind, psn, *, is_first=True, is_last=True, payload=b"", **v
     """A packet that the sender could have sent to the receiver."""
     op = OPS[Service.RC, kind, is_first, is_last, values.pop("ending", None)]
     packet = Packet(op, channel.receiver.qpn, psn)
-    packet.va = packet.rkey = packet.length = packet.swap_add = packet.compare = 0
-    for name, value in values.items():
+    packet.va = packet.rkey = packet.length = 0
+    for name, value in (dict.fromkeys(OPERANDS, 0) | values).items():
         setattr(packet, name, value)
     route = Route(channel.right.lid, channel.left.lid, 0, 0xFFFF, None)
     return route.frame(packet, [memoryview(payload)], len(payload))
 
 
 FULL = bytes(256)
+OPERANDS = ("swap_add", "compare", "swap_add_mask", "compare_mask")
 
 
 @pytest.mark.parametrize(
@@ -717,13 +759,23 @@ FULL = bytes(256)
         pytest.param([(Kind.WRITE, {"length": 2, "payload": b"x"})], id="less than announced"),
         pytest.param([(Kind.WRITE, {"length": 0, "payload": b"x"})], id="more than announced"),
         pytest.param([(Kind.READ, {"length": (1 << 30) + 1})], id="read of too much"),
+        *(
+            pytest.param(
+                [(kind, {"length": length} | operands)], id=f"{kind.name} {length} {operands}"
+            )
+            for kind in (Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD)
+            for length, operands in [
+                *((length, {}) for length in (0, 1, 2, 3, 5, 16, 1 << 31)),
+                *((4, {name: 1 << 32}) for name in OPERANDS),
+            ]
+        ),
     ],
 )
 def test_request_that_makes_no_sense(channel, wire, target, packets):
     tap = Tap(wire)
     channel.post_recv(target.sge())
     for number, (kind, values) in enumerate(packets):
-        if kind is Kind.WRITE:
+        if kind in (Kind.WRITE, Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD):
             values = {"rkey": target.key, "va": target.va} | values
         wire.arrive(request(channel, kind, 0x10 + number, **values))
     channel.settle()

@@ -55,6 +55,30 @@ def region(node):
     return node.region(4096, va=IOVA)
 
 
+@pytest.mark.parametrize("size", [4, 8])
+def test_masked_atomics(region, traced, size):
+    """Their segments depend on opmod; the data come right behind."""
+    remote, sge = (region.key, IOVA), region.sge(64, size)
+
+    def action(qps):
+        qps[0].masked_compare_swap(remote, sge, 1, 2, (3, 4))
+        qps[0].masked_fetch_add(remote, sge, 5, 6)
+
+    swap, add = traced(action)
+    data = [{"byte_count": size, "lkey": region.key, "addr": IOVA + 64}]
+    assert (swap["op"], add["op"]) == ("ATOMIC_MASKED_CS", "ATOMIC_MASKED_FA")
+    assert swap["data"] == add["data"] == data
+    operands = {
+        4: {"masked_cs4_seg": {"swap": 2, "compare": 1, "swap_mask": 4, "compare_mask": 3}},
+        8: {"masked_atomic_seg": {
+            "swap_add": 2, "compare": 1, "swap_add_mask": 4, "compare_mask": 3,
+        }},
+    }  # fmt: skip
+    assert swap.items() >= operands[size].items()
+    name = "masked_fa4_seg" if size == 4 else "masked_fa_seg"
+    assert add[name] == {"add": 5, "field_boundary": 6}
+
+
 def test_registration(node, traced):
     key = FastRegKey(node)
     (event,) = traced(lambda qps: key.register(qps[0], [0x1000, 0x2000], IOVA, 8192, variant=7))

@@ -12,8 +12,7 @@ queue pairs, and the ports' counters of packets and of wrong keys. Only this may
 - how many messages an acknowledgement stands for: only packets of requests are counted;
 - numbers of queue pairs and LIDs;
 - DC, which has no packets outside (``emu.device.engine.rc.dynamic``): it is compared between one
-  function and two, with and without a link;
-- masked atomics, which have no packet: with a link or in another process they fail.
+  function and two, with and without a link.
 """
 
 from dataclasses import replace
@@ -50,6 +49,7 @@ PROT, LENGTH = CqeSyndrome.LOCAL_PROT_ERR, CqeSyndrome.LOCAL_LENGTH_ERR
 
 PLACING = ("send", ("send", SIZE), "write", ("write", SIZE), "send_imm", ("write_imm", SIZE))
 ALL = (*PLACING, "read", ("read", SIZE), "fetch_add", "compare_swap")
+MASKED = tuple((name, size) for size in (8, 4) for name in ("masked_swap", "masked_add"))
 EMPTY_GID = 5
 
 
@@ -83,6 +83,10 @@ CONNECTED = [
     (Program("rre", do=("send", "read"), right={"rre": 0}), INVAL),
     (Program("rae", do=("send", "fetch_add"), right={"rae": 0}), INVAL),
     (Program("atomic address", do=("send", "crooked")), INVAL),
+    (Program("masked atomics", do=MASKED * 2), OK),
+    (Program("rae, masked", do=("send", "masked_add"), right={"rae": 0}), INVAL),
+    (Program("masked atomic's address", do=("send", ("masked_swap", 8, 4))), INVAL),
+    (Program("address of four bytes", do=(("masked_swap", 4, 4), ("masked_add", 4, 2))), INVAL),
     (Program("reads of receiver", do=("reads",), right={"log_rra_max": 0}), INVAL),
     *((Program(f"{twist}: {name}", do=(op,), twist=twist), ACCESS)
       for twist in ("wrong_rkey", "out_of_range", "of_another_domain")
@@ -90,6 +94,8 @@ CONNECTED = [
                        ("write with immediate", "write_imm"), ("atomic", "fetch_add"))),
     (Program("read_only: write", do=("read", "write"), twist="read_only"), ACCESS),
     (Program("read_only: atomic", do=("read", "fetch_add"), twist="read_only"), ACCESS),
+    *((Program(f"{twist}: masked atomic", do=(("masked_swap", 4),), twist=twist), ACCESS)
+      for twist in ("wrong_rkey", "out_of_range", "read_only")),
     (Program("write_only", do=("write", "read"), twist="write_only"), ACCESS),
     (Program("wrong_lkey", do=("send",), twist="wrong_lkey"), PROT),
     (Program("short_receive", do=("send", "write"), twist="short_receive"), INVAL),
@@ -165,6 +171,9 @@ DATAGRAMS_ROCE = [
 # Of DC, without packets.
 DYNAMIC = [
     (Program("right", do=ALL), OK),
+    (Program("masked atomics", do=MASKED * 2), OK),
+    (Program("masked atomics, mtu of initiator", do=MASKED, right={"mtu": 1}), OK),
+    (Program("masked atomic's address", do=(("masked_add", 8, 4),)), INVAL),
     (Program("mtu of initiator", do=("send", ("send", 600)), left={"mtu": 5}, right={"mtu": 1}),
      INVAL),
     (Program("read, mtu of initiator", do=(("read", 600),), left={"mtu": 5}, right={"mtu": 1}),
@@ -189,7 +198,9 @@ DYNAMIC_ROCE = [
 
 ONLY = {"wrong_srqn": (XRC,), "reads of receiver": (RC,), "send with invalidate": (RC, XRC)}
 """Programs that only some services can run."""
-NOT_OF_UC = {"read", "reads", "fetch_add", "compare_swap", "crooked"}
+NOT_OF_UC = {
+    "read", "reads", "fetch_add", "compare_swap", "crooked", "masked_swap", "masked_add"
+}  # fmt: skip
 
 
 def of(services, programs):

@@ -20,7 +20,20 @@ from emu.device.state.hca import HcaOptions
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
-from layouts.wqe import ATOMIC, CTRL, DATA, DS, MASKED_ATOMIC, RADDR, WQEBB, XRC, av
+from layouts.wqe import (
+    ATOMIC,
+    CTRL,
+    DATA,
+    DS,
+    MASKED_ATOMIC,
+    MASKED_CS_4,
+    MASKED_FA,
+    MASKED_FA_4,
+    RADDR,
+    WQEBB,
+    XRC,
+    av,
+)
 
 pytestmark = pytest.mark.hostile
 
@@ -156,8 +169,8 @@ class Maker:
             srqn = self.channel.srqn
             parts.append(XRC.pack(self.often(lambda: srqn, lambda: rng.getrandbits(24))))
         if opcode in ATOMICS:
-            layout = ATOMIC if opcode in PLAIN_ATOMICS else MASKED_ATOMIC
-            parts += [self.remote(aligned=True), rng.randbytes(layout.size), self.data(8)]
+            layout, length = ATOMICS[opcode][self.opmod & 1]
+            parts += [self.remote(aligned=True), rng.randbytes(layout.size), self.data(length)]
             return b"".join(parts)
         if opcode not in SENDS:
             parts.append(self.remote())
@@ -175,10 +188,11 @@ class Maker:
     def request(self):
         qp, rng = self.channel.sender, self.rng
         opcode = rng.choice(OPCODES[self.channel.service])
+        self.opmod = rng.choice([8, 9, 9]) if opcode in MASKED_ATOMICS else 0
         body = self.often(lambda: self.body(opcode), lambda: self.mangled(opcode))
         ds = self.often(lambda: 1 + -(-len(body) // DS), lambda: rng.randrange(64), 0.95)
         opcode = self.often(lambda: opcode, lambda: rng.randrange(256), 0.95)
-        word = (qp.sent & 0xFFFF) << 8 | opcode
+        word = self.opmod << 24 | (qp.sent & 0xFFFF) << 8 | opcode
         imm = self.often(lambda: rng.choice(self.world.regions).key, lambda: rng.getrandbits(32))
         wqe = CTRL.pack(word, qp.qpn << 8 | ds & 0x3F, rng.choice([0, 8, 10]), imm) + body
         return wqe.ljust(-(-len(wqe) // WQEBB) * WQEBB, b"\0")
@@ -190,8 +204,14 @@ class Maker:
 
 
 SENDS = (Opcode.SEND, Opcode.SEND_IMM, Opcode.SEND_INVAL)
-PLAIN_ATOMICS = (Opcode.ATOMIC_CS, Opcode.ATOMIC_FA)
-ATOMICS = (*PLAIN_ATOMICS, Opcode.ATOMIC_MASKED_CS, Opcode.ATOMIC_MASKED_FA)
+ATOMICS = {
+    Opcode.ATOMIC_CS: [(ATOMIC, 8)],
+    Opcode.ATOMIC_FA: [(ATOMIC, 8)],
+    Opcode.ATOMIC_MASKED_CS: [(MASKED_CS_4, 4), (MASKED_ATOMIC, 8)],
+    Opcode.ATOMIC_MASKED_FA: [(MASKED_FA_4, 4), (MASKED_FA, 8)],
+}
+"""Segment and size of the operand, by the lowest bit of opmod."""
+MASKED_ATOMICS = (Opcode.ATOMIC_MASKED_CS, Opcode.ATOMIC_MASKED_FA)
 WRITES = (Opcode.RDMA_WRITE, Opcode.RDMA_WRITE_IMM)
 OPCODES = {
     QpType.RC: (*SENDS, *WRITES, Opcode.RDMA_READ, *ATOMICS),

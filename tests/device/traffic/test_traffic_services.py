@@ -108,6 +108,9 @@ def test_read(channel, source, target, length):
     assert target.read() == before
 
 
+MASKED = ("masked_compare_swap", "masked_fetch_add")
+
+
 def number(region, at):
     return int.from_bytes(region.read(at, 8), "little")
 
@@ -145,6 +148,67 @@ def test_atomics_in_the_byte_order_that_the_driver_chose(channel, source, target
     assert channel.sent()
     assert source.read(0, 8) == (5).to_bytes(8, "big")
     assert target.read(256, 8) == (8).to_bytes(8, "big")
+
+
+@only(*RELIABLE)
+@pytest.mark.parametrize("size", [4, 8])
+def test_masked_compare_and_swap(channel, source, target, size):
+    """Only some bits are compared, and others are swapped; the old value comes either way."""
+    target.write((0x1234_5678).to_bytes(8, "little"), at=256)
+    remote = (target.key, target.va + 256)
+    for place, compare in ((0, 0xFF5F), (8, 0xFF7F)):
+        sge = source.sge(place, size)
+        channel.masked_compare_swap(remote, sge, compare, 0xABCD_EF09, (0xF0, 0xFF00_00FF))
+    channel.settle()
+    assert [found.wqe_opcode for found in channel.sent()] == [Opcode.ATOMIC_MASKED_CS] * 2
+    assert [answer(source, at, size) for at in (0, 8)] == [0x1234_5678] * 2
+    assert number(target, 256) == 0xAB34_5609
+
+
+@only(*RELIABLE)
+@pytest.mark.parametrize(
+    ("size", "before", "add", "boundary", "after"),
+    [
+        (8, (1 << 64) - 1, 2, 0, 1),
+        (8, 0x00FF_FFFF_FFFF_FFFF, 1, 1 << 31, 0x00FF_FFFF_0000_0000),
+        (8, 0x1010_FFFF, 0x1_0001, 0x8000_8000, 0x1011_0000),
+        (8, 0xF0F0, 0xFFFF, (1 << 64) - 1, 0x0F0F),  # each bit of its own: an exclusive or
+        (4, 0x7_FFFF_FFFF, 1, 0, 0x7_0000_0000),
+        (4, 0x7_FFFF_FFFF, 0x1_0001, 0x8000_8000, 0x7_0000_0000),
+        (4, 0x7_FFFF_FFFF, 1, 1 << 7, 0x7_FFFF_FF00),
+    ],
+)
+def test_masked_fetch_and_add(channel, source, target, size, before, add, boundary, after):
+    """No carry goes over the top bit of a field, nor out of the operand."""
+    target.write(before.to_bytes(8, "little"), at=256)
+    channel.masked_fetch_add((target.key, target.va + 256), source.sge(0, size), add, boundary)
+    channel.settle()
+    assert [found.wqe_opcode for found in channel.sent()] == [Opcode.ATOMIC_MASKED_FA]
+    assert answer(source, 0, size) == before & (1 << 8 * size) - 1
+    assert number(target, 256) == after
+
+
+def answer(region, at, size):
+    """An old value: the byte order that the driver has chosen is only about eight bytes."""
+    return int.from_bytes(region.read(at, size), "little" if size == 8 else "big")
+
+
+@only(*RELIABLE)
+@pytest.mark.parametrize(
+    ("op", "opmod", "length"),
+    [
+        *((op, opmod, 8) for op in MASKED for opmod in (0, 1, 7, 10, 11, 255)),
+        *((op, 9, length) for op in MASKED for length in (4, 16)),
+        ("masked_fetch_add", 8, 8),
+    ],
+)
+def test_masked_atomic_of_a_size_that_there_is_not(channel, source, target, op, opmod, length):
+    target.write(TEXT)
+    operands = (0, 5, (0, 0)) if op == "masked_compare_swap" else (5, 0)
+    sge = source.sge(0, length)
+    getattr(channel, op)((target.key, target.va + 256), sge, *operands, opmod=opmod)
+    assert channel.failure() == CqeSyndrome.LOCAL_QP_OP_ERR
+    assert (source.read(), target.read(0, len(TEXT))) == (TEXT, TEXT)
 
 
 def test_nop(channel):

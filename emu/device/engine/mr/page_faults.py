@@ -59,7 +59,8 @@ _REQUESTS: Mapping[int, tuple[PageFaultType, str]] = {
 }
 """The kind of page fault of a send request, and the ODP capability that it needs.
 
-A UMR is not here: drivers do not resolve page faults of what it reads, so it fails.
+A UMR is not here: drivers do not resolve page faults of what it reads, so it fails. Nor are masked
+atomics, whose segments the driver does not know (odp.c: mlx5_ib_mr_initiator_pfault_handler).
 """
 
 

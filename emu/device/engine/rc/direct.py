@@ -23,7 +23,7 @@ from emu.device.engine.rc.responder import (
     execute_atomic,
     execute_read,
 )
-from emu.device.engine.wqe.atomic import atomic_word
+from emu.device.engine.wqe.atomic import reply_word
 from emu.device.objects import Qp
 from emu.device.objects.message import Message, MsgOp
 from emu.device.objects.page_fault import Held, Side
@@ -58,7 +58,7 @@ def respond(hca: Hca, qp: Qp, message: Message, slid: int) -> None:
             copy(message.reply, data)
     else:
         old = execute_atomic(hca, qp, message)
-        copy(message.reply, (memoryview(atomic_word(hca).pack(old)),))
+        copy(message.reply, (memoryview(reply_word(hca, message.length).pack(old)),))
 
 
 def _check_ready(hca: Hca, qp: Qp) -> None:

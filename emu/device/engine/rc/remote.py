@@ -26,7 +26,7 @@ from emu.device.engine.qp.transitions import RECEIVING
 from emu.device.engine.rc.fatal_nak import access_violation
 from emu.device.engine.rc.receive import shared_queue
 from emu.device.objects import Pd, Qp
-from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.message import ATOMICS, Message, MsgOp
 from emu.device.objects.page_fault import FaultedAccess, Held, PageFault, PageFaultType, Side
 from emu.device.objects.views import Views
 from layouts.enums import QpType
@@ -60,11 +60,9 @@ class RemoteAccess:
 REMOTE: Mapping[MsgOp, RemoteAccess] = {
     MsgOp.WRITE: RemoteAccess(REMOTE_WRITE, "rx_write_requests", PageFaultType.RDMA_WRITE, "write"),
     MsgOp.READ: RemoteAccess(REMOTE_READ, "rx_read_requests", PageFaultType.RDMA_READ, "read"),
-    MsgOp.COMPARE_SWAP: RemoteAccess(
-        REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"
-    ),
-    MsgOp.FETCH_ADD: RemoteAccess(
-        REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"
+    **dict.fromkeys(
+        ATOMICS,
+        RemoteAccess(REMOTE_ATOMIC, "rx_atomic_requests", PageFaultType.RDMA_WRITE, "atomic"),
     ),
 }
 """By operation; a SEND names no remote memory."""

@@ -45,16 +45,14 @@ from emu.device.engine.rc.remote import (
 from emu.device.engine.rc.validation import check_op_valid
 from emu.device.engine.wqe.atomic import atomic_word
 from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.message import COMPARE_SWAPS, Message, MsgOp
 from emu.device.objects.views import Views, copy
 from layouts.enums import CqeSyndrome
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
 
-ATOMIC_BYTES = 8
-_MASK64 = (1 << 64) - 1
-_SEND, _WRITE, _COMPARE_SWAP = MsgOp.SEND, MsgOp.WRITE, MsgOp.COMPARE_SWAP
+_SEND, _WRITE = MsgOp.SEND, MsgOp.WRITE
 
 
 def begin_rdma(hca: Hca, qp: Qp, message: Message) -> Views:
@@ -120,16 +118,17 @@ def execute_read(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -
 
 
 def execute_atomic(hca: Hca, qp: Qp, message: Message) -> int:
-    """Replace eight bytes atomically; returns the old value, which is the response (9.4.5)."""
+    """Replace the operand atomically; returns the old value, which is the response (9.4.5)."""
     qp.count(REMOTE[message.op].counter)
     check_op_valid(hca, qp, message)
-    if message.va % ATOMIC_BYTES:
+    if message.va % message.length:
         raise invalid_request(hca, qp, f"atomic at {message.va:#x}")
     views = check_rkey(hca, qp, message)
-    old: int = atomic_word(hca).unpack(b"".join(views))[0]
-    new = _swapped(message, old) if message.op is _COMPARE_SWAP else _added(message, old)
+    word = atomic_word(hca, message.length)
+    old: int = word.unpack(b"".join(views))[0]
+    new = _swapped(message, old) if message.op in COMPARE_SWAPS else _added(message, old)
     if new != old:
-        copy(views, (memoryview(atomic_word(hca).pack(new)),))
+        copy(views, (memoryview(word.pack(new)),))
     return old
 
 
@@ -156,11 +155,11 @@ def _swapped(message: Message, old: int) -> int:
 
 def _added(message: Message, old: int) -> int:
     """Add field by field; a set bit of ``compare`` is the top bit of a field (PRM "Masked FA")."""
-    boundaries = message.compare
+    boundaries, width = message.compare, 8 * message.length
     if not boundaries:
-        return (old + message.swap_add) & _MASK64
+        return (old + message.swap_add) & (1 << width) - 1
     result = carry = 0
-    for bit in range(64):
+    for bit in range(width):
         total = (old >> bit & 1) + (message.swap_add >> bit & 1) + carry
         result |= (total & 1) << bit
         carry = 0 if boundaries >> bit & 1 else total >> 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.message import MASKED_ATOMIC_SIZES, Message, MsgOp
 from emu.device.port.packet import MAX_PAYLOAD, OPS, Packet
 from layouts.bth import PSN_HALF, PSN_MASK, Kind, Service
 
@@ -26,13 +26,18 @@ MSG_OPS = {
     Kind.READ: MsgOp.READ,
     Kind.COMPARE_SWAP: MsgOp.COMPARE_SWAP,
     Kind.FETCH_ADD: MsgOp.FETCH_ADD,
+    Kind.MASKED_COMPARE_SWAP: MsgOp.MASKED_COMPARE_SWAP,
+    Kind.MASKED_FETCH_ADD: MsgOp.MASKED_FETCH_ADD,
 }
 """The operation of a message, by the kind of its packets."""
 
-_KINDS = {op: kind for kind, op in MSG_OPS.items()}
+KINDS = {op: kind for kind, op in MSG_OPS.items()}
+"""The kind of the packets, by the operation of their message."""
+
 _SOME_BYTES = memoryview(bytes(MAX_PAYLOAD))
 _WRITE, _READ = MsgOp.WRITE, MsgOp.READ
 _SENDS, _WRITES, _READS = Kind.SEND, Kind.WRITE, Kind.READ
+_MASKED_ATOMICS = frozenset({Kind.MASKED_COMPARE_SWAP, Kind.MASKED_FETCH_ADD})
 
 
 class PsnCheck(Enum):
@@ -102,6 +107,8 @@ def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, befo
     op, size = packet.op, len(packet.payload)
     if op.kind is _READS and not is_possible(qp, packet.length):
         raise invalid_request(hca, qp, f"READ of {packet.length} bytes")
+    if op.kind in _MASKED_ATOMICS:
+        _check_operands(hca, qp, packet)
     if op.kind not in (_SENDS, _WRITES):
         return
     is_too_short = size < qp.mtu_bytes if not op.is_last else not (size or op.is_first)
@@ -117,11 +124,20 @@ def check_length(hca: Hca, qp: Qp, packet: Packet, message: Message | None, befo
         raise invalid_request(hca, qp, f"{packet!r} makes {total} bytes")
 
 
+def _check_operands(hca: Hca, qp: Qp, packet: Packet) -> None:
+    """The operands of a masked atomic fit into the size that its header says. Raises Nak."""
+    size = packet.length
+    largest = max(packet.swap_add, packet.compare, packet.swap_add_mask, packet.compare_mask)
+    if size not in MASKED_ATOMIC_SIZES or largest >> 8 * size:
+        raise invalid_request(hca, qp, f"{packet!r} has operands of {size} bytes, {largest:#x}")
+
+
 def check_whole_length(hca: Hca, qp: Qp, message: Message, mtu_bytes: int) -> None:
     """Check length of a whole message, as of the first of its packets of ``mtu_bytes`` each."""
-    op = OPS[Service.RC, _KINDS[message.op], True, message.length <= mtu_bytes, None]
+    op = OPS[Service.RC, KINDS[message.op], True, message.length <= mtu_bytes, None]
     packet = Packet(op, qp.handle, 0)
     packet.length = message.length
+    packet.swap_add = packet.compare = packet.swap_add_mask = packet.compare_mask = 0
     is_placing = op.kind in (_SENDS, _WRITES)
     packet.payload = _SOME_BYTES[: min(message.length, mtu_bytes) if is_placing else 0]
     check_length(hca, qp, packet, None, 0)

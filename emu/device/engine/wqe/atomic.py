@@ -1,7 +1,12 @@
-"""Atomic operations of connected services (PRM "Atomic segment")."""
+"""Atomic operations of connected services (PRM "Atomic segment").
+
+Those with masks have operands of 4 or 8 bytes, which opmod tells apart. The segments are UCX's
+(ib_mlx5.h: uct_ib_mlx5_atomic_masked_cswap32_seg and those after it; rc_mlx5.inl).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 
 from emu.device.engine.mr.rights import LOCAL_WRITE
@@ -12,42 +17,90 @@ from emu.device.objects.message import Message, MsgOp
 from emu.device.objects.send_queue import BadWqeError, Wqe
 from emu.device.state.hca import Hca
 from layouts.enums import Opcode
-from layouts.wqe import ATOMIC, MASKED_ATOMIC
+from layouts.wqe import (
+    ATOMIC,
+    EXTENDED_ATOMIC,
+    MASKED_ATOMIC,
+    MASKED_CS_4,
+    MASKED_FA,
+    MASKED_FA_4,
+)
 
 ATOMIC_BYTES = 8
-_WORDS = Struct(">Q"), Struct("<Q")
-_FETCH_ADD, _COMPARE_SWAP = MsgOp.FETCH_ADD, MsgOp.COMPARE_SWAP
+"""Size of an operand without masks."""
+
+_WORDS: Mapping[int, tuple[Struct, Struct]] = {
+    4: (Struct(">I"), Struct("<I")),
+    8: (Struct(">Q"), Struct("<Q")),
+}
+_MASKED: Mapping[MsgOp, Mapping[int, tuple[int, Struct]]] = {
+    MsgOp.MASKED_COMPARE_SWAP: {
+        EXTENDED_ATOMIC: (4, MASKED_CS_4), EXTENDED_ATOMIC | 1: (8, MASKED_ATOMIC),
+    },
+    MsgOp.MASKED_FETCH_ADD: {
+        EXTENDED_ATOMIC: (4, MASKED_FA_4), EXTENDED_ATOMIC | 1: (8, MASKED_FA),
+    },
+}  # fmt: skip
+"""The operand's size and the segment, by operation and opmod."""
 
 
-def atomic_word(hca: Hca) -> Struct:
+def atomic_word(hca: Hca, size: int) -> Struct:
     """An atomic's operand in memory, by the endianness mode that the driver has chosen."""
-    return _WORDS[hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
+    return _WORDS[size][hca.caps.atomic.atomic_req_8B_endianness_mode & 1]
 
 
-def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, *, masked: bool) -> Message:
-    """ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data: 8 bytes for the old value."""
-    message = Message(op, ATOMIC_BYTES)
+def reply_word(hca: Hca, size: int) -> Struct:
+    """The old value as the requester gets it: the mode is about 8 bytes, others are big-endian.
+
+    Source: UCX, uct_ib_mlx5_devx_md_open: ext_atomic_arg_sizes_be.
+    """
+    return atomic_word(hca, size) if size == ATOMIC_BYTES else _WORDS[size][0]
+
+
+def _atomic(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp, size: int, layout: Struct) -> Message:
+    """ctrl, [xrc or av], raddr, atomic (16 or 32 bytes), data: so many bytes for the old value."""
+    message = Message(op, size)
     at = remote_address(wqe, message, after_receiver(hca, qp, wqe, message))
-    layout = MASKED_ATOMIC if masked else ATOMIC
     need_segment(wqe, at + layout.size)
     message.swap_add, message.compare, *masks = layout.unpack_from(wqe.buf, at)
     if masks:
         message.swap_add_mask, message.compare_mask = masks
-    if op is _FETCH_ADD and not masked:
+    if op is MsgOp.FETCH_ADD:
         message.compare = 0
+    elif op is MsgOp.MASKED_FETCH_ADD:
+        message.swap_add_mask = message.compare_mask = 0
     message.reply = listed(hca, qp, wqe, message, at + layout.size, LOCAL_WRITE)
-    if message.length != ATOMIC_BYTES:
-        raise BadWqeError("the answer to an atomic takes 8 bytes")
+    if message.length != size:
+        raise BadWqeError(f"the answer to an atomic takes {size} bytes")
     return message
+
+
+def _masked(hca: Hca, qp: Qp, wqe: Wqe, op: MsgOp) -> Message:
+    found = _MASKED[op].get(wqe.opmod)
+    if found is None:
+        raise BadWqeError(f"no masked atomic has opmod {wqe.opmod}")
+    return _atomic(hca, qp, wqe, op, *found)
 
 
 @wqe_op(Opcode.ATOMIC_CS, RELIABLE)
 def atomic_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Compare and swap."""
-    return _atomic(hca, qp, wqe, _COMPARE_SWAP, masked=False)
+    return _atomic(hca, qp, wqe, MsgOp.COMPARE_SWAP, ATOMIC_BYTES, ATOMIC)
 
 
 @wqe_op(Opcode.ATOMIC_FA, RELIABLE)
 def atomic_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
     """Fetch and add."""
-    return _atomic(hca, qp, wqe, _FETCH_ADD, masked=False)
+    return _atomic(hca, qp, wqe, MsgOp.FETCH_ADD, ATOMIC_BYTES, ATOMIC)
+
+
+@wqe_op(Opcode.ATOMIC_MASKED_CS, RELIABLE)
+def atomic_masked_cs(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Compare the bits of one mask and swap those of another."""
+    return _masked(hca, qp, wqe, MsgOp.MASKED_COMPARE_SWAP)
+
+
+@wqe_op(Opcode.ATOMIC_MASKED_FA, RELIABLE)
+def atomic_masked_fa(hca: Hca, qp: Qp, wqe: Wqe) -> Work:
+    """Fetch, and add in fields."""
+    return _masked(hca, qp, wqe, MsgOp.MASKED_FETCH_ADD)

@@ -21,14 +21,18 @@ EXTENSIONS = {
     "xrceth": ["srqn"],
     "reth": ["va", "rkey", "length"],
     "atomic_eth": ["va", "rkey", "swap_add", "compare"],
+    "masked_atomic_eth": [
+        "va", "rkey", "swap_add", "compare", "length", "swap_add_mask", "compare_mask",
+    ],
     "aeth": ["syndrome", "msn"],
     "atomic_ack_eth": ["original"],
     "imm_dt": ["immediate"],
     "ieth": ["inv_rkey"],
     "cnp": (),
     "deth": ["qkey", "src_qpn"],
-}
-WIDTHS = {"va": 64, "swap_add": 64, "compare": 64, "original": 64, "syndrome": 8}
+}  # fmt: skip
+WIDTHS = {"va": 64, "original": 64, "syndrome": 8}
+WIDTHS |= dict.fromkeys(("swap_add", "compare", "swap_add_mask", "compare_mask"), 64)
 WIDTHS |= dict.fromkeys(("srqn", "msn", "src_qpn"), 24)
 
 
@@ -65,6 +69,9 @@ def fields(packet):
         (0xA1, Service.XRC, Kind.SEND, Position.MIDDLE, ["xrceth"]),
         (0xAB, Service.XRC, Kind.WRITE, Position.ONLY, ["xrceth", "reth", "imm_dt"]),
         (0xB1, Service.XRC, Kind.ACKNOWLEDGE, Position.ONLY, ["aeth"]),
+        # Ours, among those of manufacturers:
+        (0xD3, Service.RC, Kind.MASKED_COMPARE_SWAP, Position.ONLY, ["masked_atomic_eth"]),
+        (0xF4, Service.XRC, Kind.MASKED_FETCH_ADD, Position.ONLY, ["xrceth", "masked_atomic_eth"]),
     ],
 )
 def test_opcodes_of_the_specification(code, service, kind, position, headers):
@@ -74,13 +81,15 @@ def test_opcodes_of_the_specification(code, service, kind, position, headers):
 
 
 def test_table_as_a_whole():
-    assert len(PACKET_OPS) == 23 + 12 + 23 + 2 + 1
+    assert len(PACKET_OPS) == 23 + 12 + 23 + 2 + 1 + 2 * 2
     assert len(OPS) == len(PACKET_OPS)
     assert all(op.code == code for code, op in PACKET_OPS.items())
-    assert all(op.code >> 5 == op.service for op in PACKET_OPS.values())
+    standard = [op for op in PACKET_OPS.values() if op.code < 0xC0]
+    assert all(op.code >> 5 == op.service for op in standard)
+    assert len(PACKET_OPS) - len(standard) == 4
 
 
-@pytest.mark.parametrize("code", [0x15, 0x18, 0x2C, 0x30, 0x40, 0x60, 0x80, 0xB5, 0xFF])
+@pytest.mark.parametrize("code", [0x15, 0x18, 0x2C, 0x30, 0x40, 0x60, 0x80, 0xB5, 0xD5, 0xFF])
 def test_opcode_that_nobody_here_speaks(code):
     frame = bytearray(LOCAL.frame(example(PACKET_OPS[0x04], Random(1))))
     frame[bth.lrh.size] = code

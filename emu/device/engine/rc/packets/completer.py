@@ -18,9 +18,9 @@ from emu.device.engine.rc.nak import SYNDROMES, NakCode
 from emu.device.engine.rc.packets.ack_timer import AckTimer
 from emu.device.engine.rc.packets.selective import SelectiveRepeat
 from emu.device.engine.rc.packets.window import Request, SendWindow
-from emu.device.engine.wqe.atomic import atomic_word
+from emu.device.engine.wqe.atomic import reply_word
 from emu.device.engine.wqe.registry import gather_piece
-from emu.device.objects.message import MsgOp
+from emu.device.objects.message import ATOMICS, MsgOp
 from emu.device.objects.views import copy
 from emu.device.port.packet import Packet
 from emu.device.rounds import MOST_STEPS_RECEIVED
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _UC = QpType.UC
 _RTS = QpState.RTS
 _READ = MsgOp.READ
-_COMPARE_SWAP = MsgOp.COMPARE_SWAP
-_FETCH_ADD = MsgOp.FETCH_ADD
 _PSN_SEQUENCE_ERROR = NakCode.PSN_SEQUENCE_ERROR
 
 
@@ -135,12 +133,14 @@ class PacketCompleter:
         """Take an atomic's old value; the guest gets it in the byte order that the driver chose."""
         if not self.advance(packet.psn) or not self._is_running:
             return
-        request = self.window.requests[0]
-        if request.op in (_COMPARE_SWAP, _FETCH_ADD):
-            old = atomic_word(self._connection.hca).pack(packet.original)
-            self._take(request, memoryview(old), 0)
-        else:
+        request, old = self.window.requests[0], packet.original
+        if request.op not in ATOMICS:
             self.fail(CqeSyndrome.BAD_RESP_ERR, "an atomic response to something else")
+        elif old >> 8 * request.length:
+            self.fail(CqeSyndrome.BAD_RESP_ERR, f"{old:#x} for {request.length} bytes")
+        else:
+            word = reply_word(self._connection.hca, request.length)
+            self._take(request, memoryview(word.pack(old)), 0)
 
     def _take(self, request: Request, data: memoryview, offset: int) -> None:
         """Write response data to the request's memory; the key may be gone by now."""

@@ -18,7 +18,6 @@ from emu.device.engine.rc.fatal_nak import invalid_request
 from emu.device.engine.rc.packets.responses import ResponseQueue
 from emu.device.engine.rc.receive import check_resource, keep
 from emu.device.engine.rc.responder import (
-    ATOMIC_BYTES,
     begin_pieces,
     begin_rdma,
     complete,
@@ -27,7 +26,8 @@ from emu.device.engine.rc.responder import (
     refuse_packet,
 )
 from emu.device.engine.rc.validation import MSG_OPS, is_possible, packets_of
-from emu.device.objects.message import Message, MsgOp
+from emu.device.engine.wqe.atomic import ATOMIC_BYTES
+from emu.device.objects.message import MASKED_ATOMICS, Message, MsgOp
 from emu.device.objects.page_fault import Held
 from emu.device.objects.receive_queue import TakenWqe
 from emu.device.port.packet import Packet, precedes
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from emu.device.engine.rc.packets.interfaces import InnerConnection
 
 _UC = QpType.UC
-_SEND = MsgOp.SEND
+_SEND, _FETCH_ADD = MsgOp.SEND, MsgOp.FETCH_ADD
 _SENDS = Kind.SEND
 _WRITES = Kind.WRITE
 _READS = Kind.READ
@@ -221,10 +221,18 @@ def _message_of(packet: Packet) -> Message:
     if kind in (_WRITES, _READS):
         message.length = packet.length
     elif kind is not _SENDS:
-        message.length = ATOMIC_BYTES
-        message.swap_add = packet.swap_add
-        message.compare = packet.compare if kind is Kind.COMPARE_SWAP else 0
+        _take_operands(message, packet)
     return message
+
+
+def _take_operands(message: Message, packet: Packet) -> None:
+    """Those of an atomic. A plain FETCH_ADD has one; what stands beside it means nothing."""
+    message.swap_add, message.length = packet.swap_add, ATOMIC_BYTES
+    if message.op in MASKED_ATOMICS:
+        message.length = packet.length
+        message.swap_add_mask, message.compare_mask = packet.swap_add_mask, packet.compare_mask
+    if message.op is not _FETCH_ADD:
+        message.compare = packet.compare
 
 
 Step = Callable[[PacketExecution, Packet], None]
@@ -235,6 +243,8 @@ EXECUTE: Mapping[Kind, Step] = {
     Kind.READ: PacketExecution.read,
     Kind.COMPARE_SWAP: PacketExecution.atomic,
     Kind.FETCH_ADD: PacketExecution.atomic,
+    Kind.MASKED_COMPARE_SWAP: PacketExecution.atomic,
+    Kind.MASKED_FETCH_ADD: PacketExecution.atomic,
 }
 
 REPEAT: Mapping[Kind, Step] = {
@@ -243,4 +253,6 @@ REPEAT: Mapping[Kind, Step] = {
     Kind.READ: PacketExecution.duplicate_read,
     Kind.COMPARE_SWAP: PacketExecution.duplicate_atomic,
     Kind.FETCH_ADD: PacketExecution.duplicate_atomic,
+    Kind.MASKED_COMPARE_SWAP: PacketExecution.duplicate_atomic,
+    Kind.MASKED_FETCH_ADD: PacketExecution.duplicate_atomic,
 }

@@ -6,24 +6,17 @@ from typing import TYPE_CHECKING
 
 from emu.device.engine.mr.rights import LOCAL_READ
 from emu.device.engine.rc.packets.window import Request
+from emu.device.engine.rc.validation import KINDS
 from emu.device.engine.wqe.registry import gather_piece
 from emu.device.objects import Qp
-from emu.device.objects.message import Message, MsgOp
+from emu.device.objects.message import Message
 from emu.device.objects.views import Views
 from emu.device.port.packet import OPS, SERVICES, Packet
 from layouts import bth
-from layouts.bth import PSN_MASK, Kind
+from layouts.bth import PSN_MASK
 
 if TYPE_CHECKING:
     from emu.device.state.hca import Hca
-
-_KINDS = {
-    MsgOp.SEND: Kind.SEND,
-    MsgOp.WRITE: Kind.WRITE,
-    MsgOp.READ: Kind.READ,
-    MsgOp.COMPARE_SWAP: Kind.COMPARE_SWAP,
-    MsgOp.FETCH_ADD: Kind.FETCH_ADD,
-}
 
 
 def offset_of(qp: Qp, request: Request, psn: int) -> int:
@@ -53,6 +46,7 @@ def asking_for_data(qp: Qp, request: Request, psn: int) -> Packet:
     packet = _packet(qp, message, psn, is_first=True, is_last=True)
     packet.va, packet.length = message.va + offset, message.length - offset
     packet.swap_add, packet.compare = message.swap_add, message.compare
+    packet.swap_add_mask, packet.compare_mask = message.swap_add_mask, message.compare_mask
     packet.ack_request = True
     return packet
 
@@ -63,7 +57,7 @@ def _packet(qp: Qp, message: Message, psn: int, *, is_first: bool, is_last: bool
         ending = bth.imm_dt
     elif is_last and message.inv_rkey is not None:
         ending = bth.ieth
-    op = OPS[SERVICES[qp.st], _KINDS[message.op], is_first, is_last, ending]
+    op = OPS[SERVICES[qp.st], KINDS[message.op], is_first, is_last, ending]
     packet = Packet(op, qp.remote_qpn, psn)
     packet.va, packet.rkey, packet.length = message.va, message.rkey, message.length
     packet.immediate, packet.inv_rkey = message.immediate, message.inv_rkey

@@ -17,7 +17,7 @@ from emu.device.engine.qp.send_requests import LocalError
 from emu.device.engine.rc.packets.completer import PacketCompleter
 from emu.device.engine.rc.packets.request_packets import asking_for_data, offset_of, placing
 from emu.device.engine.rc.packets.window import Request, SendWindow
-from emu.device.objects.message import WITH_RESPONSE_DATA, Message, MsgOp
+from emu.device.objects.message import WITH_RESPONSE_DATA, Message
 from emu.device.objects.page_fault import Side
 from emu.device.objects.send_queue import Wqe
 from emu.device.rounds import STEPS_PER_ROUND
@@ -34,13 +34,11 @@ WINDOW_REQUESTS = 128
 ACK_EVERY = 32
 """A long message requests an ACK every so many packets, so that the window moves."""
 
-_ALL_BITS = (1 << 64) - 1
-
 # The fence bits of a control segment (PRM "Control segment"; qp.h: MLX5_FENCE_MODE_*). A small
 # fence orders local requests; here these are complete before the next request is looked at.
 _FENCE_SHIFT = 5
 _FENCE, _STRONG, _SMALL_AND_FENCE = 2, 3, 4
-_RTS, _REQUESTER, _FETCH_ADD, _UC = QpState.RTS, Side.REQUESTER, MsgOp.FETCH_ADD, QpType.UC
+_RTS, _REQUESTER, _UC = QpState.RTS, Side.REQUESTER, QpType.UC
 
 
 class PacketRequester:
@@ -133,9 +131,6 @@ class PacketRequester:
         if work is None:
             return None
         assert isinstance(work, Message)
-        masks = work.swap_add_mask & work.compare_mask
-        if masks != _ALL_BITS or (work.op is _FETCH_ADD and work.compare):
-            raise LocalError(CqeSyndrome.LOCAL_QP_OP_ERR, "a masked atomic has no packet")
         if work.length >= PSN_HALF * self._connection.qp.mtu_bytes:
             raise LocalError(CqeSyndrome.LOCAL_LENGTH_ERR, "more packets than half of all PSNs")
         return work
