@@ -29,6 +29,7 @@ class FakeGuest:
         self.state = "up"
         self.control_socket = Path("/nowhere/control")
         self.console = "its console\n"
+        self.server_failure = None
 
     def __enter__(self):
         ours, theirs = socket.socketpair()

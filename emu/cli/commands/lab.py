@@ -10,13 +10,11 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from emu.cli.commands.down import end_all
 from emu.cli.options.guest import prepare
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console
 from emu.cli.shared.progress import working
-from emu.guests.errors import LabError
-from emu.guests.guest.guest import UP
-from emu.guests.named import attach, hosts, keeper, running, topology
 from emu.host.printable import printable
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
@@ -67,10 +65,8 @@ def status(lab: str | None) -> None:
 @lab.command()
 @click.argument("name", required=False)
 def down(name: str | None) -> None:
-    """End all guests of a lab at once."""
-    entry = _lab(name)
-    keeper.end(entry)
-    click.echo(f"{entry.name} is down")
+    """End all guests of a lab at once; statuses as of `mlx5emu down`."""
+    end_all([_lab(name)])
 
 
 def _checks() -> topology.Checks:

@@ -50,6 +50,10 @@ class Inhabitant(Protocol):
     def console(self) -> str:
         """The output of its console."""
 
+    @property
+    def server_failure(self) -> GuestError | None:
+        """What the server of its functions has complained of."""
+
     def popen(
         self,
         command: str | Sequence[str],

@@ -1,7 +1,8 @@
 """A process in the background that keeps guests running, for commands that come later.
 
 It is forked from the command that starts the guests, which waits until they are up. Whatever ends
-that command before (Ctrl-C, a kill) ends the guests as well.
+that command before (Ctrl-C, a kill) ends the guests as well. What the guests' server has to say at
+its end, like of a trace that a full disk has cut short, goes to the command that ends them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from emu.guests import cache
-from emu.guests.errors import LabError, as_told, told_failure
+from emu.guests.errors import GuestError, LabError, as_told, told_failure
 from emu.guests.named import running
 from emu.guests.named.door import Door, Inhabitant
 
 UP = b"{}"
 _LOG = "keeper.log"
+_LAST_WORDS = "last words"
 _MOST_OF_A_REPORT = 1 << 20
 _STOP_TIMEOUT = 30.0
 
@@ -73,10 +75,18 @@ def launch(
         raise told_failure(told)
 
 
-def end(entry: running.Entry) -> None:
-    """End what has that name. Raises :class:`LabError` when it does not end."""
-    if entry.pid > 0 and not _end(entry.pid, lambda: not running.is_held(entry.name)):
-        raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
+def end(entry: running.Entry) -> GuestError | None:
+    """End what has that name. Raises :class:`LabError` when it does not end.
+
+    Returns what the server of its functions has complained of, if anything.
+    """
+    if entry.pid <= 0:
+        return None
+    with _heard(entry.path / _LAST_WORDS) as words:
+        if not _end(entry.pid, lambda: not running.is_held(entry.name)):
+            raise LabError(f"process {entry.pid}, which keeps {entry.name}, does not end")
+        told = words.read(_MOST_OF_A_REPORT) if words is not None else None
+    return told_failure(told) if told else None
 
 
 def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
@@ -100,6 +110,33 @@ def _end(pid: int, is_gone: Callable[[], bool] | None = None) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def _heard(path: Path) -> Iterator[IO[bytes] | None]:
+    """The pipe for last words, which waits for no writer; None when there is none."""
+    try:
+        number = _without_waiting(str(path), os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    with open(number, "rb") as file:
+        yield file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def _say(path: Path, guests: Iterable[Inhabitant]) -> None:
+    """What the server has complained of goes into the pipe, if somebody reads there.
+
+    A pipe, as a file could meet the same full disk.
+    """
+    failures = [guest.server_failure for guest in guests if guest.server_failure is not None]
+    if failures:
+        with contextlib.suppress(OSError), open(path, "wb", opener=_without_waiting) as words:
+            words.write(as_told(failures[0]))
+
+
 def _self(info: Mapping[str, Any]) -> dict[str, Any]:
     return {"pid": os.getpid(), "since": time.time(), **info}
 
@@ -111,10 +148,12 @@ def _keep(claim: running.Claim, info: Mapping[str, Any], start: Start, report: i
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        with claim, contextlib.ExitStack() as stack:
+        with claim, contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
             _detach(claim.path / _LOG)
+            os.mkfifo(claim.path / _LAST_WORDS, 0o600)
             cache.save_json(claim.path / running.INFO, _self(info))
             guests = start(stack)
+            last.callback(_say, claim.path / _LAST_WORDS, guests.values())
             stack.enter_context(open_doors(claim, info, guests))
             os.write(report, UP)  # fails when nobody waits any more
             os.close(report)

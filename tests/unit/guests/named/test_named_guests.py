@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from click.testing import CliRunner
 from helpers.named_guests import FakeGuest
 
 from emu.cli.main import main
-from emu.cli.shared import control
 from emu.guests import LabError
 from emu.guests.channel import frames
-from emu.guests.errors import GuestError, GuestHungError, as_told, told_failure
+from emu.guests.errors import GuestError, GuestHungError, ServerError, as_told, told_failure
+from emu.guests.guest.server import Server
 from emu.guests.named import keeper, outbox, running
 from emu.guests.named.attach import attached, log_of, output_of, state_of
 from emu.guests.named.door import Door
@@ -405,10 +406,86 @@ def test_a_guest_is_kept_by_a_process_of_its_own(kept):
     assert output_of("kept", ["echo", "there"]) == b"there\n"
     assert output_of("kept", ["echo", "again"]) == b"again\n"
     inside = int(output_of("kept", ["sh", "-c", "echo $PPID"]))
-    keeper.end(entry)
+    assert keeper.end(entry) is None
     assert not running.entries()
     assert not entry.path.exists()
     assert not Path(f"/proc/{inside}").exists()
+
+
+def with_a_full_disk(stack):
+    """A guest whose server has its record on a full disk."""
+    guest = stack.enter_context(FakeGuest())
+
+    def lose_server(error):
+        guest.server_failure = error
+
+    work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    server = Server(
+        ["connectx6"],
+        directory=work,
+        log=work / "log",
+        record=Path("/dev/full"),
+        on_end=lose_server,
+    )
+    stack.callback(server.stop)
+    server.start()
+    return {"kept": guest}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["down", "--all"], ["down", "full", "kept"]])
+def test_down_tells_of_a_file_that_a_full_disk_has_cut_short(kept, words):
+    """All are ended first."""
+    keeper.launch("full", {}, with_a_full_disk)
+    keeper.launch("kept", {}, fake)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == ServerError.status == 123
+    assert "full is down\nkept is down\n" in done.output
+    assert done.output.splitlines()[-1] == (
+        "mlx5emu: full: the device server ended with status 1: "
+        "the record /dev/full is not complete: No space left on device"
+    )
+    assert not running.entries()
+
+
+def test_down_tells_of_every_server_that_has_failed(kept):
+    def failing(name):
+        def start(stack):
+            guest = stack.enter_context(FakeGuest())
+            guest.server_failure = ServerError(f"no {name}")
+            return {"one": guest, "two": guest}
+
+        return start
+
+    for name in ("a", "b"):
+        keeper.launch(name, {"lab": True}, failing(name))
+    done = CliRunner().invoke(main, ["down", "--all"])
+    assert done.exit_code == 123
+    assert sorted(done.output.splitlines()) == [
+        *("a is down", "b is down", "mlx5emu: a: no a", "mlx5emu: b: no b"),
+    ]
+    keeper.launch("c", {"lab": True}, failing("c"))
+    done = CliRunner().invoke(main, ["lab", "down"])
+    assert (done.exit_code, done.output) == (123, "c is down\nmlx5emu: c: no c\n")
+    keeper.launch("d", {}, fake)
+    done = CliRunner().invoke(main, ["down", "d"])
+    assert (done.exit_code, done.output) == (0, "d is down\n")
+
+
+def test_what_a_server_says_waits_for_nobody(kept):
+    """Who ends the process in another way does not hear it; nothing is left of the name."""
+
+    def start(stack):
+        guest = stack.enter_context(FakeGuest())
+        guest.server_failure = ServerError("never heard")
+        return {"kept": guest}
+
+    keeper.launch("kept", {}, start)
+    entry = running.find("kept")
+    os.kill(entry.pid, signal.SIGTERM)
+    os.waitpid(entry.pid, 0)
+    assert not running.entries()
+    assert not entry.path.exists()
 
 
 def test_a_start_that_fails_tells_why_and_leaves_nothing():
