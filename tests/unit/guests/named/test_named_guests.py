@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from helpers.named_guests import FakeGuest
 
 from emu.cli.main import main
+from emu.cli.shared import control
 from emu.guests import LabError
 from emu.guests.channel import frames
 from emu.guests.errors import GuestError, GuestHungError, ServerError, as_told, told_failure

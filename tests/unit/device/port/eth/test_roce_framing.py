@@ -93,6 +93,7 @@ def test_what_is_built_is_parsed(headers, code, data, number, pkey):
     packet = Packet(op, number, number ^ 0x5A5A5A)
     packet.va, packet.rkey, packet.length = number << 20, number, len(data)
     packet.swap_add = packet.compare = packet.original = number << 30
+    packet.swap_add_mask = packet.compare_mask = number << 20
     packet.syndrome, packet.msn, packet.qkey, packet.src_qpn = 0x1F, number, number, number
     packet.immediate = packet.inv_rkey = number
     frame = Framer(headers, pkey).frame(packet, [data], len(data))
