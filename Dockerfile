@@ -1,4 +1,4 @@
-# The emulator and its guest lab on Debian 13; the README's "In a container" has the commands.
+# The emulator and its guest lab on Debian 13; share/guide/container.md has the commands.
 # No privileges are needed to build it or to run guests in it. Guests, and the QEMU for them, are made
 # on first use: a volume at /var/cache/mlx5emu keeps them.
 FROM debian:trixie

@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 import emu
+from emu.cli.guide import index
 from emu.cli.main import main
 from emu.cli.manpage import page
 
-STORED = Path(emu.__file__).parents[1] / "share" / "man" / "man1" / "mlx5emu.1"
+SHARE = Path(emu.__file__).parents[1] / "share"
+STORED = SHARE / "man" / "man1" / "mlx5emu.1"
 
 
 def commands(group=main, path=()):
@@ -53,3 +55,18 @@ def test_completion_for(shell):
     environ = {"_MLX5EMU_COMPLETE": "bash_complete", "COMP_WORDS": "mlx5emu fau", "COMP_CWORD": "1"}
     result = CliRunner().invoke(main, [], env=environ, prog_name="mlx5emu")
     assert "fault" in result.output
+
+
+def test_the_guide_s_index_is_current():
+    """scripts/gen-man-page writes it."""
+    assert (SHARE / "guide" / "README.md").read_text() == index(main, SHARE / "guide")
+
+
+def test_a_new_page_and_the_commands_in_it_are_in_the_index(tmp_path):
+    for name, text in {"README.md": "old", "x.md": "# Walls\n\nmlx5emu ps\n"}.items():
+        (tmp_path / name).write_text(text)
+    made = index(main, tmp_path)
+    assert "- [Walls](x.md)" in made
+    rows = {line.split("`")[1]: line for line in made.splitlines() if line.startswith("| `")}
+    assert rows["ps"].endswith("[x](x.md) |")
+    assert "x.md" not in rows["run"]

@@ -1,0 +1,48 @@
+"""The index of the guide: its pages, and the commands with the pages that show them.
+
+Made of the commands' own help and of the pages, so it has no text of its own to keep up to date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+_HEAD = """\
+# Guide
+
+One page for each thing to do, with the commands to type. `share/man/man1/mlx5emu.1` (`man
+./share/man/man1/mlx5emu.1`) has every option. `scripts/gen-man-page` writes that page and this one.
+
+"""
+_COMPLETION = """
+Completion: for bash, put `eval "$(_MLX5EMU_COMPLETE=bash_source mlx5emu)"` into ~/.bashrc; for zsh
+and fish likewise with `zsh_source` and `fish_source`.
+"""
+
+
+def index(main: click.Command, pages: Path) -> str:
+    """README.md of a folder of pages, in Markdown. Each page's title is its first line."""
+    texts = {path.name: path.read_text() for path in sorted(pages.glob("*.md"))}
+    del texts["README.md"]
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
+    rows = [f"- [{title}]({name})" for name, title in titles.items()]
+    head = [_HEAD, *rows, "", "| command | what it does | shown in |"]
+    lines = [*head, "|---|---|---|", *_commands(main, texts)]
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n" + _COMPLETION
+
+
+def _commands(main: click.Command, texts: dict[str, str]) -> Iterator[str]:
+    context = click.Context(main, info_name="mlx5emu")
+    assert isinstance(main, click.Group)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        shows = re.compile(rf"mlx5emu {re.escape(name)}\b")
+        found = [page for page, text in texts.items() if shows.search(text)]
+        shown = " ".join(f"[{page.removesuffix('.md')}]({page})" for page in found)
+        yield f"| `{name}` | {command.get_short_help_str(120)} | {shown} |"
