@@ -674,12 +674,18 @@ def test_old_value_that_is_longer_than_the_operand(deaf, wire, source, target):
     assert source.read() == before
 
 
-@pytest.mark.parametrize("kind", [Kind.READ_RESPONSE, Kind.ATOMIC_ACKNOWLEDGE])
-def test_data_that_nobody_asked_for(deaf, wire, source, target, kind):
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [(Kind.READ_RESPONSE, b""), (Kind.READ_RESPONSE, bytes(100)), (Kind.ATOMIC_ACKNOWLEDGE, b"")],
+)
+def test_data_that_nobody_asked_for(deaf, wire, source, target, kind, payload):
+    """They are placed nowhere, though they may be as long as what was sent."""
+    before = source.read()
     deaf.write((target.key, target.va), source.sge(0, 100))
     deaf.settle()
-    wire.arrive(forged(deaf, kind, 0x10))
+    wire.arrive(forged(deaf, kind, 0x10, payload=payload))
     assert deaf.failure() == CqeSyndrome.BAD_RESP_ERR
+    assert source.read() == before
 
 
 @pytest.mark.parametrize(
