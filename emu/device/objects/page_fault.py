@@ -104,13 +104,20 @@ class FaultedAccess:
     The driver makes the pages after them present (hw/odp.c: pagefault_data_segments).
     """
 
+    def __str__(self) -> str:
+        if self.kind in (PageFaultType.RDMA_READ, PageFaultType.RDMA_WRITE):
+            what = f"r_key {self.r_key:#x}, {self.va:#x}+{self.length:#x}"
+        else:
+            what = f"WQE {self.wqe_index:#x} of {self.number:#x}"
+        return f"{self.kind.name} {what} from byte {self.committed}"
+
 
 class PageFault:
     """A page fault: one side of a queue pair waits for its driver.
 
-    ``refuse`` is called when the driver gives up: it fails the operation that hit the page fault
-    and returns the answer for the waiting peer, if any. ``go_on`` is called when the wait is over,
-    with that answer, or with None for "try again".
+    ``refuse`` is called with the reason when the driver gives up: it fails the operation that hit
+    the page fault and returns the answer for the waiting peer, if any. ``go_on`` is called when the
+    wait is over, with that answer, or with None for "try again".
     """
 
     __slots__ = (
@@ -124,7 +131,7 @@ class PageFault:
         side: Side,
         access: FaultedAccess,
         page: Page,
-        refuse: Callable[[], Exception | None],
+        refuse: Callable[[str], Exception | None],
     ) -> None:
         self.qp = qp
         self.side = side
@@ -141,6 +148,16 @@ class PageFault:
 
     def __repr__(self) -> str:
         return f"page fault {self.token:#x} of {self.qp!r} ({self.side.value})"
+
+    def refusal(self, took_ns: int) -> str:
+        """The reason when it is refused: how long that took, the request, where a page is absent.
+
+        In the transport scheme the driver looks at all of the request; the absent page is where the
+        device stopped. The time tells a driver that found no memory from one that has tried for as
+        long as it does (HMM_RANGE_DEFAULT_TIMEOUT, a second).
+        """
+        after = f"page fault {self.token:#x} refused after {took_ns / 1e6:.1f} ms"
+        return f"{after}: {self.access}; absent: {self.page}"
 
     def hold(self, qp: Qp, go_on: Callable[[Exception | None], None]) -> None:
         """The requests of a queue pair in this process, perhaps of another function, wait, too."""

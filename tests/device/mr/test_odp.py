@@ -204,6 +204,16 @@ class TestRequester:
         assert [found.syndrome for found in done] == [0, PROT, CqeSyndrome.WR_FLUSH_ERR]
         assert channel.sender.state is QpState.ERR
 
+    def test_the_log_says_what_was_refused(self, channel, pagers, source, pinned, caplog):
+        caplog.set_level("DEBUG")
+        channel.post_recv(pinned[1].sge())
+        channel.send(source.sge(0, 100))
+        event = pagers[0].fault()
+        pagers[0].must_resume(event, error=True)
+        request = f"SEND_OR_WRITE WQE 0x0 of {channel.sender.qpn:#x} from byte 0"
+        assert request in caplog.text
+        assert f"absent: key {source.key:#x}, {source.va:#x}+0x64" in caplog.text
+
 
 class TestRdma:
     @pytest.mark.parametrize("service", [RC, UC, XRC])
@@ -269,6 +279,21 @@ class TestRdma:
         assert channel.failure() == REMOTE
         assert channel.receiver.state is QpState.ERR
         assert target.read(0, 100) == bytes(100)
+
+    def test_the_log_says_what_was_refused(self, channel, pagers, target, pinned, clock, caplog):
+        """The whole request, the absent part of it, and the time that the driver took."""
+        target.bring_in(0)
+        channel.write((target.key, target.va + 50), pinned[0].sge(0, 9000))
+        event = pagers[1].fault()
+        clock.advance(1_004_200_000)
+        pagers[1].must_resume(event, error=True)
+        absent = 4096 - 0x800
+        (said,) = [text for text in caplog.messages if "page fault" in text and "refused" in text]
+        assert (
+            f"page fault {event.token:#x} refused after 1004.2 ms: "
+            f"RDMA_WRITE r_key {target.key:#x}, {target.va + 50:#x}+{9000:#x} from byte 0; "
+            f"absent: key {target.key:#x}, {target.va + absent:#x}+{9050 - absent:#x}"
+        ) in said
 
     def test_both_sides_of_a_queue_pair_wait_at_once(self, channel, pagers, source, target, pinned):
         channel.write((target.key, target.va), pinned[0].sge(0, 100))

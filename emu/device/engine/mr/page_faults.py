@@ -102,9 +102,12 @@ def suspend(
     side: Side,
     access: FaultedAccess,
     page: AbsentPageError,
-    refuse: Callable[[], Exception | None],
+    refuse: Callable[[str], Exception | None],
 ) -> PageFault:
-    """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first."""
+    """Let one side of a queue pair wait, and tell the driver. Call ``may_wait`` first.
+
+    ``refuse`` as for ``PageFault``.
+    """
     absent = Page(page.key, page.va, page.length)
     _watch_repetition(qp, side, absent)
     fault = PageFault(qp, side, access, absent, refuse)
@@ -188,8 +191,7 @@ def end(hca: Hca, fault: PageFault, *, refused: bool) -> None:
     _trace(hca, fault, "error" if refused else "resumed")
     answer = None
     if refused:
-        log.info("%r: the driver did not resolve it: %s", fault, fault.page)
-        answer = fault.refuse()
+        answer = fault.refuse(fault.refusal(hca.clock.now_ns() - fault.raised_ns))
     if fault.go_on is not None:
         fault.go_on(answer)
 

@@ -72,7 +72,7 @@ class LocalError(Exception):
         self.cause = cause
 
     @classmethod
-    def of_access(cls, error: AccessError, opcode: int = 0, why: str = "") -> LocalError:
+    def of_access(cls, error: AccessError, opcode: int = 0) -> LocalError:
         """The requester's own memory cannot be used, by a request with this opcode."""
         if opcode in _FETCHING:
             cause = Cause.SCATTER
@@ -80,7 +80,7 @@ class LocalError(Exception):
             cause = Cause.MEMORY
         else:
             cause = _CAUSES[error.violation]
-        return cls(CqeSyndrome.LOCAL_PROT_ERR, why or str(error), cause)
+        return cls(CqeSyndrome.LOCAL_PROT_ERR, str(error), cause)
 
 
 def parse(hca: Hca, qp: Qp, wqe: Wqe) -> Message | Datagram | None:

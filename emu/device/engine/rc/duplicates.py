@@ -50,8 +50,7 @@ def read_again(hca: Hca, qp: Qp, message: Message, offset: int, length: int) -> 
     except AbsentPageError as page:
         if qp.state not in RECEIVING or not page_faults.may_wait(hca, qp, "read"):
             return None
-        lost = Dropped(str(page))
-        raise Held(suspend_rdma(hca, qp, message, offset, page, lambda: lost)) from None
+        raise Held(suspend_rdma(hca, qp, message, offset, page, Dropped)) from None
     except AccessError:
         return None
 

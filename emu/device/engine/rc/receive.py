@@ -179,15 +179,16 @@ def _wait_for_room(
     """
     wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
-    prot = ReceiveError(
-        CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, f"page fault refused: {page}"
-    )
-    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
-        return prot
 
-    def refuse() -> Exception:
+    def prot(why: str) -> ReceiveError:
+        return ReceiveError(CqeSyndrome.LOCAL_PROT_ERR, NakCode.REMOTE_OPERATIONAL_ERROR, why)
+
+    if not page_faults.may_wait(hca, qp, "srq_receive" if srqn else "receive"):
+        return prot(str(page))
+
+    def refuse(why: str) -> Exception:
         try:
-            give_up(hca, qp, taken, prot)
+            give_up(hca, qp, taken, prot(why))
         except (Nak, Dropped) as answer:
             return answer
 

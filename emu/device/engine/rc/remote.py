@@ -158,9 +158,7 @@ def _wait_for_page(
     ):
         return access_violation(hca, qp, str(page))
 
-    why = f"page fault refused: {page}"
-
-    def refuse() -> Exception:
+    def refuse(why: str) -> Exception:
         return access_violation(hca, qp, why)
 
     return Held(suspend_rdma(hca, qp, message, offset, page, refuse))
@@ -172,7 +170,7 @@ def suspend_rdma(
     message: Message,
     offset: int,
     page: AbsentPageError,
-    refuse: Callable[[], Exception],
+    refuse: Callable[[str], Exception],
 ) -> PageFault:
     """Wait for a page of remote memory; if the responder already waits, return that page fault.
 

@@ -114,11 +114,10 @@ def _post(hca: Hca, qp: Qp, work: Datagram) -> None:
 
 def _wait_for_page(hca: Hca, qp: Qp, wqe: Wqe, page: AbsentPageError) -> None:
     """Keep the request in the ring; it is tried again when the page is present."""
+    error = LocalError.of_access(page, wqe.opcode)
 
-    why = LocalError.of_access(page, wqe.opcode, f"page fault refused: {page}")
-
-    def refuse() -> None:
-        send_requests.fail(hca, qp, wqe, why.syndrome, str(why), why.cause)
+    def refuse(why: str) -> None:
+        send_requests.fail(hca, qp, wqe, error.syndrome, why, error.cause)
 
     done = 0 if qp.moving is None else qp.moving.done
     access = page_faults.request_access(hca, qp, wqe, done)

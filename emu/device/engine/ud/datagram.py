@@ -139,9 +139,8 @@ def _wait_for_room(
     wqe, srqn = taken.wqe, taken.srqn
     assert wqe is not None
     whole = datagram.kept()
-    why = f"page fault refused: {page}"
 
-    def refuse() -> None:
+    def refuse(why: str) -> None:
         qp.kept = None
         stop_over(hca, qp, taken, CqeSyndrome.LOCAL_PROT_ERR, why)
 

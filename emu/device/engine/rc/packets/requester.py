@@ -169,15 +169,19 @@ class PacketRequester:
         ``done`` bytes of the request are transferred; it continues after them.
         """
         hca, qp = self._connection.hca, self._connection.qp
-        why = LocalError.of_access(page, request.wqe.opcode, f"page fault refused: {page}")
+        error = LocalError.of_access(page, request.wqe.opcode)
         if _REQUESTER in qp.page_faults:
             return
         if not page_faults.request_may_wait(hca, qp, request.wqe.opcode):
             self.is_stuck = False
-            refuse(why)
+            refuse(error)
             return
+
+        def refused(why: str) -> None:
+            refuse(LocalError(error.syndrome, why, error.cause))
+
         access = page_faults.request_access(hca, qp, request.wqe, done)
-        fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, lambda: refuse(why))
+        fault = page_faults.suspend(hca, qp, _REQUESTER, access, page, refused)
         fault.go_on = self._page_is_there
 
     def _page_is_there(self, _: Exception | None) -> None:
