@@ -91,9 +91,16 @@ class Memory:
     def evict(self, start: int, pages: int) -> None:
         _libc.madvise(self.address + start * PAGE, pages * PAGE, MADV_PAGEOUT)
 
-    def map_again(self) -> None:
+    def unmap(self) -> None:
         _libc.munmap(self.address, REGION)
+
+    def replace(self) -> None:
+        """Map it anew; where it was mapped, there is no moment without a mapping."""
         self._map(self.address)
+
+    def map_again(self) -> None:
+        self.unmap()
+        self.replace()
 
 
 class End:
