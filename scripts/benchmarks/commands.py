@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import statistics
-import sys
 import time
 import tracemalloc
-from pathlib import Path
 
 import click
 from figures import Goal, Row, Section
@@ -21,13 +19,13 @@ from own_run import json_option, show
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver, FunctionBar
-from helpers.world import HandClock, IrqList, Memory
 
 MODEL = "connectx6"
 WARM_UP = 500

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 import paging
@@ -22,15 +20,15 @@ from own_run import json_option, show
 from rig import Pair, doorbell_to_cqe
 
 from emu.device.objects.views import copy
-from emu.server.net.ib.local import LocalFabric
-from layouts.enums import AccessMode
+from emu.driver.keys.by_command import dma_key, indirect_key
 
 # The drivers are the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.keys import FastRegKey, Window, dma_key, indirect_key
-from helpers.packet_wire import PacketWire
-from helpers.verbs import PAGE, Region
+from emu.driver.keys.umr import FastRegKey, Window
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.verbs.region import Region
+from emu.driver.verbs.segments import PAGE
+from emu.server.net.ib.local import LocalFabric
+from layouts.enums import AccessMode
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"4 KiB": 4 * KIB, "64 KiB": 64 * KIB, "1 MiB": MIB}

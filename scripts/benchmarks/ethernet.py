@@ -8,10 +8,8 @@ nowhere, and what it receives is handed to it. Prints a table, or JSON with --js
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 from engine import sample
@@ -25,21 +23,29 @@ from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+
+# The drivers are the test suite's.
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.interfaces import (
+    alloc_td,
+    create_indirect_tir,
+    create_rqt,
+    create_tis,
+    rss,
+)
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Op, Opcode, PortType
 from layouts.eth_enums import EthChecksum
-
-# The drivers are the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver, FunctionBar
-from helpers.eth_queues import ReceiveQueue, SendQueue
-from helpers.flows import Flows, mac_fields, to_table, to_tir
-from helpers.frames import MACS, Packet
-from helpers.interfaces import alloc_td, create_indirect_tir, create_rqt, create_tis, rss
-from helpers.verbs import Node
-from helpers.world import HandClock, IrqList
 
 BATCH = 64
 CHANNELS = 4

@@ -12,11 +12,9 @@ import json
 import logging
 import os
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 from figures import Goal, Row, Section
@@ -25,17 +23,16 @@ from rig import MODEL, MTU_4096, MappedMemory
 
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+
+# The drivers are the test suite's.
+from emu.driver.command.driver import Driver
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.fabric.protocol import Identity
 from emu.server.net.ib.sockets import SocketFabric
 from emu.server.vfio.loop import Loop
 from firmware_cmds import TABLE
-
-# The drivers are the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver, FunctionBar
-from helpers.verbs import Node
-from helpers.world import IrqList
 
 MIB = 1 << 20
 DEPTH = 16

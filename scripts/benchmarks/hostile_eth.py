@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from hostile_keys import scattered
 from hostile_watch import Watch, WatchedBar, pattern
@@ -14,21 +12,21 @@ from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import Switch
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Opcode, PortType
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver
-from helpers.eth_queues import ReceiveQueue, SendQueue
-from helpers.flows import Flows, to_tir
-from helpers.frames import Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.verbs import Node
-from helpers.world import HandClock, IrqList
 
 QUEUES = 64
 """As many as one flow table entry may lead to (log_max_destination)."""

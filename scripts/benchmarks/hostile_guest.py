@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from hostile_watch import Watch, WatchedBar, pattern
@@ -14,16 +12,16 @@ from rig import MODEL, MappedMemory
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.command.words import pack64
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.cmd import CMD_TYPE_PCIE, cmd_layout
 from layouts.enums import AccessMode, Op, Opcode, PageOp, Status
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver, pack64
-from helpers.verbs import Node, connect
-from helpers.world import HandClock, IrqList
 
 MIB = 1 << 20
 MILLION = 1 << 20

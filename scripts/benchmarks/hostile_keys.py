@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from hostile_guest import MIB, MILLION, Guest
 from hostile_watch import Watch, pattern
 
 from emu.device.objects import MTT_READ, MTT_WRITE
+from emu.driver.keys.by_command import dma_key, indirect_key
+from emu.driver.keys.signatures import CRC64, Crc, SignatureKey
+from emu.driver.keys.umr import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, umr
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import AccessMode, Op, Opcode
 from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.keys import ANY_QPN, FAST_REG_MASK, OFFSET, PAGE_SIZE, dma_key, indirect_key, umr
-from helpers.signatures import CRC64, Crc, SignatureKey
-from helpers.verbs import Node, QueuePair, connect
 
 GIB = 1 << 30
 RIGHTS = MTT_READ | MTT_WRITE

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from hostile_guest import Guest
 from hostile_watch import Watch, WatchedBar, WatchedLoop, pattern
@@ -18,29 +16,30 @@ from emu.device.models import LINKS, MODELS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.command.resource_dump import ask
+from emu.driver.ethernet.flow_fields import add_to_field, context_fields, set_field, to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.nodes.roce import RoceNode
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import Switch
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.link.direction import Direction
 from emu.server.service.pcap import Capture, PcapOptions
 from firmware_cmds import TABLE
+from firmware_cmds.dump_sources import SOURCES
 from layouts.enums import Op, Opcode, PortType, QpType
 from layouts.eth_enums import ModifyField
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.channels import Channel
-from helpers.driver import Driver
-from helpers.eth_queues import ReceiveQueue, SendQueue
-from helpers.flows import Flows, add_to_field, context_fields, set_field, to_tir
-from helpers.frames import Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.resource_dump import BY_NAME, ask
-from helpers.roce import RoceNode
-from helpers.verbs import Node
-from helpers.world import IrqList
-
 MODEL = MODELS["connectx6"]
+ALL_SLICES = next(kind for kind, source in SOURCES.items() if source.name == "SX_SLICE_ALL")
 GROUP_MAC = bytes.fromhex("01005e000001")
 LARGE_BYTES = 60000
 CHANGES = 30
@@ -260,7 +259,7 @@ def dumped(watch: Watch) -> Iterator[None]:
     opaque = 0
     while True:
         reg = ask(
-            guest.driver, BY_NAME["SX_SLICE_ALL"], op_mod=0, mkey=region.key, address=region.va,
+            guest.driver, ALL_SLICES, op_mod=0, mkey=region.key, address=region.va,
             size=1 << 16, device_opaque=opaque, num_of_obj1=1,
         )  # fmt: skip
         opaque = reg.device_opaque

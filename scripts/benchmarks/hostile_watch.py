@@ -7,7 +7,6 @@ everything that the server does for it goes through :meth:`Watch.round`.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from emu.device.function.function import Function
+from emu.driver.command.bar import FunctionBar
 from emu.server.service.collector import short_collections
 from emu.server.vfio.timers import TimerQueue
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import FunctionBar
 
 T = TypeVar("T")
 Pattern = Callable[["Watch"], Iterator[None]]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from hostile_guest import Guest
 from hostile_keys import PACKET, scattered
@@ -18,19 +16,19 @@ from emu.device.port.ib.datagram_packets import frame_of
 from emu.device.port.ib.endport import EndPort
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES, SM_LID
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.driver import Driver
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.transport.fabric import Fabric
+from emu.driver.transport.stranger import Stranger
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.protocol import HEADER, FrameKind, Identity
 from firmware_cmds import TABLE
 from layouts.mads import MAD_BYTES, Method, MgmtClass
 from layouts.sa import RmppFlags, RmppType, SaAttr, sa_mad
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver
-from helpers.fabric import Fabric, Stranger
-from helpers.packet_wire import PacketWire
-from helpers.verbs import Node, connect
-from helpers.world import HandClock, IrqList
 
 GIB = 1 << 30
 PORTS = 50

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,17 +22,18 @@ from own_run import json_option, show
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+
+# The driver is the test suite's.
+from emu.driver.command.driver import Driver
+from emu.driver.verbs.parts import INIT, RTR, RTS
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType
 from layouts.wqe import CTRL
-
-# The driver is the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.driver import Driver, FunctionBar
-from helpers.parts import INIT, RTR, RTS
-from helpers.world import HandClock, IrqList, Memory
 
 MODEL = MODELS["connectx7"]
 MOST_GROWTH = 1.3

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from figures import Goal, Row, ratio_at_most
 from rig import Pair, doorbell_to_cqe
 
-from emu.server.net.ib.local import LocalFabric
-
 # The drivers are the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.paging import ImplicitKey, PagedRegion, Pager
+from emu.driver.keys.implicit import ImplicitKey
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.server.net.ib.local import LocalFabric
 
 KIB = 1 << 10
 SIZES = {"64 B": 64, "64 KiB": 64 * KIB}

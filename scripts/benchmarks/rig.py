@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from emu.device.models import MODELS
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.world.clock import HandClock
+from emu.driver.world.memory import Memory
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 from emu.server.vfio.protocol import PAGE_SIZE
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.two_nodes import two_nodes
-from helpers.verbs import QueuePair, connect
-from helpers.world import HandClock, Memory
 
 MODEL = MODELS["connectx6"]
 MTU_4096 = 5

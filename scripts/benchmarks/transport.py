@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,15 +19,12 @@ import click
 from figures import Row, Section, ratio_at_most
 from own_run import json_option, show
 
+# The client is the test suite's.
+from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.base import Transport, TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import DEVICE_INFO, REGION_ACCESS, REGION_REQUEST, Command, Flag
-
-# The client is the test suite's.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from helpers.vfio_client import VfioClient
 
 MEASURES = ("read 4", "write 8", "posted write 8")
 Samples = dict[str, list[float]]

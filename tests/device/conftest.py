@@ -7,14 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from helpers.channels import Channel
-from helpers.driver import Driver, FunctionBar
-from helpers.packet_wire import PacketWire
-from helpers.roce import on_a_cable, on_one_segment
-from helpers.snapshot import snapshot
-from helpers.two_nodes import GUID, two_nodes
-from helpers.verbs import Node, connect
-from helpers.world import HandClock, IrqList, Memory
+from helpers.device.snapshot import snapshot
 
 import emu
 import firmware_cmds
@@ -23,6 +16,17 @@ from emu.device.errors import CmdError
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.nodes.roce import on_a_cable, on_one_segment
+from emu.driver.nodes.two_nodes import GUID, two_nodes
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import QpType

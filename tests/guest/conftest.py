@@ -6,7 +6,7 @@ import contextlib
 import re
 
 import pytest
-from helpers import driver_coverage
+from helpers.guest import driver_coverage
 
 from emu.guests import Guest, GuestOptions, GuestPool, doctor
 from emu.guests.kernel import binaries, choice

@@ -6,10 +6,11 @@ import contextlib
 import socket
 
 import pytest
-from helpers.fabric import Fabric
-from helpers.fake_function import FakeFunction
-from helpers.vfio_client import GuestRam, VfioClient
+from helpers.device.fake_function import FakeFunction
 
+from emu.driver.transport.fabric import Fabric
+from emu.driver.transport.guest_ram import GuestRam
+from emu.driver.transport.vfio_client import VfioClient
 from emu.guests.machine import qemu
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, KINDS, make_transport

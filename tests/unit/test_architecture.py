@@ -23,10 +23,12 @@ ORDER = (
     *below("emu.device", "errors turns rounds ports pci objects models port state"),
     *below("emu.device.engine", "events mr wqe qp ud rc rc.packets eth"),
     *below("emu.device", "engine cmdif function trace faults"),
+    *below("emu.driver", "world command verbs keys ethernet"),
     "firmware_cmds",
     "emu.version",
     "emu.host",
     *below("emu.server", "net vfio control service"),
+    *below("emu.driver", "nodes transport"),
     *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
     *below("emu.guests", "image machine guest named conformance"),
     "emu.guests",
@@ -40,15 +42,21 @@ ORDER = (
 this list; imports for types count as well. What stands in a package and has no line of its own
 (``emu.device.engine.turn``) belongs to the package's line."""
 PLACES = {name: number for number, name in enumerate(ORDER)}
-BARE = ("emu", "emu.device", "emu.server", "emu.instruments")
+BARE = ("emu", "emu.device", "emu.driver", "emu.server", "emu.instruments")
 """Packages that are folders and nothing else."""
 
-CORE = ("layouts", "emu.toml_lines", "emu.device", "firmware_cmds")
+CORE = (
+    "layouts", "emu.toml_lines", "emu.device", "firmware_cmds",
+    *below("emu.driver", "world command verbs keys ethernet nodes"),
+)  # fmt: skip
 OPERATING_SYSTEM = (
     "asyncio", "concurrent", "ctypes", "fcntl", "mmap", "multiprocessing", "os", "select",
     "selectors", "signal", "socket", "subprocess", "tempfile", "threading", "time",
 )  # fmt: skip
-ASSEMBLERS = ("firmware_cmds", "emu.server.service", "emu.cli.commands")
+ASSEMBLERS = (
+    "firmware_cmds", "emu.server.service", "emu.driver.nodes", "emu.driver.transport",
+    "emu.cli.commands",
+)  # fmt: skip
 """Only these import the commands: everybody else is handed their table."""
 
 
@@ -144,6 +152,11 @@ def test_bare_packages_import_nothing():
         ("emu.device.engine.lifecycle", "from emu.device.engine.events import cq", 0),
         ("emu.server.net.ib.local", "from emu.device.engine.ud import delivery", 0),
         ("emu.server.service.server", "from emu.guests.guest import guest", 1),
+        ("emu.driver.verbs.node", "from firmware_cmds import TABLE", 2),
+        ("emu.driver.nodes.two_nodes", "from firmware_cmds import TABLE", 0),
+        ("emu.driver.transport.vfio_client", "import socket", 0),
+        ("emu.driver.command.driver", "import socket", 1),
+        ("emu.device.engine.rc", "from emu.driver.verbs.node import Node", 1),
         ("emu.guests.kernel.choice", "from emu.guests.image import recipe", 1),
         ("emu.guests.image.build", "from emu.guests.kernel.modules import load_order", 0),
         ("emu.guests.errors", "from emu.guests import Guest", 1),

@@ -10,7 +10,16 @@ from itertools import pairwise
 
 import click
 import pytest
-from helpers.readme_commands import ENDS, EXAMPLES, PROGRAMS, ROOT, commands, inline, pages, words
+from helpers.files.readme_commands import (
+    ENDS,
+    EXAMPLES,
+    PROGRAMS,
+    ROOT,
+    commands,
+    inline,
+    pages,
+    words,
+)
 
 from emu.cli.main import main
 

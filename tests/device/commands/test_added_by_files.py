@@ -91,8 +91,11 @@ from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions
 from emu.device.models import MODELS
 from firmware_cmds import TABLE
-from helpers.driver import Driver, FunctionBar
-from helpers.world import HandClock, IrqList, Memory
+from emu.driver.command.driver import Driver
+from emu.driver.command.bar import FunctionBar
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from layouts.enums import EventType
 
 told["point"] = POINTS["link.change"].about
@@ -177,8 +180,11 @@ from emu.device.state.hca import HcaOptions
 from emu.device.models import MODELS
 from firmware_cmds import TABLE
 from firmware_cmds.table import markdown
-from helpers.driver import Driver, FunctionBar
-from helpers.world import HandClock, IrqList, Memory
+from emu.driver.command.driver import Driver
+from emu.driver.command.bar import FunctionBar
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from layouts.enums import EventType, Op
 
 told["row"] = "| GEN_EQE |" in markdown(TABLE)
@@ -203,7 +209,7 @@ told["refused"] = [
 def tree(tmp_path):
     """A copy of the sources, with nobody's caches."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("emu", "layouts", "firmware_cmds", "tests/helpers"):
+    for name in ("emu", "layouts", "firmware_cmds"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     return tmp_path
 
@@ -211,7 +217,7 @@ def tree(tmp_path):
 def carried_out(tree, script):
     """What a script has told, in a process that knows the copy alone."""
     lines = ["import json, emu", "told = {'emu': emu.__file__}", script, "print(json.dumps(told))"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tree), str(tree / "tests")))}
+    environment = os.environ | {"PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)],
         cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=60,

@@ -7,10 +7,10 @@ each held to the same rules.
 import logging
 
 import pytest
-from helpers.parts import Parts
-from helpers.random_commands import DESTROYS
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
+from helpers.random.random_commands import DESTROYS
 
+from emu.driver.verbs.parts import Parts
 from layouts.cmd import cmd_layout, cmd_prot_block
 from layouts.enums import Delivery, Op, Status
 

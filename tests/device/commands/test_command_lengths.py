@@ -4,9 +4,10 @@ The lengths of the boot driver are those of iPXE's golan.c, which knows structur
 """
 
 import pytest
-from helpers.driver import Driver, FunctionBar
 
 from emu.device.cmdif.registry import COMMANDS
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
 from layouts import caps, vport
 from layouts.enums import CapMode, CapType, EventType, Op, QpState, Status
 

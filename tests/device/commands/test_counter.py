@@ -1,7 +1,7 @@
 """Counter sets of queue pairs, and the vnic diagnostics."""
 
 import pytest
-from helpers.driver import missing
+from helpers.device.refusals import missing
 
 from emu.device.engine.events import eq as eq_engine
 from layouts.enums import EventType, Op, Status

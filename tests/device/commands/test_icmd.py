@@ -1,10 +1,10 @@
 """Registers through the gateway in configuration space, as iPXE and mstflint access them."""
 
 import pytest
-from helpers.gateway import Gateway
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emu.driver.command.gateway import Gateway
 from layouts import reg
 from layouts.component_regs import mgir_reg
 from layouts.enums import RegId

@@ -1,10 +1,7 @@
 """Commands that have much to do: a share in each round, short ones go past, nothing half done."""
 
 import pytest
-from helpers.driver import Driver, FunctionBar, enable, pack64
-from helpers.snapshot import snapshot
-from helpers.two_nodes import GUID
-from helpers.world import IrqList, Memory
+from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif import interface as cmdif
 from emu.device.cmdif import mailbox
@@ -13,6 +10,12 @@ from emu.device.function.function import Function
 from emu.device.objects import pages
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar, enable
+from emu.driver.command.driver import Driver
+from emu.driver.command.words import pack64
+from emu.driver.nodes.two_nodes import GUID
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from firmware_cmds import TABLE
 from layouts.cmd import cmd_layout
 from layouts.enums import AccessMode, NicInterface, Op, PageOp, Status, TeardownProfile

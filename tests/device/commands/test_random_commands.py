@@ -9,12 +9,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from helpers.driver import Driver, FunctionBar, enable, missing
-from helpers.eth_queues import rq_fields, sq_fields
-from helpers.parts import Parts
-from helpers.random_commands import CREATES, DESTROYS, LIMITS, commands
-from helpers.snapshot import snapshot
-from helpers.world import HandClock, IrqList, Memory
+from helpers.device.refusals import missing
+from helpers.device.snapshot import snapshot
+from helpers.random.random_commands import CREATES, DESTROYS, LIMITS, commands
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -24,6 +21,13 @@ from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.pci.capabilities import D0
 from emu.device.state.hca import HcaOptions, HcaState
+from emu.driver.command.bar import FunctionBar, enable
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.rings import rq_fields, sq_fields
+from emu.driver.verbs.parts import Parts
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import CqeOpcode, EventType, Op, QpState, QpType, Status

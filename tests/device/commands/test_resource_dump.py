@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from helpers.resource_dump import (
-    BY_NAME,
+from helpers.device.dump_kinds import BY_NAME
+
+from emu.driver.command.resource_dump import (
     HEADER,
     RESOURCE,
     ask,
@@ -13,7 +14,6 @@ from helpers.resource_dump import (
     payload,
     segments,
 )
-
 from firmware_cmds import dump_sources
 from firmware_cmds.dump_sources import SOURCES
 from layouts import cq, mkey, qp

@@ -4,9 +4,9 @@ The driver writes the uid into the header of each command that it passes on for 
 """
 
 import pytest
-from helpers.driver import pack64
 
 from emu.device.errors import syndrome_of
+from emu.driver.command.words import pack64
 from layouts.enums import AccessMode, Op, Status
 
 SHARED = 0xFFFF

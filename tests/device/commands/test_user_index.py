@@ -1,10 +1,10 @@
 """Version 1 of completions: they name a queue by what its process calls it (libmlx5: cq.c)."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.eth_queues import SendQueue
-from helpers.verbs import connect
 
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
 from layouts.enums import CqeOpcode, QpType
 
 KERNEL = 0xFFFFFF

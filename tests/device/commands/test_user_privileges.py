@@ -7,12 +7,13 @@ device alone. The driver makes its own queue pairs with fast registration enable
 from contextlib import contextmanager
 
 import pytest
-from helpers.driver import pack64
-from helpers.keys import Window, dma_key, indirect_key, umr
-from helpers.verbs import connect
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.errors import CmdError
+from emu.driver.command.words import pack64
+from emu.driver.keys.by_command import dma_key, indirect_key
+from emu.driver.keys.umr import Window, umr
+from emu.driver.verbs.connect import connect
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpType, Status
 
 pytestmark = pytest.mark.hostile

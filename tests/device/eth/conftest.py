@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from helpers.eth_queues import SendQueue
-from helpers.eth_wire import TapWire
-from helpers.flows import Flows
-from helpers.interfaces import alloc_td, create_rq, create_tis
 
 from emu.device.models import LINKS
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.interfaces import alloc_td, create_rq, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.world.tap_wire import TapWire
 from layouts.enums import Op, PortType
 
 

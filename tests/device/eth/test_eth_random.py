@@ -7,13 +7,6 @@ do harm. What no key grants stays as it is, and an honest frame passes at the en
 import random
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue, eth_segment, inline
-from helpers.flows import Flows, to_tir
-from helpers.frames import MACS, TCP, UDP, Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.keys import indirect_key
-from helpers.roce import on_one_segment
-from helpers.world import HandClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +16,16 @@ from emu.device.engine.mr.rights import MOST_STEPS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import MAX_SEGMENTS
 from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue, eth_segment, inline
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.nodes.roce import on_one_segment
+from emu.driver.world.clock import HandClock
 from layouts.enums import AccessMode, Opcode
 from layouts.eth_enums import RqState, SqState
 from layouts.wqe import DATA

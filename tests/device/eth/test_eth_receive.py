@@ -3,17 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue, rq_fields
-from helpers.flows import Flows, to_tir
-from helpers.frames import MACS, UDP, Packet, checksum, ones_complement_sum, packets
-from helpers.interfaces import (
-    alloc_td,
-    create_direct_tir,
-    create_indirect_tir,
-    create_rqt,
-    create_tis,
-    rss,
-)
+from helpers.random.packets import packets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +16,21 @@ from emu.device.port.eth.headers import parse
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds import STEPS_PER_ROUND
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, UDP, Packet, checksum, ones_complement_sum
+from emu.driver.ethernet.interfaces import (
+    alloc_td,
+    create_direct_tir,
+    create_indirect_tir,
+    create_rqt,
+    create_tis,
+    rss,
+)
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.rings import rq_fields
+from emu.driver.ethernet.send_queue import SendQueue
 from layouts.caps import cmd_hca_cap
 from layouts.enums import CapMode, CapType, CqeOpcode, CqeSyndrome, EventType, Op, Opcode
 from layouts.eth_enums import (

@@ -1,8 +1,10 @@
 """RESOURCE_DUMP of Ethernet queues: what mlx5e's reporters show (core/en/health.c)."""
 
-from helpers.eth_queues import ReceiveQueue, SendQueue
-from helpers.resource_dump import BY_NAME, inline, payload
+from helpers.device.dump_kinds import BY_NAME
 
+from emu.driver.command.resource_dump import inline, payload
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import Op
 
 

@@ -3,9 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from helpers.eth_queues import SendQueue
-from helpers.frames import MACS, TCP, UDP, Packet
-from helpers.interfaces import alloc_td, create_tis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +10,9 @@ from emu.device.engine.mr.special_keys import RESERVED_LKEY
 from emu.device.port.eth.frame import MAX_BYTES
 from emu.device.port.eth.plain import plain
 from emu.device.port.eth.segment import MAX_SEGMENTS
+from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.send_queue import SendQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode
 from layouts.eth_enums import EthChecksum, SqState
 

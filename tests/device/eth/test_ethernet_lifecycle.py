@@ -1,19 +1,24 @@
 """Ethernet functions that are reset, torn down or fail while packets are on their way."""
 
 import pytest
-from helpers.driver import Driver, FunctionBar
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
-from helpers.flows import Flows, to_tir
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.two_nodes import GUID
-from helpers.verbs import Node
-from helpers.world import IrqList, Memory
 
 from emu.device.engine.eth import receive
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.containment import RESTART_NS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.nodes.two_nodes import GUID
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import Switch
 from firmware_cmds import TABLE

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
 
 from emu.device.engine import lifecycle
 from emu.device.models import LINKS, MODELS

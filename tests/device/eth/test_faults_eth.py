@@ -1,16 +1,18 @@
 """Rules about Ethernet frames, requests and completions: what the driver sees of each action."""
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue
-from helpers.flows import Flows, to_tir
-from helpers.frames import MACS, UDP, Packet
-from helpers.interfaces import alloc_td, create_direct_tir
 
 from emu.device.engine.eth.receive import arrive
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, Op
 from layouts.eth_enums import EthChecksum, RqState, SqState
 

@@ -1,7 +1,7 @@
 """Flow counters."""
 
 import pytest
-from helpers.driver import missing
+from helpers.device.refusals import missing
 
 from emu.device.objects import FlowCounter
 from layouts.enums import Op, Status

@@ -9,29 +9,9 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from helpers.driver import Driver, FunctionBar
-from helpers.flow_commands import Group, Model, Rule, Sheet
-from helpers.flow_model import fields_of
-from helpers.flows import (
-    Flows,
-    entry_fields,
-    group_fields,
-    miss_fields,
-    table_fields,
-    to_table,
-    to_tir,
-)
-from helpers.frames import TCP, UDP, Packet
-from helpers.interfaces import (
-    alloc_td,
-    create_direct_tir,
-    create_indirect_tir,
-    create_rq,
-    create_rqt,
-    modify_rqt,
-)
-from helpers.snapshot import snapshot
-from helpers.world import HandClock, IrqList, Memory
+from helpers.device.snapshot import snapshot
+from helpers.models.flow_commands import Group, Model, Rule, Sheet
+from helpers.models.flow_model import fields_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -48,6 +28,29 @@ from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.headers import parse
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.flow_fields import (
+    entry_fields,
+    group_fields,
+    miss_fields,
+    table_fields,
+    to_table,
+    to_tir,
+)
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import (
+    alloc_td,
+    create_direct_tir,
+    create_indirect_tir,
+    create_rq,
+    create_rqt,
+    modify_rqt,
+)
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, PortType, Status

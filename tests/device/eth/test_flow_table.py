@@ -5,7 +5,13 @@ import json
 import tracemalloc
 
 import pytest
-from helpers.flows import (
+
+from emu.device.engine.eth.steering import domain as steering
+from emu.device.errors import syndrome_of
+from emu.device.models import LINKS
+from emu.device.objects import FlowEntry, FlowTable
+from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.flow_fields import (
     entry_fields,
     group_fields,
     mac_fields,
@@ -15,14 +21,8 @@ from helpers.flows import (
     to_table,
     to_tir,
 )
-from helpers.frames import MACS, TCP, UDP, Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_rq
-
-from emu.device.engine.eth.steering import domain as steering
-from emu.device.errors import syndrome_of
-from emu.device.models import LINKS
-from emu.device.objects import FlowEntry, FlowTable
-from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_rq
 from emu.server.service.views import objects
 from layouts.enums import Op, PortType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, SetFte

@@ -1,18 +1,7 @@
 """Modify header contexts: what they change in packets, what depends on it, what is refused."""
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue
-from helpers.flows import (
-    add_to_field,
-    context_fields,
-    copy_field,
-    entry_fields,
-    set_field,
-    to_table,
-    to_tir,
-)
-from helpers.frames import TCP, UDP, Packet, packets
-from helpers.interfaces import create_direct_tir
+from helpers.random.packets import packets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +11,19 @@ from emu.device.engine.eth.steering.fields import FIELDS
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import (
+    add_to_field,
+    context_fields,
+    copy_field,
+    entry_fields,
+    set_field,
+    to_table,
+    to_tir,
+)
+from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import create_direct_tir
+from emu.driver.ethernet.receive_queue import ReceiveQueue
 from layouts.enums import Op, Status
 from layouts.eth_enums import CqeChecked, FlowTableType, ModifyField, SetFte
 from layouts.flow_match import fte_match_param

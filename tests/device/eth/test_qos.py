@@ -1,7 +1,7 @@
 """Priorities, traffic classes and flow control, as mlx5e sets them for dcb and ethtool -A."""
 
 import pytest
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
 
 from emu.device.engine.eth.receive import arrive
 from emu.device.models import LINKS

@@ -1,13 +1,6 @@
 """One frame for many functions: their work shares the rounds of the loop, and keeps its order."""
 
 import pytest
-from helpers.driver import Driver, FunctionBar
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
-from helpers.flows import Flows, add_to_field, context_fields, to_tir
-from helpers.frames import Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.verbs import Node
-from helpers.world import HandClock, IrqList, Memory
 
 from emu.device.engine.eth.steering.domain import MAX_CHANGES
 from emu.device.faults.link import Link
@@ -15,6 +8,19 @@ from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import add_to_field, context_fields, to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import Switch
 from emu.server.net.ib.local import LocalFabric

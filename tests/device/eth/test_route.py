@@ -1,9 +1,13 @@
 """From a frame to its receive queues: flow tables, TIRs, RQTs, and loopback of one's own frames."""
 
 import pytest
-from helpers.flows import mac_fields, to_table, to_tir
-from helpers.frames import MACS, UDP, Packet
-from helpers.interfaces import (
+
+from emu.device.engine.eth.steering.route import Delivery, route
+from emu.device.models import LINKS
+from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.flow_fields import mac_fields, to_table, to_tir
+from emu.driver.ethernet.frames import MACS, UDP, Packet
+from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_direct_tir,
     create_indirect_tir,
@@ -11,10 +15,6 @@ from helpers.interfaces import (
     modify_rqt,
     rss,
 )
-
-from emu.device.engine.eth.steering.route import Delivery, route
-from emu.device.models import LINKS
-from emu.device.port.eth.headers import parse
 from layouts.enums import Op, PortType
 from layouts.eth_enums import CqeHashType, SelfLbBlock
 

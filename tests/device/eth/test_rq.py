@@ -1,10 +1,11 @@
 """Ethernet receive queues: what CREATE_RQ takes and refuses, states, flush (core/en_main.c)."""
 
 import pytest
-from helpers.eth_queues import ReceiveQueue, rq_fields
 
 from emu.device.engine.eth import queues
 from emu.device.engine.eth.queues import FIRST_LOOK_NS, LAST_LOOK_NS
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.rings import rq_fields
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, Status
 from layouts.eth_enums import MemRqType, ModifyRq, RqState, WqType
 

@@ -1,8 +1,10 @@
 """Receive queue tables: what an indirect TIR picks from."""
 
 import pytest
-from helpers.driver import missing
-from helpers.interfaces import (
+from helpers.device.refusals import missing
+
+from emu.device.objects import Rqt
+from emu.driver.ethernet.interfaces import (
     alloc_td,
     create_indirect_tir,
     create_rqt,
@@ -10,8 +12,6 @@ from helpers.interfaces import (
     modify_rqt,
     rqt_context,
 )
-
-from emu.device.objects import Rqt
 from layouts.enums import Op, Status
 
 

@@ -1,12 +1,13 @@
 """Ethernet send queues: what CREATE_SQ takes and refuses, states, NOPs, flush (core/en_main.c)."""
 
 import pytest
-from helpers.driver import pack64
-from helpers.eth_queues import SIGNALED, SendQueue, rq_fields, sq_fields
-from helpers.interfaces import alloc_td, create_tis
 
 from emu.device.engine.eth import queues, send
 from emu.device.models import MODELS
+from emu.driver.command.words import pack64
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
+from emu.driver.ethernet.rings import rq_fields, sq_fields
+from emu.driver.ethernet.send_queue import SIGNALED, SendQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, Status
 from layouts.eth_enums import SqState
 

@@ -1,16 +1,23 @@
 """Commands of the Ethernet objects with a few bytes that are anything: taken or refused whole."""
 
 import pytest
-from helpers import flows, interfaces
-from helpers.flows import Flows, entry_fields, group_fields, table_fields, to_table, to_tir
-from helpers.frames import Packet
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine.eth.steering.route import route
 from emu.device.port.eth.headers import parse
+from emu.driver.ethernet import flow_fields, interfaces
+from emu.driver.ethernet.flow_fields import (
+    entry_fields,
+    group_fields,
+    table_fields,
+    to_table,
+    to_tir,
+)
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
 from layouts.enums import Op, Status
 
 pytestmark = pytest.mark.hostile
@@ -32,7 +39,7 @@ BASES = {
     Op.DESTROY_TIR: {"tirn": 2},
     Op.CREATE_FLOW_TABLE: table_fields(1, log_size=4, miss=2),
     Op.MODIFY_FLOW_TABLE: {
-        "table_id": 1, "modify_field_select": 1, "flow_table_context": flows.miss_fields(2),
+        "table_id": 1, "modify_field_select": 1, "flow_table_context": flow_fields.miss_fields(2),
     },
     Op.QUERY_FLOW_TABLE: {"table_id": 1},
     Op.SET_FLOW_TABLE_ROOT: {"table_id": 1},

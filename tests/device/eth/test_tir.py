@@ -1,9 +1,12 @@
 """Transport interface receive: which RQ a packet goes to, and what the completion says of it."""
 
 import pytest
-from helpers.driver import missing
-from helpers.frames import TCP, UDP, Packet
-from helpers.interfaces import (
+from helpers.device.refusals import missing
+
+from emu.device.objects import Tir
+from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.frames import TCP, UDP, Packet
+from emu.driver.ethernet.interfaces import (
     KEY,
     create_direct_tir,
     create_indirect_tir,
@@ -11,9 +14,6 @@ from helpers.interfaces import (
     modify_rqt,
     rss,
 )
-
-from emu.device.objects import Tir
-from emu.device.port.eth.headers import parse
 from layouts.enums import Op, Status
 from layouts.eth_enums import CqeHashType, DispType, RxHashFn, SelfLbBlock
 

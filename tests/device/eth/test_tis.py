@@ -1,10 +1,10 @@
 """Transport domains and the interfaces that send queues name (TIS)."""
 
 import pytest
-from helpers.driver import missing
-from helpers.interfaces import alloc_td, create_tis
+from helpers.device.refusals import missing
 
 from emu.device.models import MODELS
+from emu.driver.ethernet.interfaces import alloc_td, create_tis
 from layouts.enums import Op, Status
 from layouts.eth_enums import UctxCap
 

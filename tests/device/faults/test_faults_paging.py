@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from helpers.channels import Channel
-from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
+from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import PlanError, load
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpType, Status
 
 MS = 1_000_000

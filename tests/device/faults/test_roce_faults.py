@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from helpers.verbs import connect
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
+from emu.driver.verbs.connect import connect
 from emu.server.service import views
 from layouts.enums import CqeOpcode, QpType
 

@@ -1,11 +1,11 @@
 """BAR 0 as the bus sees it: registers, MSI-X structures, and accesses of any size anywhere."""
 
 import pytest
-from helpers.driver import enable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE
+from emu.driver.command.bar import enable
 from layouts.enums import NicInterface
 from layouts.iseg import init_seg
 

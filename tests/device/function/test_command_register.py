@@ -4,11 +4,11 @@ PCI Express Base 5.0, 7.5.1.1.3. What the driver left in place is still there wh
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.driver import BUS_MASTER, MEMORY_SPACE, enable
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.function.msix import MSIX_PBA, MSIX_TABLE
+from emu.driver.command.bar import BUS_MASTER, MEMORY_SPACE, enable
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, EventType, Op, QpType
 
 POWER_CONTROL = 0x44

@@ -1,8 +1,6 @@
 """Mistakes of our own: they stop the function in which they happen, and its driver recovers."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.paging import PagedRegion, Pager
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc import direct
@@ -15,6 +13,8 @@ from emu.device.function.msix import MSIX_PBA
 from emu.device.objects import Qp
 from emu.device.state.containment import RESTART_NS, RESTART_WHEN_SEEN_NS
 from emu.device.state.turns import TURNS
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
 from layouts.enums import HealthSyndrome, NicInterface, QpState, QpType
 
 SECOND = 1_000_000_000

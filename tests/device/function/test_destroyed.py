@@ -6,10 +6,10 @@ What it has got back, the device must not write to any more.
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.paging import PagedRegion, Pager
-from helpers.shared_queue import SharedQueue
 
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.shared_queue import SharedQueue
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpState, QpType, Status
 
 pytestmark = pytest.mark.hostile

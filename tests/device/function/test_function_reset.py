@@ -3,13 +3,13 @@
 import logging
 
 import pytest
-from helpers.driver import MEMORY_SPACE, enable
-from helpers.parts import Parts
 
 from emu.device.engine.events import eq as eq_engine
 from emu.device.function.msix import MSIX_TABLE
 from emu.device.pci import Correctable
 from emu.device.state.hca import HcaOptions, HcaState
+from emu.driver.command.bar import MEMORY_SPACE, enable
+from emu.driver.verbs.parts import Parts
 from layouts import reg
 from layouts.enums import CapMask1, EventType, NicInterface, Op, RegId
 from layouts.iseg import init_seg

@@ -1,17 +1,17 @@
 """What stops is gone: nothing of it acts later, and nothing that goes on refers to it.
 
-A function is reset or torn down while something of it waits, in every case of ``helpers.waiting``.
-The clock, the wire, the other function and the fault rules are then walked along their references:
-an object that they lead to could still act. And what the driver has got back stays as it is,
-however much time passes. A process that closes destroys its objects one by one: the same holds then
-for each of them.
+A function is reset or torn down while something of it waits, in every case of
+``helpers.device.waiting``. The clock, the wire, the other function and the fault rules are then
+walked along their references: an object that they lead to could still act. And what the driver has
+got back stays as it is, however much time passes. A process that closes destroys its objects one by
+one: the same holds then for each of them.
 """
 
-import helpers.waiting_messages
-import helpers.waiting_others  # noqa: F401  # both fill CASES
+import helpers.device.waiting_messages
+import helpers.device.waiting_others  # noqa: F401  # both fill CASES
 import pytest
-from helpers.reachable import owned, still_reached
-from helpers.waiting import CASES, World
+from helpers.device.reachable import owned, still_reached
+from helpers.device.waiting import CASES, World
 
 from emu.device.objects import SrqForm
 from layouts.enums import Op, Status, TeardownProfile

@@ -1,12 +1,12 @@
 """Bringing the function up and down: states, ISSI, capabilities, adapter, teardown."""
 
 import pytest
-from helpers.parts import Parts
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine.events import eq as eq_engine
 from emu.device.state.hca import HcaOptions, HcaState
+from emu.driver.verbs.parts import Parts
 from layouts import caps
 from layouts.enums import (
     CapMode,

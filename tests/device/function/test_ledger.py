@@ -4,11 +4,12 @@ import gc
 import tracemalloc
 
 import pytest
-from helpers.driver import enable, pack64
-from helpers.parts import Parts
-from helpers.snapshot import snapshot
-from helpers.world import Memory
+from helpers.device.snapshot import snapshot
 
+from emu.driver.command.bar import enable
+from emu.driver.command.words import pack64
+from emu.driver.verbs.parts import Parts
+from emu.driver.world.memory import Memory
 from layouts.enums import AccessMode, Op, PageOp, QpState, QpType, Status, TeardownProfile
 
 pytestmark = pytest.mark.hostile

@@ -1,12 +1,12 @@
 """Links between functions' ports and what is behind them, on InfiniBand, RoCE and Ethernet."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.links import MS, SIZE, TEXT, World, infiniband, roce
+from helpers.device.links import MS, SIZE, TEXT, World, infiniband, roce
 
 from emu.device.faults import record
 from emu.device.faults.text import load
 from emu.device.port.eth.frame import Frame
+from emu.driver.verbs.channels import Channel
 from emu.server.net.link.direction import ACCOUNT
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession

@@ -3,8 +3,8 @@
 import logging
 
 import pytest
-from helpers.parts import Parts
 
+from emu.driver.verbs.parts import Parts
 from emu.server.service.repeats import MOST_LINES, summed_up
 from layouts.enums import Op, QpState
 

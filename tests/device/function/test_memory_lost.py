@@ -5,9 +5,9 @@ after it. The device may break queues and say so; nothing else may happen to it.
 """
 
 import pytest
-from helpers.channels import Channel
 
 from emu.device.ports import DmaError
+from emu.driver.verbs.channels import Channel
 from layouts.enums import QpState, QpType
 
 pytestmark = pytest.mark.hostile

@@ -1,9 +1,9 @@
 """Firmware pages: what the device asks for, takes and gives back (core/pagealloc.c)."""
 
 import pytest
-from helpers.driver import pack64
 
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.words import pack64
 from firmware_cmds import pages
 from layouts.enums import BootPages, Op, PageOp, Status
 

@@ -3,10 +3,10 @@
 import gc
 
 import pytest
-from helpers.verbs import connect
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.objects import table as resources
+from emu.driver.verbs.connect import connect
 from layouts.enums import Op, TeardownProfile
 
 GRACEFUL, FORCED = TeardownProfile.GRACEFUL_CLOSE, TeardownProfile.FORCE_CLOSE

@@ -5,9 +5,10 @@ extensions (00f7ec36c9) and arbitrary scatter lists for mlx5 (the SG_GAPS regist
 """
 
 import pytest
-from helpers.keys import FREE, MUST_NOT_BE_FREE, FastRegKey, dma_key, umr
-from helpers.outcomes import failure, good, settle
 
+from emu.driver.keys.by_command import dma_key
+from emu.driver.keys.umr import FREE, MUST_NOT_BE_FREE, FastRegKey, umr
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, QpState, QpType
 
 IOVA = 0x1234_0000_0000

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import (
+from helpers.device.snapshot import freeze
+
+from emu.driver.keys.by_command import dma_key
+from emu.driver.keys.umr import (
     ANY_QPN,
     FREE,
     LEN,
@@ -16,13 +18,11 @@ from helpers.keys import (
     START,
     FastRegKey,
     Window,
-    dma_key,
     umr,
 )
-from helpers.outcomes import failure, good, settle
-from helpers.snapshot import freeze
-from helpers.verbs import connect
-
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome, EventType, QpState, QpType
 
 pytestmark = pytest.mark.hostile

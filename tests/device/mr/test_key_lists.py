@@ -3,21 +3,12 @@
 import random
 
 import pytest
-from helpers.driver import pack64
-from helpers.keys import (
-    LEN,
-    MTT_ALL,
-    OFFSET,
-    PAGE_SIZE,
-    PAGE_SIZE_5,
-    FastRegKey,
-    dma_key,
-    indirect_key,
-    umr,
-)
-from helpers.outcomes import failure, good, settle
 
 from emu.device.engine.mr.special_keys import NULL_MKEY
+from emu.driver.command.words import pack64
+from emu.driver.keys.by_command import dma_key, indirect_key
+from emu.driver.keys.umr import LEN, MTT_ALL, OFFSET, PAGE_SIZE, PAGE_SIZE_5, FastRegKey, umr
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState
 from layouts.wqe import KLM
 

@@ -1,10 +1,11 @@
 """Memory windows, sentence by sentence of the kernel commit that brought type 2 to the verbs."""
 
 import pytest
-from helpers.keys import Window, indirect_key, umr
-from helpers.outcomes import failure, good, settle
-from helpers.verbs import connect
 
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.keys.umr import Window, umr
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome, MkeyMask, Op, QpState
 
 KLM = AccessMode.KLMS

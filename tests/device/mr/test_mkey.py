@@ -1,9 +1,10 @@
 """Memory keys and signature values: what CREATE_MKEY takes, keeps and refuses (hw/mr.c)."""
 
 import pytest
-from helpers.driver import missing, pack64
+from helpers.device.refusals import missing
 
 from emu.device.turns import finish
+from emu.driver.command.words import pack64
 from emu.server.service import views
 from firmware_cmds.mkey import MOST_KSM_ENTRIES, MOST_MTT_ENTRIES
 from layouts.enums import AccessMode, Op, Status

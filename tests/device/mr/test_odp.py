@@ -1,12 +1,14 @@
 """On-demand paging: who waits for which page, what the driver is told, how it goes on."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import indirect_key
-from helpers.paging import BOTH, IN_BOTH_SCHEMES, READ, ImplicitKey, PagedRegion, Pager
-from helpers.verbs import connect
+from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.models import ALL_MEMORY_ODP
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.keys.implicit import ImplicitKey
+from emu.driver.keys.paging import BOTH, READ, PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
 from layouts.enums import (
     AccessMode,
     CqeOpcode,

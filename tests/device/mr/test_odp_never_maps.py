@@ -6,12 +6,13 @@ That is its own affair. What others ask of the device, and what the driver takes
 import logging
 
 import pytest
-from helpers.channels import Channel
-from helpers.paging import IN_BOTH_SCHEMES, PagedRegion, Pager
-from helpers.verbs import connect
+from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.engine.lifecycle import QUEUES_PER_ROUND
 from emu.device.engine.mr.page_faults import MOST_RESUMES
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
 from layouts.enums import Op, QpType, Status
 
 RC = QpType.RC

@@ -4,13 +4,14 @@ Neither end counts a retry for them: the queue pairs here have none to give.
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.paging import IN_BOTH_SCHEMES, READ, PagedRegion, Pager
+from helpers.device.paging import IN_BOTH_SCHEMES
 
 from emu.device.engine.rc.packets.responder import PATIENCE_NS
 from emu.device.models.capabilities import ALL_TRANSPORT_ODP
 from emu.device.port.ib.framing import parse
 from emu.device.state.held import MOST_HELD
+from emu.driver.keys.paging import READ, PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
 from layouts.bth import Kind
 from layouts.enums import CqeSyndrome, PageFaultSubtype, QpState, QpType
 

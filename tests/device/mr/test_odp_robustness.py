@@ -1,11 +1,11 @@
 """Page faults and everything that may go wrong about them: drivers that resume badly, or never."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import FastRegKey, Window, umr
-from helpers.paging import PagedRegion, Pager
 
 from emu.device.models import MEMORY_ODP, TRANSPORT_ODP
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.keys.umr import FastRegKey, Window, umr
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpState, QpType, Status
 
 pytestmark = pytest.mark.hostile

@@ -7,11 +7,11 @@ the window meanwhile must lead it into the program's own regions, or nowhere.
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import Window
-from helpers.paging import PagedRegion, Pager
 
 from emu.device.models import TRANSPORT_ODP
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.keys.umr import Window
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, PageFaultSubtype, QpType
 from layouts.mkey import query_mkey_out
 from layouts.wqe import KLM

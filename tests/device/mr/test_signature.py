@@ -4,9 +4,13 @@ import struct
 import zlib
 
 import pytest
-from helpers.keys import indirect_key, umr
-from helpers.outcomes import failure, good, settle
-from helpers.signatures import (
+
+from emu.device.engine import lifecycle
+from emu.device.engine.mr import checksums as guards
+from emu.device.faults.injector import Injector
+from emu.device.faults.text import load
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.keys.signatures import (
     BSF_EN,
     CHECK_APP,
     CHECK_GUARD,
@@ -18,12 +22,10 @@ from helpers.signatures import (
     Dif,
     SignatureKey,
 )
-from helpers.verbs import FENCE, connect
-
-from emu.device.engine import lifecycle
-from emu.device.engine.mr import checksums as guards
-from emu.device.faults.injector import Injector
-from emu.device.faults.text import load
+from emu.driver.keys.umr import umr
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.outcomes import failure, good, settle
+from emu.driver.verbs.segments import FENCE
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState
 from layouts.wqe import SET_PSV
 

@@ -4,11 +4,11 @@ The null key's tests stand with on-demand paging.
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import Window
 
 from emu.device.engine.mr.special_keys import DUMP_FILL_MKEY, NULL_MKEY, RESERVED_LKEY
 from emu.device.state.tables import FIRST_MKEY_INDEX
+from emu.driver.keys.umr import Window
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, Op, QpType, Status
 
 PAGE = 4096

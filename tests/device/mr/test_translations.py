@@ -1,20 +1,14 @@
 """Every translation against a plain model, byte by byte: starts anywhere, keys over keys, holes.
 
-The model knows for each byte of each key where it is (``helpers.plain_keys``). The device has to
-find the same bytes, and to refuse what the model does not have.
+The model knows for each byte of each key where it is (``helpers.models.plain_keys``). The device
+has to find the same bytes, and to refuse what the model does not have.
 """
 
 import random
 import struct
 
 import pytest
-from helpers.driver import Driver, FunctionBar, pack64
-from helpers.keys import START, FastRegKey, umr
-from helpers.outcomes import good, settle
-from helpers.plain_keys import BOTH, PAGE, READ, blocks, implicit, listed, paged, update
-from helpers.signatures import CRC64, Crc, Dif, SignatureKey
-from helpers.verbs import Node, connect
-from helpers.world import HandClock, IrqList, Memory
+from helpers.models.plain_keys import BOTH, PAGE, READ, blocks, implicit, listed, paged, update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +20,17 @@ from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.objects.views import copy
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.command.words import pack64
+from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
+from emu.driver.keys.umr import START, FastRegKey, umr
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.outcomes import good, settle
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode

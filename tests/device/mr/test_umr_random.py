@@ -1,11 +1,6 @@
 """Work requests on keys that make any sense or none: the device refuses or obeys, and lives on."""
 
 import pytest
-from helpers.driver import Driver, FunctionBar
-from helpers.keys import FastRegKey, umr
-from helpers.signatures import Crc, Dif, SignatureKey
-from helpers.verbs import Node, connect
-from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +9,15 @@ from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.rounds import STEPS_PER_ROUND
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.keys.signatures import Crc, Dif, SignatureKey
+from emu.driver.keys.umr import FastRegKey, umr
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, MkeyMask, QpState, UmrFlag

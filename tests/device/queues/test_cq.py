@@ -1,9 +1,10 @@
 """Completion queues: what CREATE_CQ takes, keeps and refuses (hw/cq.c)."""
 
 import pytest
-from helpers.driver import missing, pack64
+from helpers.device.refusals import missing
 
 from emu.device.engine.events import eq as eq_engine
+from emu.driver.command.words import pack64
 from layouts.enums import EventType, Op, Status
 
 

@@ -1,12 +1,13 @@
 """Completion queues at work: entries, events, moderation, resize, overrun (hw/cq.c)."""
 
 import pytest
-from helpers.completions import SOLICITED_ONLY
-from helpers.driver import pack64
-from helpers.verbs import SOLICITED, connect
 
 from emu.device.engine import lifecycle
 from emu.device.engine.events import cq as cq_engine
+from emu.driver.command.words import pack64
+from emu.driver.verbs.completions import SOLICITED_ONLY
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.segments import SOLICITED
 from layouts.enums import CqeOpcode, CqErrorSyndrome, CqStatus, EventType, Op, QpState, Status
 from layouts.eqe import eqe_cq_err
 from layouts.wqe import DATA

@@ -1,9 +1,10 @@
 """Queue pairs: what CREATE_QP takes, keeps and refuses, and multicast groups (hw/qp.c)."""
 
 import pytest
-from helpers.driver import missing, pack64
-from helpers.parts import Parts
+from helpers.device.refusals import missing
 
+from emu.driver.command.words import pack64
+from emu.driver.verbs.parts import Parts
 from layouts import caps
 from layouts.enums import Op, QpState, QpType, RqType, Status
 

@@ -4,10 +4,10 @@ The adapter looks at what a transition takes, and at nothing else in the context
 """
 
 import pytest
-from helpers.parts import INIT, RTR, RTS, Parts
-from helpers.roce import MODEL as ROCE_MODEL
-from helpers.roce import RoceNode
 
+from emu.driver.nodes.roce import MODEL as ROCE_MODEL
+from emu.driver.nodes.roce import RoceNode
+from emu.driver.verbs.parts import INIT, RTR, RTS, Parts
 from layouts.enums import Op, QpState, QpType, RqType, Status
 
 S = QpState

@@ -1,14 +1,15 @@
 """What becomes of requests when a queue pair stops: flush, drain, restart (IBTA 10.3.1)."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.verbs import SIGNALED, connect
 
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.engine import lifecycle
 from emu.device.engine.qp import flush as flushing
 from emu.device.engine.qp.flush import FIRST_FLUSH_LOOK_NS, LAST_FLUSH_LOOK_NS
 from emu.device.state import looks
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType, RqType
 
 FLUSHED = CqeSyndrome.WR_FLUSH_ERR

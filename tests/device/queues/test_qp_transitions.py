@@ -1,8 +1,8 @@
 """The state machine of a queue pair as the driver's modify commands see it (IBTA 10.3.1)."""
 
 import pytest
-from helpers.parts import INIT, RTR, RTS, Parts
 
+from emu.driver.verbs.parts import INIT, RTR, RTS, Parts
 from layouts.enums import Op, QpState, QpType, Status
 
 S = QpState

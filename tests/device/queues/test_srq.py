@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pytest
-from helpers.driver import missing, pack64
+from helpers.device.refusals import missing
 
+from emu.driver.command.words import pack64
 from layouts.enums import Op, RqType, Status
 
 

@@ -1,10 +1,11 @@
 """Shared receive queues at work: links, limit, users, and lists that are broken (hw/srq.c)."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.verbs import QueuePair, connect
 
 from emu.device.engine import lifecycle
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType
 
 RC, UC, UD = QpType.RC, QpType.UC, QpType.UD

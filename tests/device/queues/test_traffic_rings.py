@@ -3,10 +3,11 @@
 import random
 
 import pytest
-from helpers.channels import Channel
-from helpers.verbs import SIGNALED, connect
 
 from emu.device.engine import lifecycle
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.segments import SIGNALED
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.wqe import CTRL, DATA
 

@@ -1,12 +1,12 @@
 """Who may do without packets, and when that is asked again (``emu.device.engine.rc.agreement``)."""
 
 import pytest
-from helpers.channels import QKEY, Channel
-from helpers.gsi import Gsi
-from helpers.roce import clear_address, on_one_segment, set_address
-from helpers.two_nodes import GUID
 
 from emu.device.state.hca import HcaOptions
+from emu.driver.nodes.roce import clear_address, on_one_segment, set_address
+from emu.driver.nodes.two_nodes import GUID
+from emu.driver.verbs.channels import QKEY, Channel
+from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeSyndrome, Op, QpType
 from layouts.mads import Method, MgmtClass, SmpAttr, port_info, smp
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.links import MS, SIZE, TEXT, World, roce
+from helpers.device.links import MS, SIZE, TEXT, World, roce
 
 from emu.device.engine.eth import roce as roce_engine
 from emu.device.engine.eth.receive import arrive

@@ -1,15 +1,17 @@
 """DC: initiators that send to any target, what targets take, and streams that fail alone."""
 
 import pytest
-from helpers.completions import ERRORS
-from helpers.driver import Driver, FunctionBar, missing
-from helpers.dynamic import ACCESS_KEY, Initiator, Target
-from helpers.roce import on_one_segment
-from helpers.two_nodes import two_nodes
+from helpers.device.refusals import missing
 
 from emu.device.engine import lifecycle
 from emu.device.engine.qp.transitions import DCI_STREAM_CHANNEL_ID
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.nodes.roce import on_one_segment
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.completions import ERRORS
+from emu.driver.verbs.dynamic import ACCESS_KEY, Initiator, Target
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, CqStatus, EventType, Op, QpState, QpType, Status
 from layouts.qp import qpc_ext

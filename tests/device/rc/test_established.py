@@ -1,9 +1,9 @@
 """Communication established: the event of the first request in RTR (IBTA 11.6.3.1)."""
 
 import pytest
-from helpers import verbs
-from helpers.channels import Channel
 
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import EventType, QpType
 
 SERVICES = [QpType.RC, QpType.UC, QpType.XRC]
@@ -16,14 +16,14 @@ def channel(request, ends, monkeypatch):
 
 
 def in_rtr(service, ends, monkeypatch):
-    to_rts = verbs.QueuePair.to_rts
+    to_rts = QueuePair.to_rts
     made = []
 
     def stay(qp, *args, **options):
         made.append((qp, args, options))
 
     with monkeypatch.context() as patch:
-        patch.setattr(verbs.QueuePair, "to_rts", stay)
+        patch.setattr(QueuePair, "to_rts", stay)
         channel = Channel(service, *ends)
     for qp, args, options in made:
         if qp is channel.sender:

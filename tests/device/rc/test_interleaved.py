@@ -1,9 +1,9 @@
 """Repeat blocks: interleaved layouts of a KLM key, as mlx5dv_wr_mr_interleaved builds them."""
 
 import pytest
-from helpers.keys import FastRegKey
-from helpers.outcomes import failure, good, settle
 
+from emu.driver.keys.umr import FastRegKey
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeSyndrome
 from layouts.wqe import KLM, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 

@@ -8,16 +8,16 @@ retries allow.
 from typing import NamedTuple
 
 import pytest
-from helpers.channels import Channel
-from helpers.completions import ERRORS
-from helpers.packet_wire import PacketWire
-from helpers.two_nodes import two_nodes
-from helpers.world import HandClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.engine.rc.packets.connection import connection_of
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.completions import ERRORS
+from emu.driver.world.clock import HandClock
 from layouts.enums import CqeSyndrome, QpType
 
 MTU, MS = 256, 1_000_000

@@ -1,13 +1,13 @@
 """What a lost or late packet costs a reliable connection: packets, and simulated time."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.links import World, roce
+from helpers.device.links import World, roce
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets.round_trip import LEAST_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.port.ib.framing import parse
+from emu.driver.verbs.channels import Channel
 from emu.server.service.fault_options import FaultOptions
 from emu.server.service.fault_session import FaultSession
 from layouts.bth import Kind

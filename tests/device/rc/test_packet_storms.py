@@ -8,10 +8,6 @@ import contextlib
 from random import Random
 
 import pytest
-from helpers.channels import Channel
-from helpers.packet_wire import PacketWire
-from helpers.two_nodes import two_nodes
-from helpers.world import HandClock, Memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +15,11 @@ from emu.device.engine import lifecycle
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port.ib.framing import parse
 from emu.device.port.packet import BadPacketError
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.channels import Channel
+from emu.driver.world.clock import HandClock
+from emu.driver.world.memory import Memory
 from layouts.enums import CqeOpcode, CqeSyndrome, QpState, QpType
 
 pytestmark = pytest.mark.hostile

@@ -7,8 +7,6 @@ windows, acknowledgements, duplicates, and a wire that the test holds in its han
 import random
 
 import pytest
-from helpers.channels import Channel
-from helpers.verbs import FENCE, SIGNALED, SOLICITED
 
 from emu.device.engine import lifecycle
 from emu.device.engine.rc.packets.requester import WINDOW_PACKETS
@@ -16,6 +14,8 @@ from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.device.port import counts
 from emu.device.port.ib.framing import Route, parse
 from emu.device.port.packet import OPS, Packet
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.segments import FENCE, SIGNALED, SOLICITED
 from layouts import bth
 from layouts.bth import Kind, Service
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, QpState, QpType

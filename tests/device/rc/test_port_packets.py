@@ -1,13 +1,13 @@
 """How many packets a port counts, on each way, and what of that has passed the physical port."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.roce import on_one_segment
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
 from emu.device.port.eth import counter_groups
 from emu.device.port.ib import pma
+from emu.driver.nodes.roce import on_one_segment
+from emu.driver.verbs.channels import Channel
 from layouts.enums import Op, QpType
 from layouts.eth_enums import CountersGroup
 from layouts.mads import Method, MgmtClass, PmaAttr, pma_mad, pma_portcounters_ext

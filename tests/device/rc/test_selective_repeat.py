@@ -1,11 +1,12 @@
 """Selective repeat over RoCE (register ROCE_ACCL): only what was lost is sent again."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.roce import Cable, DueTimers, RoceNode, functions_on
-from helpers.two_nodes import brought_up
 
 from emu.device.state.held import HELD, MOST_HELD
+from emu.driver.nodes.cable import Cable, DueTimers
+from emu.driver.nodes.roce import RoceNode, functions_on
+from emu.driver.nodes.two_nodes import brought_up
+from emu.driver.verbs.channels import Channel
 from layouts.bth import Kind
 from layouts.enums import QpType, RegId, Status
 from layouts.roce_accl import roce_accl_reg

@@ -6,15 +6,16 @@ Costs are counted in the device's own steps (a piece, or a page of 4 KiB), never
 import random
 
 import pytest
-from helpers.channels import Channel
-from helpers.keys import FastRegKey, indirect_key
-from helpers.outcomes import failure, good, settle
-from helpers.paging import PagedRegion, Pager
-from helpers.signatures import CRC64, Crc, Dif, SignatureKey
-from helpers.verbs import connect
 
 from emu.device.engine.mr.rights import MOST_STEPS, PACKET_BYTES
 from emu.device.rounds import STEPS_PER_ROUND
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.keys.signatures import CRC64, Crc, Dif, SignatureKey
+from emu.driver.keys.umr import FastRegKey
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.outcomes import failure, good, settle
 from layouts.enums import AccessMode, CqeOpcode, CqeSyndrome, Op, Opcode, QpState, QpType
 from layouts.wqe import DATA, KLM, RADDR, REPEAT, REPEAT_BLOCK, REPEAT_ENTRY
 

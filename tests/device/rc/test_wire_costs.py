@@ -4,10 +4,6 @@ Work is counted, in entries translated, packets sent and packets kept.
 """
 
 import pytest
-from helpers.channels import Channel
-from helpers.driver import pack64
-from helpers.paging import PagedRegion, Pager
-from helpers.verbs import RIGHTS
 
 from emu.device.engine import lifecycle
 from emu.device.engine.mr import access as memory
@@ -18,6 +14,10 @@ from emu.device.engine.rc.packets.responder import PATIENCE_NS, UC_PATIENCE_NS
 from emu.device.engine.rc.remote import LOOK_AHEAD
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS
 from emu.device.state import held
+from emu.driver.command.words import pack64
+from emu.driver.keys.paging import PagedRegion, Pager
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.region import RIGHTS
 from layouts.enums import AccessMode, CqeSyndrome, Op, QpState, QpType
 
 pytestmark = pytest.mark.hostile

@@ -1,8 +1,9 @@
 """RoCE packets in flow tables of their own, as the driver's optional counters use them."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.flows import (
+
+from emu.device.models import LINKS
+from emu.driver.ethernet.flow_fields import (
     context_fields,
     entry_fields,
     group_fields,
@@ -11,10 +12,9 @@ from helpers.flows import (
     to_table,
     to_tir,
 )
-from helpers.roce import on_a_cable, on_one_segment
-from helpers.verbs import Node
-
-from emu.device.models import LINKS
+from emu.driver.nodes.roce import on_a_cable, on_one_segment
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.node import Node
 from layouts.enums import Op, PortType, QpType, Status
 from layouts.eth_enums import FlowAction, FlowTableType, ModifyField, TableMissAction
 from layouts.flow_match import fte_match_param

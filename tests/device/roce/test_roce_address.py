@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from helpers.roce import MODEL, clear_address, ipv4, ipv6, set_address
-from helpers.snapshot import snapshot
+from helpers.device.snapshot import snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.models import MODELS
+from emu.driver.nodes.roce import MODEL, clear_address, ipv4, ipv6, set_address
 from layouts import roce as layout
 from layouts.enums import CapType, Op, Status
 from layouts.eth_caps import roce_cap
@@ -112,8 +112,8 @@ def test_random_addresses_are_refused_or_kept(driver_once, data):
 
 @pytest.fixture(scope="module")
 def driver_once():
-    from helpers.roce import on_one_segment
-    from helpers.world import HandClock
+    from emu.driver.nodes.roce import on_one_segment
+    from emu.driver.world.clock import HandClock
 
     (node,) = on_one_segment(HandClock(), 1)
     return node.driver, node.function

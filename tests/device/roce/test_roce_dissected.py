@@ -4,10 +4,10 @@ import shutil
 import subprocess
 
 import pytest
-from helpers.channels import Channel
-from helpers.roce import on_a_cable
 
 from emu.device.port.eth.congestion import with_mark
+from emu.driver.nodes.roce import on_a_cable
+from emu.driver.verbs.channels import Channel
 from emu.server.net.pcap import blocks
 from layouts.enums import QpType
 

@@ -4,9 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from helpers.channels import Channel
-from helpers.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
-from helpers.world import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +23,9 @@ from emu.device.port.eth.roce.framing import (
     transport_header,
 )
 from emu.device.port.packet import OPS, Packet
+from emu.driver.nodes.roce import MODEL, functions_on, ipv4, on_a_cable, on_one_segment
+from emu.driver.verbs.channels import Channel
+from emu.driver.world.clock import HandClock
 from layouts.bth import AETH, BTH, RETH, Kind, Service
 from layouts.enums import QpState, QpType
 from layouts.wqe import av

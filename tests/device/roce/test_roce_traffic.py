@@ -1,8 +1,9 @@
 """Transport services over RoCE v2: in one function, between two, and in frames."""
 
 import pytest
-from helpers.channels import GRH_BYTES, Channel
-from helpers.roce import (
+
+from emu.device.port.eth.roce import framing
+from emu.driver.nodes.roce import (
     HOP_LIMIT,
     SPORT,
     RoceNode,
@@ -12,9 +13,8 @@ from helpers.roce import (
     on_one_segment,
     set_address,
 )
-from helpers.verbs import connect
-
-from emu.device.port.eth.roce import framing
+from emu.driver.verbs.channels import GRH_BYTES, Channel
+from emu.driver.verbs.connect import connect
 from layouts.bth import aeth, reth
 from layouts.enums import CqeOpcode, CqeSyndrome, Op, QpType, Status
 from layouts.eth_enums import CqeRoceL3

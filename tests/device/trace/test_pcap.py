@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers.frames import Packet
-from helpers.two_nodes import two_nodes
-from helpers.world import IrqList, Memory
 
 from emu.device.faults.injector import Injector
 from emu.device.faults.text import load
@@ -16,6 +13,10 @@ from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.frame import Frame
 from emu.device.state.hca import HcaOptions
+from emu.driver.ethernet.frames import Packet
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.eth.segments import Segments
 from emu.server.net.ib.local import LocalFabric
 from emu.server.service.pcap import Capture, PcapOptions

@@ -1,13 +1,6 @@
 """Work requests in the trace: decoded by names, told apart by what a UMR is used for, counted."""
 
 import pytest
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
-from helpers.flows import Flows, to_tir
-from helpers.frames import Packet
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.keys import INLINE, OFFSET, FastRegKey, Window, umr
-from helpers.outcomes import settle
-from helpers.signatures import Crc, Dif, SignatureKey
 
 from emu.device.engine.eth.receive import arrive
 from emu.device.function.function import Function
@@ -16,6 +9,16 @@ from emu.device.port.eth.frame import Frame
 from emu.device.trace.event import Point
 from emu.device.trace.recorder import EventList, Recorder
 from emu.device.trace.text import body
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.keys.signatures import Crc, Dif, SignatureKey
+from emu.driver.keys.umr import INLINE, OFFSET, FastRegKey, Window, umr
+from emu.driver.verbs.outcomes import settle
 from firmware_cmds import TABLE
 from layouts.enums import AccessMode, Opcode, PortType, QpType
 

@@ -18,7 +18,7 @@ queue pairs, and the ports' counters of packets and of wrong keys. Only this may
 from dataclasses import replace
 
 import pytest
-from helpers.alike import (
+from helpers.device.alike import (
     EMPTY,
     FULL,
     LIMITED,
@@ -31,8 +31,8 @@ from helpers.alike import (
     roce,
     roce_frames,
 )
-from helpers.completions import ERRORS
 
+from emu.driver.verbs.completions import ERRORS
 from layouts.enums import CqeSyndrome, QpType
 
 RC, UC, UD, XRC, DCI = QpType.RC, QpType.UC, QpType.UD, QpType.XRC, QpType.DCI

@@ -1,8 +1,8 @@
 """What a counter set counts (query_q_counter_out; hw/counters.c)."""
 
 import pytest
-from helpers.channels import QKEY, Channel
 
+from emu.driver.verbs.channels import QKEY, Channel
 from layouts.enums import Op, QpType
 
 MS = 1_000_000

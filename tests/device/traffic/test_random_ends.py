@@ -9,12 +9,6 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
-from helpers.channels import GRH_BYTES, QKEY
-from helpers.packet_wire import PacketWire
-from helpers.shared_queue import SharedQueue
-from helpers.two_nodes import two_nodes
-from helpers.verbs import QueuePair, connect
-from helpers.world import HandClock, Memory
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,6 +21,14 @@ from hypothesis.stateful import (
 )
 
 from emu.device.models import MODELS
+from emu.driver.nodes.packet_wire import PacketWire
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.channels import GRH_BYTES, QKEY
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.queue_pair import QueuePair
+from emu.driver.verbs.shared_queue import SharedQueue
+from emu.driver.world.clock import HandClock
+from emu.driver.world.memory import Memory
 from layouts.enums import CqeOpcode, Op, QpType, RqType, Status
 
 pytestmark = pytest.mark.hostile

@@ -5,15 +5,6 @@ counted in steps of a round.
 """
 
 import pytest
-from helpers.channels import GRH_BYTES, Channel
-from helpers.eth_queues import Buffers, ReceiveQueue, SendQueue
-from helpers.flows import Flows, to_tir
-from helpers.frames import MACS, Packet
-from helpers.gsi import joined
-from helpers.interfaces import alloc_td, create_direct_tir, create_tis
-from helpers.keys import indirect_key
-from helpers.roce import on_one_segment
-from helpers.world import HandClock
 
 from emu.device.engine import lifecycle
 from emu.device.engine.eth.receive import arrive
@@ -23,6 +14,18 @@ from emu.device.engine.rc.remote import LOOK_AHEAD_STEPS
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.segment import unsegmented
 from emu.device.rounds import MOST_STEPS_RECEIVED, STEPS_PER_ROUND
+from emu.driver.ethernet.buffers import Buffers
+from emu.driver.ethernet.flow_fields import to_tir
+from emu.driver.ethernet.flows import Flows
+from emu.driver.ethernet.frames import MACS, Packet
+from emu.driver.ethernet.interfaces import alloc_td, create_direct_tir, create_tis
+from emu.driver.ethernet.receive_queue import ReceiveQueue
+from emu.driver.ethernet.send_queue import SendQueue
+from emu.driver.keys.by_command import indirect_key
+from emu.driver.nodes.roce import on_one_segment
+from emu.driver.verbs.channels import GRH_BYTES, Channel
+from emu.driver.verbs.gsi import joined
+from emu.driver.world.clock import HandClock
 from emu.server.net.ib.local import LocalFabric
 from emu.server.net.poller import PACKETS_PER_ROUND
 from layouts.enums import AccessMode, CqeSyndrome, Op, Opcode, QpType

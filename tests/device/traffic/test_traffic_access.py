@@ -1,8 +1,8 @@
 """Keys that do not allow it: the right syndrome on both sides, memory untouched, others go on."""
 
 import pytest
-from helpers.channels import Channel
 
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, EventType, Op, QpState, QpType
 from layouts.wqe import ATOMIC, DATA, RADDR
 

@@ -4,9 +4,9 @@ import itertools
 import random
 
 import pytest
-from helpers.channels import GRH_BYTES, Channel
-from helpers.verbs import inline
 
+from emu.driver.verbs.channels import GRH_BYTES, Channel
+from emu.driver.verbs.segments import inline
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
 from layouts.wqe import DATA, RADDR
 

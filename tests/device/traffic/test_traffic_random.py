@@ -7,16 +7,19 @@ do harm: a key that lacks one right, an address one byte off, a segment too many
 from collections import Counter
 
 import pytest
-from helpers.channels import QKEY, Channel
-from helpers.driver import Driver, FunctionBar
-from helpers.verbs import Node
-from helpers.world import HandClock, IrqList, Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.verbs.channels import QKEY, Channel
+from emu.driver.verbs.node import Node
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.net.ib.local import LocalFabric
 from firmware_cmds import TABLE
 from layouts.enums import Op, Opcode, QpType

@@ -1,9 +1,9 @@
 """Receivers that are not ready and peers that do not answer, by a clock moved by hand."""
 
 import pytest
-from helpers.channels import Channel
 
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.driver.verbs.channels import Channel
 from layouts.enums import CqeSyndrome, QpState, QpType
 
 RC, UC, UD, XRC_QP = QpType.RC, QpType.UC, QpType.UD, QpType.XRC

@@ -1,9 +1,9 @@
 """Every send opcode on every transport service: what it moves, and where it is refused."""
 
 import pytest
-from helpers.channels import GRH_BYTES, Channel
-from helpers.verbs import SIGNALED, SOLICITED
 
+from emu.driver.verbs.channels import GRH_BYTES, Channel
+from emu.driver.verbs.segments import SIGNALED, SOLICITED
 from layouts.enums import CqeOpcode, CqeSyndrome, Opcode, QpState, QpType
 from layouts.wqe import ATOMIC, DATA, MASKED_ATOMIC, RADDR, XRC, av
 

@@ -1,10 +1,12 @@
 """A process that drives the device by itself: all its queues made by DEVX, as UCX makes them."""
 
 import pytest
-from helpers.devx import READ, WRITE, Devx
-from helpers.driver import pack64, unpack64
-from helpers.verbs import Node, QueuePair, connect
 
+from emu.driver.command.devx import READ, WRITE, Devx
+from emu.driver.command.words import pack64, unpack64
+from emu.driver.verbs.connect import connect
+from emu.driver.verbs.node import Node
+from emu.driver.verbs.queue_pair import QueuePair
 from layouts.enums import CqeOpcode, Op, Status
 
 SHARED = 0xFFFF

@@ -1,10 +1,10 @@
 """vendor_err_synd of error completions: the values of public logs, for what causes them."""
 
 import pytest
-from helpers.channels import Channel
-from helpers.completions import ERRORS
 
 from emu.device.engine.events.vendor_syndromes import VENDOR_SYNDROMES, Cause, vendor_syndrome
+from emu.driver.verbs.channels import Channel
+from emu.driver.verbs.completions import ERRORS
 from layouts.enums import CqeOpcode, CqeSyndrome, QpType
 
 REQ, RESP = CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR

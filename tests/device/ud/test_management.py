@@ -1,11 +1,11 @@
 """QP1 of a function: the subnet's administrator and other ports' agents, by work request."""
 
 import pytest
-from helpers.gsi import GRH_BYTES, Gsi, joined
 
 from emu.device.engine import lifecycle
 from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID
+from emu.driver.verbs.gsi import GRH_BYTES, Gsi, joined
 from layouts import sa
 from layouts.enums import (
     CqeOpcode,

@@ -1,11 +1,11 @@
 """Multicast on InfiniBand: a switch forwards to the ports that have joined by the administrator."""
 
 import pytest
-from helpers.channels import QKEY, Channel
-from helpers.gsi import joined, left
-from helpers.roce import DueTimers
-from helpers.two_nodes import two_nodes
 
+from emu.driver.nodes.cable import DueTimers
+from emu.driver.nodes.two_nodes import two_nodes
+from emu.driver.verbs.channels import QKEY, Channel
+from emu.driver.verbs.gsi import joined, left
 from layouts.enums import Op, QpType
 from layouts.sa import JoinState
 

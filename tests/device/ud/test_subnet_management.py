@@ -1,9 +1,9 @@
 """QP0 of a function: SMPs to the switch, to other ports and to a manager in another guest."""
 
 import pytest
-from helpers.gsi import Gsi
 
 from emu.device.port.ib.port import SM_LID
+from emu.driver.verbs.gsi import Gsi
 from layouts.enums import CqeOpcode, QpType
 from layouts.mads import (
     DIRECTION,

@@ -1,9 +1,9 @@
 """Datagrams: headers, keys, groups, and what is dropped in silence (IBTA 9.8.3)."""
 
 import pytest
-from helpers.channels import GRH_BYTES, QKEY, Channel
-from helpers.gsi import joined
 
+from emu.driver.verbs.channels import GRH_BYTES, QKEY, Channel
+from emu.driver.verbs.gsi import joined
 from emu.server.net.ib.local import LocalFabric
 from layouts.enums import CqeOpcode, CqeSyndrome, EventType, Op, Opcode, QpState, QpType
 from layouts.mads import MAD_BYTES

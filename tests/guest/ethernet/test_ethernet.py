@@ -10,7 +10,7 @@ import json
 import re
 
 import pytest
-from helpers.guests import (
+from helpers.guest.guests import (
     IN_PEER,
     SECONDS,
     addresses_ready,
@@ -20,7 +20,7 @@ from helpers.guests import (
     run,
     two_namespaces,
 )
-from helpers.kernel_log import KernelLog
+from helpers.guest.kernel_log import KernelLog
 
 from emu.device.models import MODELS
 from emu.device.port.eth.port import mac_of

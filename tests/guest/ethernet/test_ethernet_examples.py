@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import server_complaints
+from helpers.guest.kernel_log import server_complaints
 
 pytestmark = pytest.mark.guest
 

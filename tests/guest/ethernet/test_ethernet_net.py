@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from helpers.guests import (
+from helpers.guest.guests import (
     SECONDS,
     check_tcp,
     nic,

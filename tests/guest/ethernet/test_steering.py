@@ -10,7 +10,7 @@ import re
 import shlex
 
 import pytest
-from helpers.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
 
 from emu.guests import GuestOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
+from helpers.guest.guests import IN_PEER, no_complaints, prepared, run, two_namespaces
 
 from emu.guests import GuestOptions
 

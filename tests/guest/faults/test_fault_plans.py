@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from helpers.fault_plans import PLANS, Bench, carry_out, problems
+from helpers.guest.fault_plans import PLANS, Bench, carry_out, problems
 
 from emu.server.service.fault_session import read_plans
 

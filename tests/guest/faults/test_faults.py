@@ -9,8 +9,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from helpers.fault_plans import traffic_flows, with_traffic
-from helpers.kernel_log import KernelLog
+from helpers.guest.fault_plans import traffic_flows, with_traffic
+from helpers.guest.kernel_log import KernelLog
 
 from emu.device.faults import record
 from emu.device.faults.text import load

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from helpers.fault_plans import ETHERNET, ETHERNET_MODELS, LOAD, with_traffic
+from helpers.guest.fault_plans import ETHERNET, ETHERNET_MODELS, LOAD, with_traffic
 
 import emu
 from emu.guests import GuestError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers.fault_plans import PLANS, Bench, carry_out
+from helpers.guest.fault_plans import PLANS, Bench, carry_out
 
 from emu.guests import Guest, GuestOptions, cache
 from emu.guests.conformance.suite import BROKEN, HUGE_PAGES, list_modules, prepare, run_module

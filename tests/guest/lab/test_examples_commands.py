@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers.readme_commands import ENDS, EXAMPLES, words
+from helpers.files.readme_commands import ENDS, EXAMPLES, words
 
 from emu.guests.errors import LabError
 from emu.guests.kernel.choice import choose

@@ -9,7 +9,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from helpers.readme_commands import EXAMPLES, ROOT
+from helpers.files.readme_commands import EXAMPLES, ROOT
 
 pytestmark = pytest.mark.guest
 

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.guests import no_complaints, prepared, run
-from helpers.kernel_log import KernelLog
+from helpers.guest.guests import no_complaints, prepared, run
+from helpers.guest.kernel_log import KernelLog
 
 from emu.guests import GuestOptions
 

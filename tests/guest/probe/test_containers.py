@@ -7,7 +7,7 @@ import shlex
 import shutil
 
 import pytest
-from helpers.recipes import ROOT, Dockerfile, pack, workflow_steps
+from helpers.files.recipes import ROOT, Dockerfile, pack, workflow_steps
 
 from emu.guests.archive.bootstrap import bootstrap
 from emu.guests.archive.mirror import source_line

@@ -7,8 +7,8 @@ program makes one function raise in its next turn whenever a file is there.
 from __future__ import annotations
 
 import pytest
-from helpers.kernel_log import KernelLog
-from helpers.traffic_tools import converse
+from helpers.guest.kernel_log import KernelLog
+from helpers.guest.traffic_tools import converse
 
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(600)]
 

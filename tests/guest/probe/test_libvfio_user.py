@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.libvfio_abi import load_library

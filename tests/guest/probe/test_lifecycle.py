@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.guests import GuestStoppedError
 from layouts.enums import NicInterface

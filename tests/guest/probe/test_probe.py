@@ -6,7 +6,7 @@ import json
 from ipaddress import IPv6Address
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.device.models import MODELS
 from emu.device.port.ib.port import BASE_GUID

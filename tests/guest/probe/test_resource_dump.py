@@ -4,9 +4,9 @@ import json
 import re
 
 import pytest
-from helpers.guest_pair import Pair
-from helpers.guests import run
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.guest_pair import Pair
+from helpers.guest.guests import run
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.guests import GuestOptions
 from firmware_cmds.dump_sources import SOURCES

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.guests import (
+from helpers.guest.guests import (
     nic,
     no_complaints_since_boot,
     on_a_fabric,
@@ -16,8 +16,8 @@ from helpers.guests import (
     running,
     with_qemus_nic,
 )
-from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
-from helpers.traffic_tools import converse, verify
+from helpers.guest.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
+from helpers.guest.traffic_tools import converse, verify
 
 from emu.guests import GuestOptions
 from emu.server.control import Client

@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 import pytest
-from helpers.kernel_log import KernelLog
-from helpers.roce_guests import ONE, UP, run
-from helpers.traffic_tools import converse
+from helpers.guest.kernel_log import KernelLog
+from helpers.guest.roce_guests import ONE, UP, run
+from helpers.guest.traffic_tools import converse
 
 from emu.guests import GuestOptions
 

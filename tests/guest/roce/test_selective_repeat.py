@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from helpers.guests import run
-from helpers.kernel_log import KernelLog, server_complaints
-from helpers.roce_guests import NAMESPACES, ONE, TWO, UP, by_address
+from helpers.guest.guests import run
+from helpers.guest.kernel_log import KernelLog, server_complaints
+from helpers.guest.roce_guests import NAMESPACES, ONE, TWO, UP, by_address
 
 from emu.server.control import Client
 

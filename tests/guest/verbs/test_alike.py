@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import KernelLog
+from helpers.guest.kernel_log import KernelLog
 
 from emu.guests import GuestOptions
 from emu.server.control import Client

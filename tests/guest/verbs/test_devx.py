@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.guests import no_complaints, run
+from helpers.guest.guests import no_complaints, run
 
 from emu.guests import GuestOptions
 

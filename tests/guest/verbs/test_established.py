@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.guests import no_complaints, run
+from helpers.guest.guests import no_complaints, run
 
 pytestmark = pytest.mark.guest
 

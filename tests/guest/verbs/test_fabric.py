@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from helpers import traffic_tools
-from helpers.guests import check_tcp, no_complaints_since_boot, run
-from helpers.ib_diags import fields
-from helpers.kernel_log import KernelLog
-from helpers.traffic_tools import PINGPONGS, SECONDS, converse, verify
+from helpers.guest import traffic_tools
+from helpers.guest.guests import check_tcp, no_complaints_since_boot, run
+from helpers.guest.ib_diags import fields
+from helpers.guest.kernel_log import KernelLog
+from helpers.guest.traffic_tools import PINGPONGS, SECONDS, converse, verify
 
 from emu.device.port.ib.port import SM_LID
 from emu.guests import Guest, GuestOptions

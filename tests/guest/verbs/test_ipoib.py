@@ -10,7 +10,7 @@ import json
 import shlex
 
 import pytest
-from helpers.guests import (
+from helpers.guest.guests import (
     IN_PEER,
     SECONDS,
     addresses_ready,
@@ -19,7 +19,7 @@ from helpers.guests import (
     run,
     two_namespaces,
 )
-from helpers.ib_diags import fields
+from helpers.guest.ib_diags import fields
 
 from emu.device.port.ib.port import BASE_GUID, SM_LID
 from emu.guests import GuestOptions

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 pytestmark = pytest.mark.guest
 

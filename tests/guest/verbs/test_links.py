@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from helpers.guests import run
-from helpers.kernel_log import KernelLog, server_complaints
-from helpers.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
-from helpers.traffic_tools import converse, verify
+from helpers.guest.guests import run
+from helpers.guest.kernel_log import KernelLog, server_complaints
+from helpers.guest.roce_guests import GID_OF_IPV4, NAMESPACES, ONE, TWO, UP, by_address
+from helpers.guest.traffic_tools import converse, verify
 
 from emu.guests import Guest, GuestOptions
 from emu.server.control import Client

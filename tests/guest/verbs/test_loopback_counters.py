@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from helpers.guests import no_complaints, prepared, run
+from helpers.guest.guests import no_complaints, prepared, run
 
 from emu.guests import GuestOptions
 

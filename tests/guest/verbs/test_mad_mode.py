@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.ib_diags import fields
-from helpers.kernel_log import KernelLog, server_complaints
+from helpers.guest.ib_diags import fields
+from helpers.guest.kernel_log import KernelLog, server_complaints
 
 from emu.device.port.ib.port import BASE_GUID
 from emu.guests import GuestOptions

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import KernelLog, server_complaints
-from helpers.traffic_tools import check, talk
+from helpers.guest.kernel_log import KernelLog, server_complaints
+from helpers.guest.traffic_tools import check, talk
 
 from emu.guests import GuestOptions
 from emu.guests.conformance.suite import BROKEN, HUGE_PAGES, Outcome, run_module

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.guests import no_complaints, run, two_namespaces
+from helpers.guest.guests import no_complaints, run, two_namespaces
 
 from emu.guests import GuestOptions
 

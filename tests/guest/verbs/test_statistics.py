@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from helpers.guest_pair import Pair
-from helpers.guests import run
-from helpers.kernel_log import KernelLog
+from helpers.guest.guest_pair import Pair
+from helpers.guest.guests import run
+from helpers.guest.kernel_log import KernelLog
 
 pytestmark = pytest.mark.guest
 

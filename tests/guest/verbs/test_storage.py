@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guests import no_complaints_since_boot
+from helpers.guest.guests import no_complaints_since_boot
 
 from emu.guests import Guest, GuestOptions
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from helpers.guests import SECONDS, no_complaints_since_boot, on_a_fabric, run, running
+from helpers.guest.guests import SECONDS, no_complaints_since_boot, on_a_fabric, run, running
 
 from emu.device.port.ib.port import BASE_GUID, SM_LID
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers import traffic_tools
-from helpers.kernel_log import KernelLog, server_complaints
-from helpers.traffic_tools import PINGPONGS, check_table, converse
+from helpers.guest import traffic_tools
+from helpers.guest.kernel_log import KernelLog, server_complaints
+from helpers.guest.traffic_tools import PINGPONGS, check_table, converse
 
 from emu.guests import GuestOptions
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from helpers.kernel_log import KernelLog
+from helpers.guest.kernel_log import KernelLog
 
 from emu.guests import Guest, GuestOptions
 

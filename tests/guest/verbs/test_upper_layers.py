@@ -7,8 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.guests import SECONDS, no_complaints_since_boot, on_a_fabric, reaches, run, running
-from helpers.roce_guests import ONE, TWO, UP
+from helpers.guest.guests import (
+    SECONDS,
+    no_complaints_since_boot,
+    on_a_fabric,
+    reaches,
+    run,
+    running,
+)
+from helpers.guest.roce_guests import ONE, TWO, UP
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.suite("trixie")]
 

@@ -3,9 +3,10 @@
 import socket
 
 import pytest
-from helpers.fabric import Fabric, Stranger
-from helpers.strangers import packet_frame, port_of
+from helpers.net.strangers import packet_frame, port_of
 
+from emu.driver.transport.fabric import Fabric
+from emu.driver.transport.stranger import Stranger
 from emu.server.net import poller
 from emu.server.net.fabric import address, hub, protocol
 from emu.server.net.fabric.protocol import FrameKind, Identity

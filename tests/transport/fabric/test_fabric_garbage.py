@@ -6,13 +6,14 @@ import socket
 from pathlib import Path
 
 import pytest
-from helpers.fabric import Fabric, Stranger
-from helpers.strangers import packet_frame, port_of
+from helpers.net.strangers import packet_frame, port_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.ib.framing import Route
 from emu.device.port.packet import OPS, Packet
+from emu.driver.transport.fabric import Fabric
+from emu.driver.transport.stranger import Stranger
 from emu.server.net.fabric import hub as hub_module
 from emu.server.net.fabric import protocol
 from emu.server.net.fabric.address import FabricError

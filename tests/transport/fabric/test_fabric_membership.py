@@ -4,10 +4,10 @@ import logging
 import socket
 
 import pytest
-from helpers.fabric import Fabric, port_events
-from helpers.verbs import connect
 
 from emu.device.engine import lifecycle
+from emu.driver.transport.fabric import Fabric, port_events
+from emu.driver.verbs.connect import connect
 from emu.server.net.fabric.address import FabricError, parse
 from emu.server.net.fabric.election import JOIN_TIMEOUT_NS, PATIENCE_NS
 from emu.server.net.fabric.protocol import Identity

@@ -2,8 +2,7 @@
 
 import socket
 
-from helpers.world import HandClock
-
+from emu.driver.world.clock import HandClock
 from emu.server.net.fabric.connection import PAUSE_BYTES, Connection
 from emu.server.net.fabric.protocol import FrameKind
 

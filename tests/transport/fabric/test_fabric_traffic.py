@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from helpers.channels import QKEY, Channel
-from helpers.gsi import Gsi
 
+from emu.driver.verbs.channels import QKEY, Channel
+from emu.driver.verbs.gsi import Gsi
 from layouts import sa
 from layouts.enums import CqeOpcode, Op, QpType
 from layouts.mads import Method

@@ -4,13 +4,13 @@ import contextlib
 import socket
 
 import pytest
-from helpers.fabric import Stranger
-from helpers.frames import Packet
-from helpers.segment import EVERYONE, Host, ethernet
+from helpers.net.segment import EVERYONE, Host, ethernet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.driver.ethernet.frames import Packet
+from emu.driver.transport.stranger import Stranger
 from emu.server.net import poller
 from emu.server.net.eth.segments import Segments
 from emu.server.net.eth.uplinks import Uplinks

@@ -6,10 +6,11 @@ import socket
 from dataclasses import replace
 
 import pytest
-from helpers.fabric import Fabric, Stranger
-from helpers.vfio_client import RefusedError
 
 from emu.device.port.ib.endport import end_port
+from emu.driver.transport.fabric import Fabric
+from emu.driver.transport.stranger import Stranger
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.control import protocol
 from emu.server.control.server import ControlServer
 from emu.server.net.fabric import protocol as fabric_protocol

@@ -5,8 +5,8 @@ import select
 import socket
 
 import pytest
-from helpers.vfio_client import RefusedError
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import (
     HEADER,

@@ -9,8 +9,8 @@ import textwrap
 import threading
 
 import pytest
-from helpers.vfio_client import VfioClient
 
+from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.loop import Loop
 
 MS = 1_000_000
@@ -264,7 +264,7 @@ def test_wake_makes_it_go_round(served, loop, connected):
 
 SERVER = """
 import signal, sys
-from helpers.fake_function import FakeFunction
+from helpers.device.fake_function import FakeFunction
 from emu.server.vfio.kinds import make_transport
 from emu.server.vfio.loop import Loop
 

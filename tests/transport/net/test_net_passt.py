@@ -5,7 +5,7 @@ import shutil
 from struct import pack
 
 import pytest
-from helpers.segment import (
+from helpers.net.segment import (
     OURS,
     Sink,
     TcpByHand,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.segment import Peer, ethernet
+from helpers.net.segment import Peer, ethernet
 
 DEVICE = "connectx6dx,link=eth"
 

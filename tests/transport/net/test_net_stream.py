@@ -5,13 +5,13 @@ import socket
 from struct import pack
 
 import pytest
-from helpers.frames import Packet
-from helpers.segment import EVERYONE, OURS, THEIRS, Host, Peer, Wall, ethernet
+from helpers.net.segment import EVERYONE, OURS, THEIRS, Host, Peer, Wall, ethernet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.frames import Packet
 from emu.server.net import poller
 from emu.server.net.eth import framed, stream
 

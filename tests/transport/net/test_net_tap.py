@@ -6,23 +6,14 @@ import socket
 from struct import pack, unpack
 
 import pytest
-from helpers.frames import Packet
-from helpers.segment import (
-    OURS,
-    Sink,
-    TcpByHand,
-    Wall,
-    arp_request,
-    ethernet,
-    ipv4,
-    udp,
-)
+from helpers.net.segment import OURS, Sink, TcpByHand, Wall, arp_request, ethernet, ipv4, udp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import FrameError, parse
+from emu.driver.ethernet.frames import Packet
 from emu.server.net.eth import tap
 from emu.server.net.eth.tap import TapError, offloaded, received
 

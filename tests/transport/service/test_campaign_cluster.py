@@ -12,9 +12,9 @@ import sys
 import time
 
 import pytest
-from helpers import fake_runs
-from helpers.campaigns import driven, reported
-from helpers.fake_runs import descriptions
+from helpers.instruments import fake_runs
+from helpers.instruments.campaigns import driven, reported
+from helpers.instruments.fake_runs import descriptions
 
 from emu.instruments.campaign import cluster
 from emu.instruments.campaign.cluster import Cluster, ClusterError

@@ -12,11 +12,11 @@ import threading
 
 import pytest
 from click.testing import CliRunner
-from helpers.vfio_client import VfioClient
 
 from emu.cli.main import main
 from emu.device.port.eth.frame import Frame
 from emu.device.rounds import STEPS_PER_ROUND
+from emu.driver.transport.vfio_client import VfioClient
 from emu.server.control import Client, ControlError, protocol
 from emu.server.control.server import MOST_CLIENTS
 from emu.server.service.devicespec import parse

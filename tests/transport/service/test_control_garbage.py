@@ -5,7 +5,6 @@ import json
 import socket
 
 import pytest
-from helpers.world import IrqList, Memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,8 @@ from emu.device.faults.vocabulary import ACTIONS, POINTS
 from emu.device.function.function import Function
 from emu.device.models import MODELS
 from emu.device.state.hca import HcaOptions
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
 from emu.server.control.protocol import MOST_DEPTH
 from emu.server.control.server import ControlServer
 from emu.server.net.eth.segments import Segments

@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers.recipes import ROOT, TOOLS, Dockerfile, pack, workflow_steps
+from helpers.files.recipes import ROOT, TOOLS, Dockerfile, pack, workflow_steps
 
 from emu.cli.main import main
 from emu.guests.machine import qemu

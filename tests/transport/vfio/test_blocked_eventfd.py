@@ -8,8 +8,8 @@ import sys
 import textwrap
 
 import pytest
-from helpers.vfio_client import VfioClient
 
+from emu.driver.transport.vfio_client import VfioClient
 from emu.server.vfio.alarm import ALARM
 
 pytestmark = pytest.mark.hostile
@@ -18,7 +18,7 @@ FULL = (1 << 64) - 2
 
 SERVER = """
 import signal, sys
-from helpers.fake_function import FakeFunction
+from helpers.device.fake_function import FakeFunction
 from emu.server.vfio.kinds import make_transport
 from emu.server.vfio.loop import Loop
 

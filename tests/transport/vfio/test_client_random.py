@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.fake_function import FakeFunction
-from helpers.vfio_client import RefusedError, VfioClient
+from helpers.device.fake_function import FakeFunction
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -21,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from emu.device.ports import DmaError
+from emu.driver.transport.vfio_client import RefusedError, VfioClient
 from emu.server.vfio import backing
 from emu.server.vfio.kinds import make_transport
 from emu.server.vfio.protocol import HEADER, IrqSetFlag

@@ -1,8 +1,8 @@
 """VFIO_USER_DEVICE_GET_INFO."""
 
 import pytest
-from helpers.vfio_client import RefusedError
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import DEVICE_INFO, Command
 
 

@@ -5,9 +5,9 @@ import fcntl
 import os
 
 import pytest
-from helpers.vfio_client import RefusedError
 
 from emu.device.ports import DmaError
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import DMA_MAP, Command, DmaFlag
 
 MIB = 1 << 20

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.vfio_client import RefusedError
 
 from emu.device.ports import DmaError
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import DMA_MAP, DMA_UNMAP, Command, UnmapFlag
 
 MIB = 1 << 20

@@ -3,8 +3,8 @@
 import errno
 
 import pytest
-from helpers.vfio_client import RefusedError
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import IRQ_INFO, Command, Irq, IrqInfoFlag
 
 

@@ -1,11 +1,11 @@
 """Reading and writing guest memory that is granted in several pieces."""
 
 import pytest
-from helpers.vfio_client import GuestRam
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.ports import DmaError
+from emu.driver.transport.guest_ram import GuestRam
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 
 PAGE = 0x1000

@@ -4,7 +4,7 @@ import contextlib
 import os
 
 import pytest
-from helpers.fake_function import FakeFunction
+from helpers.device.fake_function import FakeFunction
 
 from emu.server.vfio.protocol import (
     DEVICE_INFO,

@@ -3,9 +3,9 @@
 import errno
 
 import pytest
-from helpers.fake_function import FakeFunction
-from helpers.vfio_client import RefusedError
+from helpers.device.fake_function import FakeFunction
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.service.repeats import MOST_LINES, summed_up
 from emu.server.vfio.loop import Loop
 from emu.server.vfio.protocol import MAX_DATA_XFER_SIZE, REGION_ACCESS, Command, Flag, Region

@@ -4,8 +4,8 @@ import errno
 import os
 
 import pytest
-from helpers.vfio_client import RefusedError
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import Command, Flag
 
 

@@ -5,8 +5,8 @@ import errno
 import os
 
 import pytest
-from helpers.vfio_client import RefusedError
 
+from emu.driver.transport.vfio_client import RefusedError
 from emu.server.vfio.protocol import IRQ_SET, Command, Irq, IrqSetFlag
 
 EVENTFD = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER

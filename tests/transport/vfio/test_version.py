@@ -4,8 +4,8 @@ import errno
 import json
 
 import pytest
-from helpers.vfio_client import QEMU_CAPABILITIES, RefusedError
 
+from emu.driver.transport.vfio_client import QEMU_CAPABILITIES, RefusedError
 from emu.server.vfio.protocol import VERSION, Command
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from helpers import fake_runs
-from helpers.fake_runs import descriptions
+from helpers.instruments import fake_runs
+from helpers.instruments.fake_runs import descriptions
 
 from emu.cli import main as cli
 from emu.cli.commands import campaign as command

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from helpers import kernel_files
-from helpers.btf_blob import Blob
+from helpers.files import kernel_files
+from helpers.files.btf_blob import Blob
 
 from emu.cli.commands import layouts as command
 from emu.cli.main import main

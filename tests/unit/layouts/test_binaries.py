@@ -9,8 +9,8 @@ from struct import pack_into
 
 import pytest
 import zstandard
-from helpers import kernel_files
-from helpers.btf_blob import Blob
+from helpers.files import kernel_files
+from helpers.files.btf_blob import Blob
 
 from layouts.btf import binaries
 from layouts.btf.binaries import BinaryError

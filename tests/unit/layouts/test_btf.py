@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from helpers.btf_blob import Blob
+from helpers.files.btf_blob import Blob
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.btf_blob import Blob
+from helpers.files.btf_blob import Blob
 
 from layouts.btf.check import check
 from layouts.btf.kernel_differences import KNOWN

@@ -1,7 +1,6 @@
 """Mailbox chains by themselves: walking, gathering, scattering, signing."""
 
 import pytest
-from helpers.world import Memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from emu.device.cmdif.mailbox import (
     xor8,
 )
 from emu.device.turns import finish
+from emu.driver.world.memory import Memory
 from layouts.cmd import INLINE_BYTES, MAILBOX_DATA_BYTES, cmd_prot_block
 from layouts.enums import Delivery
 

@@ -1,11 +1,11 @@
 """How long a requester waits, on a clock that the test moves."""
 
 import pytest
-from helpers.world import HandClock
 
 from emu.device.engine.rc.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
 from emu.device.engine.rc.packets.round_trip import FIRST_SHIFT, LEAST_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
+from emu.driver.world.clock import HandClock
 from emu.server.vfio.timers import TimerQueue
 
 CODE = 14

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from helpers.flow_model import Entry, Table, fields_of, outcome
-from helpers.frames import MACS, TCP, UDP, Packet, packets
-from helpers.steering import Name, Steering, target_of, to
+from helpers.models.flow_model import Entry, Table, fields_of, outcome
+from helpers.models.steering import Name, Steering, target_of, to
+from helpers.random.packets import packets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,6 +28,7 @@ from emu.device.errors import CmdError
 from emu.device.objects import FlowCounter, FlowTable
 from emu.device.objects.flow import Action, Miss, Verdict
 from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 from layouts.flow_match import fte_match_param
 
 DROP = Action(Verdict.DROP)

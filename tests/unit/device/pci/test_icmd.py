@@ -1,8 +1,9 @@
 """The ICMD space, driven the way iPXE's mlx_icmd.c does."""
 
 import pytest
-from helpers.gateway import ADDRESS, DATA, SYNDROME, Gateway
-from helpers.pci import Bus
+from helpers.device.pci import Bus
+
+from emu.driver.command.gateway import ADDRESS, DATA, SYNDROME, Gateway
 
 SPACE_ICMD = 0x3
 CONTROL, SIZE, MAILBOX = 0, 0x1000, 0x10_0000

@@ -1,7 +1,7 @@
 """The type 0 header, the capability lists, BAR sizing, resets and error reporting."""
 
 import pytest
-from helpers.pci import GUID, Bus
+from helpers.device.pci import GUID, Bus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from helpers.pci import GUID, Bus
+from helpers.device.pci import GUID, Bus
 from hypothesis import given
 from hypothesis import strategies as st
 

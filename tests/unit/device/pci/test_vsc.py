@@ -1,7 +1,9 @@
 """The vendor-specific gateway, driven the way core/lib/pci_vsc.c and core/diag/crdump.c do."""
 
 import pytest
-from helpers.gateway import (
+from helpers.device.pci import Bus, CrWords
+
+from emu.driver.command.gateway import (
     ADDRESS,
     ADDRESS_MASK,
     COUNTER,
@@ -11,7 +13,6 @@ from helpers.gateway import (
     SYNDROME,
     Gateway,
 )
-from helpers.pci import Bus, CrWords
 
 SPACE_CR, SPACE_SCAN_CR, SPACE_SEMAPHORE = 0x2, 0x7, 0xA
 SW_RESET_LOCK = 0x20

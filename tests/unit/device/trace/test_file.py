@@ -5,9 +5,9 @@ import os
 from contextlib import closing
 
 import pytest
-from helpers.world import HandClock
 
 from emu.device.rounds import STEPS_PER_ROUND
+from emu.driver.world.clock import HandClock
 from emu.server.service.trace_file import FORMS, Trace, TraceFile
 
 

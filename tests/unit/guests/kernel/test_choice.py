@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.kernel_files import elf, module
+from helpers.files.kernel_files import elf, module
 
 from emu.guests import GuestOptions, LabError
 from emu.guests.kernel import archive, choice, custom, kconfig, module_tree

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
-from helpers.named_guests import FakeGuest
+from helpers.guest.named_guests import FakeGuest
 
 from emu.cli.main import main
 from emu.cli.shared import control

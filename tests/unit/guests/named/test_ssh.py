@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.named_guests import FakeGuest
+from helpers.guest.named_guests import FakeGuest
 
 from emu.guests import LabError
 from emu.guests.named import keeper, running, ssh

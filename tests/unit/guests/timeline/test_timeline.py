@@ -6,7 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from helpers.named_guests import FakeGuest
+from helpers.guest.named_guests import FakeGuest
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,9 +3,9 @@
 import errno
 
 import pytest
-from helpers import fake_runs
-from helpers.campaigns import driven, reported
-from helpers.fake_runs import carry_out, descriptions
+from helpers.instruments import fake_runs
+from helpers.instruments.campaigns import driven, reported
+from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.host.user_error import UserError
 from emu.instruments.campaign import store as stores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.fake_runs import RECORD, descriptions
+from helpers.instruments.fake_runs import RECORD, descriptions
 
 from emu.guests import CommandTimeoutError, GuestOptions
 from emu.guests.errors import GuestPanicError, ServerError

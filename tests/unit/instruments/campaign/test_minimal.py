@@ -2,7 +2,7 @@
 
 import json
 
-from helpers.fake_runs import descriptions
+from helpers.instruments.fake_runs import descriptions
 
 from emu.device.faults.text import load
 from emu.instruments.campaign import minimal as module

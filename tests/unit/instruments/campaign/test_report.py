@@ -4,8 +4,8 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from helpers.campaigns import reported
-from helpers.fake_runs import carry_out, descriptions
+from helpers.instruments.campaigns import reported
+from helpers.instruments.fake_runs import carry_out, descriptions
 
 from emu.guests.conformance.results import junit, tap
 from emu.instruments.campaign.description import Ended, Result, Told

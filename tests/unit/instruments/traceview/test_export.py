@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 from click.testing import CliRunner
-from helpers.browser import Browser
+from helpers.instruments.browser import Browser
 
 from emu.cli.main import main
 from emu.device.trace.event import Event

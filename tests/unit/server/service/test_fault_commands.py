@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from helpers.fault_plans import PLANS
+from helpers.guest.fault_plans import PLANS
 
 import firmware_cmds  # noqa: F401  # the commands whose fields plans name
 from emu.cli.commands.objects import _tree

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 from click.testing import CliRunner
-from helpers.world import HandClock
 
 from emu.cli.commands.serve import serve
+from emu.driver.world.clock import HandClock
 from emu.server.service.repeats import INTERVAL_NS, MOST_LINES, summed_up
 
 log = logging.getLogger("a.device")

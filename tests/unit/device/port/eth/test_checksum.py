@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from helpers.frames import TCP, UDP, Packet, ones_complement_sum, packets
+from helpers.random.packets import packets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.checksum import adjust, insert, total, totals, trusted, verify
 from emu.device.port.eth.headers import parse
+from emu.driver.ethernet.frames import TCP, UDP, Packet, ones_complement_sum
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from helpers.frames import MACS, TCP, UDP, Packet, packets
+from helpers.random.packets import packets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import MAX_EXTENSIONS, FrameError, parse
 from emu.device.port.eth.vlan import insert_tag, pad, strip_tag
+from emu.driver.ethernet.frames import MACS, TCP, UDP, Packet
 
 IPV6 = {"version": 6, "source": bytes(15) + b"\1", "destination": bytes(15) + b"\2"}
 

@@ -3,12 +3,12 @@
 from struct import pack, pack_into
 
 import pytest
-from helpers.frames import Packet
 
 from emu.device.port.eth.checksum import verify
 from emu.device.port.eth.frame import Frame
 from emu.device.port.eth.headers import TCP, UDP, FrameError, parse
 from emu.device.port.eth.plain import header_bytes, plain
+from emu.driver.ethernet.frames import Packet
 
 MACS = bytes.fromhex("020000000001 020000000002")
 

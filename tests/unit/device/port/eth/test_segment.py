@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from helpers.frames import TCP, UDP, Packet, packets
+from helpers.random.packets import packets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import FrameError
 from emu.device.port.eth.segment import segment
+from emu.driver.ethernet.frames import TCP, UDP, Packet
 
 
 def expected(packet, payload, mss):

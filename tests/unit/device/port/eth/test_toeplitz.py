@@ -9,12 +9,13 @@ from ipaddress import ip_address
 from struct import pack
 
 import pytest
-from helpers.frames import TCP, UDP, Packet, packets
+from helpers.random.packets import packets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import parse
 from emu.device.port.eth.toeplitz import INPUT_BYTES, Hasher, inverted_xor8, tables, toeplitz
+from emu.driver.ethernet.frames import TCP, UDP, Packet
 from layouts.eth_enums import CqeHashType, HashField, L3ProtType, L4ProtType, RxHashFn
 
 KEY = bytes.fromhex(

@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from helpers.world import HandClock
 
 from emu.device.port.eth.flow_control import FlowControl
 from emu.device.port.eth.frame import Frame
+from emu.driver.world.clock import HandClock
 from emu.server.net.eth import function_port
 from emu.server.net.eth.function_port import FunctionPort
 from emu.server.net.eth.switch import Switch

@@ -1,11 +1,11 @@
 """What passt is given of a frame: short ones without padding, TCP super-frames whole."""
 
 import pytest
-from helpers.frames import Packet
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.headers import TCP, UDP, parse
+from emu.driver.ethernet.frames import Packet
 from emu.server.net.eth.passt import _is_tcp, _unpadded
 
 PACKETS = [

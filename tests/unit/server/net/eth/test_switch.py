@@ -1,11 +1,11 @@
 """A segment: what it learns, where frames go, and what bounds it."""
 
 import pytest
-from helpers.world import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.device.port.eth.frame import MAX_BYTES, Frame
+from emu.driver.world.clock import HandClock
 from emu.server.net.eth import addresses, loops
 from emu.server.net.eth.port import SegmentPort, padded
 from emu.server.net.eth.switch import Switch

@@ -1,8 +1,8 @@
 """Packets that wait for functions of this process: the sender is told, and the queue is bounded."""
 
 import pytest
-from helpers.world import HandClock
 
+from emu.driver.world.clock import HandClock
 from emu.server.net.ib.packet_queue import MOST_PACKETS, PACKETS_PER_TURN, ROOM, PacketQueue
 
 pytestmark = pytest.mark.hostile

@@ -1,7 +1,7 @@
 """The subnet administrator: what it takes for a question, and what it says of ports and paths."""
 
 import pytest
-from helpers.subnet import GUID, Subnet, end_port
+from helpers.net.subnet import GUID, Subnet, end_port
 
 from emu.device.port.datagram import GSI_QKEY
 from emu.device.port.ib.port import SM_LID

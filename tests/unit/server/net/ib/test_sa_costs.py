@@ -4,10 +4,10 @@ import heapq
 from dataclasses import replace
 
 import pytest
-from helpers.subnet import Subnet, end_port
-from helpers.world import HandClock
+from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import DEFAULT_PKEY, PKEY_TABLE_ENTRIES
+from emu.driver.world.clock import HandClock
 from emu.server.net.ib.sa import administrator, events, multicast, records, rmpp
 from emu.server.net.ib.sa.worker import STEPS_PER_ROUND, Worker
 from layouts.mads import MadStatus, Method

@@ -2,7 +2,7 @@
 
 import pytest
 from construct import BitsInteger
-from helpers.subnet import RECORDS, Subnet, end_port
+from helpers.net.subnet import RECORDS, Subnet, end_port
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Multicast groups: how they come into being, who may join, how they end (IBTA 15.2.5.17)."""
 
 import pytest
-from helpers.subnet import Subnet, end_port
+from helpers.net.subnet import Subnet, end_port
 
 from emu.server.net.ib.sa import multicast
 from layouts.mads import MadStatus, Method

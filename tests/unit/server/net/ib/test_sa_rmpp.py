@@ -1,7 +1,7 @@
 """Tables that take several MADs: windows, acknowledgements, losses, receivers that misbehave."""
 
 import pytest
-from helpers.subnet import Subnet
+from helpers.net.subnet import Subnet
 
 from emu.server.net.ib.sa import administrator, rmpp
 from layouts.mads import RESPONSE, MadStatus, Method

@@ -1,7 +1,7 @@
 """Services that ports announce, and events that they subscribe to."""
 
 import pytest
-from helpers.subnet import Subnet, end_port
+from helpers.net.subnet import Subnet, end_port
 
 from emu.device.port.ib.port import SM_LID
 from emu.server.net.ib.sa import events, services

@@ -1,7 +1,7 @@
 """The switch that joins a subnet's ports: what it tells by SMPs, and where it takes them."""
 
 import pytest
-from helpers.subnet import end_port
+from helpers.net.subnet import end_port
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,10 +4,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from helpers.world import HandClock
-
 from emu.device.faults.link import Link
 from emu.device.objects.ledger import Ledger
+from emu.driver.world.clock import HandClock
 from emu.server.net.link import direction
 from emu.server.net.link.direction import ACCOUNT, Direction
 from emu.server.net.link.fate import Dice

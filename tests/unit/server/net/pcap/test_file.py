@@ -5,10 +5,10 @@ from pathlib import Path
 from struct import unpack_from
 
 import pytest
-from helpers.world import HandClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.driver.world.clock import HandClock
 from emu.host.cut_short import complaint
 from emu.server.net.pcap import blocks, file
 from emu.server.net.pcap.file import PcapFile

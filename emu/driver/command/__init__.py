@@ -1,0 +1,1 @@
+"""Commands, registers, event queues: what mlx5_core does."""

@@ -1,0 +1,1 @@
+"""Ethernet queues, interfaces, steering, frames."""

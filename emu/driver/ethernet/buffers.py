@@ -1,0 +1,44 @@
+"""Receive buffers: what was posted, and the packets that have come."""
+
+from __future__ import annotations
+
+from layouts.cqe import cqe64
+from layouts.enums import CqeOpcode
+
+
+class Buffers:
+    """Receive buffers of an RQ: what was posted, and the packets that completions tell of."""
+
+    def __init__(self, rq, *sizes, count=8):
+        """``sizes`` of a request's fragments, which do not lie together."""
+        self.rq, self.sizes = rq, sizes or (2048,)
+        self.slot = sum(self.sizes) + 64 * len(self.sizes)
+        self.region = rq.node.region(self.slot * rq.size, va=0x40000)
+        for _ in range(count):
+            self.post()
+
+    def _places(self, index):
+        at = index % self.rq.size * self.slot
+        for size in self.sizes:
+            yield at, size
+            at += size + 64
+
+    def post(self):
+        """One more request."""
+        sges = [(size, self.region.key, self.region.va + at) for at, size in
+                self._places(self.rq.posted)]  # fmt: skip
+        self.rq.post(*sges)
+
+    def drain(self):
+        """(the completion's fields, the packet's bytes) of what has come; errors have no bytes."""
+        found = []
+        while (raw := self.rq.cq.peek()) is not None:
+            self.rq.cq.poll()
+            entry = cqe64.view(raw)
+            data = b""
+            if entry.op_own >> 4 == CqeOpcode.RESP_SEND:
+                places = self._places(entry.wqe_counter)
+                data = b"".join(self.region.read(at, size) for at, size in places)
+                data = data[: entry.byte_cnt]
+            found.append((entry, data))
+        return found

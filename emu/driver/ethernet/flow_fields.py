@@ -1,0 +1,109 @@
+"""What the steering commands take: matches, destinations, actions (core/fs_cmd.c)."""
+
+from __future__ import annotations
+
+from layouts.eth_enums import FlowAction, FlowDestination, ModifyAction, TableMissAction
+from layouts.flow_match import fte_match_param
+from layouts.fte import dest_format_struct, flow_counter_list
+from layouts.modify_header import add_action_in, copy_action_in, set_action_in
+
+OUTER = 1
+
+
+def match(**outer):
+    """An fte_match_param with these fields of the outer headers."""
+    param = fte_match_param.new()
+    for name, value in outer.items():
+        wide = name in ("src_ipv4_src_ipv6", "dst_ipv4_dst_ipv6")
+        setattr(param.outer_headers, name, value.to_bytes(16, "big") if wide else value)
+    return bytes(param)
+
+
+def mac_fields(mac):
+    """A MAC address in the two fields of its own."""
+    number = int.from_bytes(mac, "big")
+    return {"dmac_47_16": number >> 16, "dmac_15_0": number & 0xFFFF}
+
+
+def to_tir(number):
+    return bytes(
+        dest_format_struct.new(destination_type=FlowDestination.TIR, destination_id=number)
+    )
+
+
+def to_table(number):
+    return bytes(
+        dest_format_struct.new(destination_type=FlowDestination.FLOW_TABLE, destination_id=number)
+    )
+
+
+def miss_fields(miss):
+    """Where a table's miss goes: a table's number, or None for the default."""
+    if miss is None:
+        return {"table_miss_action": TableMissAction.DEF}
+    return {"table_miss_action": TableMissAction.FWD, "table_miss_id": miss}
+
+
+def table_fields(level, log_size=4, miss=None, **context):
+    """What CREATE_FLOW_TABLE takes."""
+    fields = {"level": level, "log_size": log_size, **miss_fields(miss), **context}
+    return {"flow_table_context": fields}
+
+
+def group_fields(table, first, last, enable=None, match_criteria=None, **masks):
+    """What CREATE_FLOW_GROUP takes."""
+    return {
+        "table_id": table, "start_flow_index": first, "end_flow_index": last,
+        "match_criteria_enable": (OUTER if masks else 0) if enable is None else enable,
+        "match_criteria": match_criteria or match(**masks),
+    }  # fmt: skip
+
+
+def entry_fields(
+    table, index, group, *destinations, action=None, tag=0, counters=(), modify=0, **values
+):
+    """What SET_FLOW_TABLE_ENTRY takes; without an action it forwards."""
+    if action is None:
+        action = FlowAction.FWD_DEST
+    if counters:
+        action |= FlowAction.COUNT
+    if modify:
+        action |= FlowAction.MOD_HDR
+    context = {
+        "group_id": group, "flow_tag": tag, "action": action,
+        "destination_list_size": len(destinations), "flow_counter_list_size": len(counters),
+        "match_value": match(**values), "modify_header_id": modify,
+    }  # fmt: skip
+    listed = [bytes(flow_counter_list.new(flow_counter_id=number)) for number in counters]
+    extra = b"".join((*destinations, *listed))
+    return {"table_id": table, "flow_index": index, "flow_context": context, "extra": extra}
+
+
+def set_field(field, data, length, offset=0):
+    """An action that sets some bits of a field."""
+    return bytes(
+        set_action_in.new(
+            action_type=ModifyAction.SET, field=field, offset=offset, length=length % 32, data=data
+        )
+    )
+
+
+def add_to_field(field, data):
+    """An action that adds to a field."""
+    return bytes(add_action_in.new(action_type=ModifyAction.ADD, field=field, data=data))
+
+
+def copy_field(source, target, length, source_offset=0, offset=0):
+    """An action that copies some bits of a field to another one."""
+    return bytes(
+        copy_action_in.new(
+            action_type=ModifyAction.COPY, src_field=source, src_offset=source_offset,
+            dst_field=target, dst_offset=offset, length=length % 32,
+        )
+    )  # fmt: skip
+
+
+def context_fields(*actions, number=None):
+    """What ALLOC_MODIFY_HEADER_CONTEXT takes."""
+    number = len(actions) if number is None else number
+    return {"num_of_actions": number, "extra": b"".join(actions)}

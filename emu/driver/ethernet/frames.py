@@ -1,0 +1,106 @@
+"""Ethernet frames put together field by field, and checksums computed as RFC 1071 tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import pack
+
+TCP, UDP = 6, 17
+MACS = bytes.fromhex("021122334455 0266778899aa".replace(" ", ""))
+
+
+def ones_complement_sum(data):
+    """Word by word, the carry added at once; an odd byte is a word's upper one."""
+    value = 0
+    for at in range(0, len(data), 2):
+        word = data[at] << 8 | (data[at + 1] if at + 1 < len(data) else 0)
+        value += word
+        if value > 0xFFFF:
+            value = (value & 0xFFFF) + 1
+    return value
+
+
+def checksum(data):
+    return ones_complement_sum(data) ^ 0xFFFF
+
+
+@dataclass
+class Packet:
+    """A packet's parts; :meth:`frame` puts them together with checksums that are right."""
+
+    tags: tuple = ()
+    """(TPID, TCI) of each VLAN tag."""
+    version: int = 4
+    source: bytes = bytes.fromhex("0a000001")
+    destination: bytes = bytes.fromhex("0a000002")
+    protocol: int = TCP
+    extra: bytes = b""
+    """IPv4 options, or IPv6 extension headers without the first one's type in ``chain``."""
+    chain: int = TCP
+    """The IPv6 header's next header: ``protocol``, or the first extension's type."""
+    fragment: int = 0
+    """IPv4's flags and offset."""
+    identifier: int = 0x1234
+    tos: int = 0
+    ports: bytes = bytes.fromhex("04d2 0050".replace(" ", ""))
+    sequence: int = 0x01020304
+    flags: int = 0x18
+    options: bytes = b""
+    payload: bytes = b"payload"
+    padding: bytes = b""
+    checked: bool = True
+    """Whether the transport has a checksum."""
+
+    @property
+    def front(self):
+        tags = b"".join(pack(">HH", *tag) for tag in self.tags)
+        return MACS + tags + (b"\x08\x00" if self.version == 4 else b"\x86\xdd")
+
+    def pseudo(self, length):
+        if self.version == 4:
+            return self.source + self.destination + pack(">BBH", 0, self.protocol, length)
+        return self.source + self.destination + pack(">IHBB", length, 0, 0, self.protocol)
+
+    def transport(self):
+        value = checksum(self.pseudo(len(self._l4(0))) + self._l4(0)) if self.checked else 0
+        if self.protocol == UDP and self.checked:
+            value = value or 0xFFFF
+        return self._l4(value)
+
+    def _l4(self, value):
+        if self.protocol == TCP:
+            offset = (20 + len(self.options)) // 4 << 12
+            rest = pack(">IIHHHH", self.sequence, 7, offset | self.flags, 1000, value, 0)
+            return self.ports + rest + self.options + self.payload
+        if self.protocol == UDP:
+            return self.ports + pack(">HH", 8 + len(self.payload), value) + self.payload
+        return self.payload
+
+    def network(self, length):
+        if self.version == 6:
+            first = pack(
+                ">IHBB", 6 << 28 | self.tos << 20, len(self.extra) + length, self.chain, 64
+            )
+            return first + self.source + self.destination + self.extra
+        ihl = 5 + len(self.extra) // 4
+        parts = pack(">BBHHHBB", 4 << 4 | ihl, self.tos, ihl * 4 + length, self.identifier,
+                     self.fragment, 64, self.protocol)  # fmt: skip
+        rest = self.source + self.destination + self.extra
+        return parts + pack(">H", checksum(parts + b"\0\0" + rest)) + rest
+
+    @property
+    def l3(self):
+        return len(self.front)
+
+    @property
+    def l4(self):
+        return self.l3 + len(self.network(0))
+
+    def frame(self):
+        transport = self.transport()
+        return self.front + self.network(len(transport)) + transport + self.padding
+
+    def header(self):
+        """What a large send gives inline: all before the payload."""
+        whole = self.front + self.network(len(self.transport())) + self.transport()
+        return whole[: len(whole) - len(self.payload)]

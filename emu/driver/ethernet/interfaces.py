@@ -1,0 +1,81 @@
+"""Transport domains, TISes, RQTs and TIRs, as mlx5e and mlx5_ib make them."""
+
+from __future__ import annotations
+
+from emu.driver.ethernet.rings import rq_fields
+from layouts.enums import Op
+from layouts.eth_enums import DispType, HashField, L3ProtType, L4ProtType, RxHashFn
+from layouts.rqt import rq_num, rqtc
+
+KEY = bytes.fromhex(
+    "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa"
+)
+"""The Toeplitz key of Microsoft's examples."""
+
+
+def alloc_td(driver):
+    return driver.must(Op.ALLOC_TRANSPORT_DOMAIN).transport_domain
+
+
+def create_tis(driver, td, **context):
+    """en_common.c: mlx5e_create_tises."""
+    return driver.must(Op.CREATE_TIS, ctx={"transport_domain": td, **context}).tisn
+
+
+def create_rq(driver):
+    """en_main.c: mlx5e_alloc_drop_rq."""
+    cqn = driver.create_cq(driver.create_eq(), log_size=0)
+    fields, _ = rq_fields(driver, 0, cqn, log_size=0)
+    return driver.must(Op.CREATE_RQ, **fields).rqn
+
+
+def rqt_context(rqns, most=None, **context):
+    """What CREATE_RQT and MODIFY_RQT take: the fields, and what is behind them."""
+    fields = {"rqt_max_size": most or len(rqns), "rqt_actual_size": len(rqns), **context}
+    return fields, b"".join(bytes(rq_num.new(rq_num=rqn)) for rqn in rqns)
+
+
+def create_rqt(driver, rqns, most=None, **context):
+    """en/rqt.c: mlx5e_rqt_init."""
+    fields, extra = rqt_context(rqns, most, **context)
+    return driver.must(Op.CREATE_RQT, rqt_context=fields, extra=extra).rqtn
+
+
+def modify_rqt(driver, rqtn, rqns):
+    """en/rqt.c: mlx5e_rqt_redirect."""
+    fields, extra = rqt_context(rqns)
+    del fields["rqt_max_size"]
+    driver.must(Op.MODIFY_RQT, rqtn=rqtn, bitmask={"rqn_list": 1}, ctx=fields, extra=extra)
+
+
+def listed(driver, rqtn, room=256):
+    """QUERY_RQT: (rqt_max_size, rqt_actual_size, RQ numbers)."""
+    answer = driver.must(Op.QUERY_RQT, rqtn=rqtn, out_extra=4 * room)
+    found = rqtc.view(answer.raw, len(answer.raw) - rqtc.size - 4 * room)
+    size = found.rqt_actual_size
+    return found.rqt_max_size, size, [found.rq_num[n].rq_num for n in range(min(size, room))]
+
+
+def rss(version=4, protocol="TCP", fields=0xF, **context):
+    """en/tir.c: mlx5e_tir_builder_build_rss."""
+    return {
+        "rx_hash_fn": RxHashFn.TOEPLITZ, "rx_hash_symmetric": 1, "rx_hash_toeplitz_key": KEY,
+        "rx_hash_field_selector_outer": {
+            "l3_prot_type": L3ProtType.IPV6 if version == 6 else L3ProtType.IPV4,
+            "l4_prot_type": L4ProtType[protocol], "selected_fields": HashField(fields),
+        },
+    } | context  # fmt: skip
+
+
+def create_direct_tir(driver, td, rqn, **context):
+    """qp.c: create_raw_packet_qp_tir."""
+    fields = {"disp_type": DispType.DIRECT, "transport_domain": td, "inline_rqn": rqn, **context}
+    return driver.must(Op.CREATE_TIR, ctx=fields).tirn
+
+
+def create_indirect_tir(driver, td, rqtn, **context):
+    """en/tir.c: mlx5e_tir_builder_build_rqt."""
+    fields = {
+        "disp_type": DispType.INDIRECT, "transport_domain": td, "indirect_table": rqtn, **context,
+    }  # fmt: skip
+    return driver.must(Op.CREATE_TIR, ctx=fields).tirn

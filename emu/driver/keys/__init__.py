@@ -1,0 +1,1 @@
+"""Keys that work requests and page faults change."""

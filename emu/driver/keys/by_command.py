@@ -1,0 +1,27 @@
+"""Keys that a command makes once and for all."""
+
+from __future__ import annotations
+
+from emu.driver.keys.umr import ANY_QPN
+from layouts.enums import Op
+from layouts.wqe import KLM
+
+
+def indirect_key(node, mode, entries, length, **context):
+    """A key over other keys, from address 0 on; ``entries`` are (length, key, address)."""
+    xlt = b"".join(KLM.pack(*entry) for entry in entries)
+    answer = node.driver.must(
+        Op.CREATE_MKEY,
+        memory_key_mkey_entry={
+            "pd": node.pdn, "qpn": ANY_QPN, "access_mode_1_0": mode, "len": length,
+            "translations_octword_size": len(entries), "lr": 1, "lw": 1, "rr": 1, "rw": 1,
+        } | context,
+        translations_octword_actual_size=len(entries),
+        extra=xlt,
+    )  # fmt: skip
+    return answer.mkey_index << 8
+
+
+def dma_key(node):
+    """The domain's key over all memory (hw/mr.c: mlx5_ib_get_dma_mr)."""
+    return node.driver.create_mkey(node.pdn, rr=0, rw=0) << 8

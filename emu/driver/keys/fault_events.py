@@ -1,0 +1,55 @@
+"""Page-fault events, of all three kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layouts.enums import EventType, PageFaultSubtype
+from layouts.eqe import eqe_page_fault_memory, eqe_page_fault_rdma, eqe_page_fault_wqe
+
+
+@dataclass(frozen=True)
+class FaultEvent:
+    """What a page-fault event says, of all three kinds."""
+
+    subtype: PageFaultSubtype
+    token: int
+    type: int = 0
+    number: int = 0
+    wqe_index: int = 0
+    packet_length: int = 0
+    r_key: int = 0
+    va: int = 0
+    length: int = 0
+    committed: int = 0
+    is_last: bool = False
+
+
+def _event(entry):
+    assert entry.type == EventType.PAGE_FAULT
+    subtype = PageFaultSubtype(entry.sub_type)
+    if subtype is PageFaultSubtype.MEMORY:
+        view = eqe_page_fault_memory.view(entry.data)
+        assert not view.pre_demand_fault_pages
+        assert not view.post_demand_fault_pages
+        return FaultEvent(
+            subtype, view.token47_32 << 32 | view.token31_0, r_key=view.mkey, va=view.va,
+            length=(view.demand_fault_pages >> 12) * 4096, is_last=bool(view.flags & 0x80),
+        )  # fmt: skip
+    if subtype is PageFaultSubtype.RDMA:
+        view = eqe_page_fault_rdma.view(entry.data)
+        return FaultEvent(
+            subtype, view.pftype_token.token, type=_type(view.pftype_token), r_key=view.r_key,
+            packet_length=view.packet_length, va=view.rdma_va, length=view.rdma_op_len,
+            committed=view.bytes_committed,
+        )  # fmt: skip
+    view = eqe_page_fault_wqe.view(entry.data)
+    return FaultEvent(
+        subtype, view.token, type=_type(view.pftype_wq), number=view.pftype_wq.wq,
+        wqe_index=view.wqe_index, packet_length=view.packet_length,
+        committed=view.bytes_committed,
+    )  # fmt: skip
+
+
+def _type(view):
+    return view.rdma << 2 | view.write << 1 | view.requestor

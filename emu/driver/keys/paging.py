@@ -1,0 +1,99 @@
+"""On-demand paging as a driver does it: page-fault events, pages that come and go, resumes."""
+
+from __future__ import annotations
+
+from emu.driver.command.words import pack64
+from emu.driver.keys.fault_events import _event
+from emu.driver.keys.umr import MUST_NOT_BE_FREE, OFFSET, umr
+from emu.driver.verbs.region import Region
+from layouts.enums import EventType, Op, PageFaultSubtype, Status
+from layouts.odp import mem_page_fault_info, trans_page_fault_info
+
+READ, WRITE, BOTH = 1, 2, 3
+_BLOCK = 8
+"""MTT entries that one UMR replaces: translations are updated in multiples of 64 bytes."""
+
+
+class Pager:
+    """The side of a driver that takes page faults."""
+
+    def __init__(self, node, log_size=6):
+        self.node = node
+        self.eqn = node.driver.create_eq(log_size=log_size, events=[EventType.PAGE_FAULT])
+        node.driver.eqs[self.eqn].arm()
+        self.updater = node.queue_pair()
+        self.updater.init().to_rtr(node.lid, self.updater.qpn).to_rts()
+
+    def faults(self):
+        """The events since the last look."""
+        self.node.settle()
+        return [_event(entry) for entry in self.node.driver.eqs[self.eqn].drain()]
+
+    def fault(self):
+        """The one event there is."""
+        (event,) = self.faults()
+        return event
+
+    def resume(self, event, *, error=False, **changes):
+        """PAGE_FAULT_RESUME as hw/odp.c does it; the command's status."""
+        if event.subtype is PageFaultSubtype.MEMORY:
+            token = changes.get("token", event.token)
+            info = mem_page_fault_info.new(
+                error=error, fault_token_47_32=token >> 32, fault_token_31_0=token & 0xFFFFFFFF
+            )
+        else:
+            is_wqe = event.subtype is PageFaultSubtype.WQE
+            fields = {
+                "page_fault_type": event.type, "fault_token": event.token,
+                "wq_number": event.number if is_wqe else event.token,
+            } | changes  # fmt: skip
+            info = trans_page_fault_info.new(error=error, **fields)
+        answer = self.node.driver.command(Op.PAGE_FAULT_RESUME, page_fault_info=bytes(info))
+        self.node.settle()
+        return answer.status
+
+    def must_resume(self, event, **options):
+        assert self.resume(event, **options) == Status.OK
+
+    def update(self, region, index, entries):
+        """Translations from ``index`` on, which is a multiple of eight."""
+        xlt = pack64(entries).ljust(_BLOCK * 8, b"\0")
+        umr(
+            self.updater, region.key, flags=MUST_NOT_BE_FREE | OFFSET, mask=0, xlt=xlt,
+            offset=index // 2,
+        )  # fmt: skip
+        self.node.settle()
+        (done,) = self.updater.cq.drain()
+        assert not done.syndrome
+
+
+class PagedRegion(Region):
+    """Registered memory of which nothing is present until ``bring_in`` says so."""
+
+    def __init__(self, pager, size, **context):
+        super().__init__(pager.node, size, **{"umr_en": 1} | context)
+        self.pager = pager
+        self.rights = [0] * len(self.pages)
+        self._write(range(len(self.pages)))
+
+    def bring_in(self, *indexes, rights=BOTH):
+        """Pages become present; all of them when none is named."""
+        self._set(indexes, rights)
+
+    def take_away(self, *indexes):
+        """Pages go, as after madvise(MADV_DONTNEED)."""
+        self._set(indexes, 0)
+
+    def _set(self, indexes, rights):
+        indexes = indexes or range(len(self.pages))
+        for index in indexes:
+            self.rights[index] = rights
+        self._write(indexes)
+
+    def _write(self, indexes):
+        for block in sorted({index // _BLOCK * _BLOCK for index in indexes}):
+            entries = [
+                page | rights if rights else 0
+                for page, rights in zip(self.pages, self.rights, strict=True)
+            ]
+            self.pager.update(self, block, entries[block : block + _BLOCK])

@@ -1,0 +1,1 @@
+"""Functions in this process, each with a guest and a driver of its own."""

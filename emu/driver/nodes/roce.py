@@ -1,0 +1,111 @@
+"""Ethernet functions with RoCE: their addresses, and the paths between them."""
+
+from __future__ import annotations
+
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.port.eth.roce.framing import MAPPED_PREFIX
+from emu.device.state.hca import HcaOptions
+from emu.driver.nodes.cable import Cable, DueTimers
+from emu.driver.nodes.two_nodes import GUID, brought_up
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from emu.server.net.eth.function_port import FunctionPort
+from emu.server.net.eth.switch import Switch
+from firmware_cmds import TABLE
+from layouts.enums import Op
+from layouts.eth_enums import RoceL3Type, RoceVersion
+
+MODEL = MODELS["connectx6dx"]
+PORT_MTU = 9000
+HOP_LIMIT = 64
+SPORT = 0xC123
+
+
+def ipv4(last):
+    """The GID of 10.0.0.``last``."""
+    return MAPPED_PREFIX + bytes((10, 0, 0, last))
+
+
+def ipv6(last):
+    """A link-local address as a GID."""
+    return bytes.fromhex("fe80") + bytes(13) + bytes((last,))
+
+
+def set_address(driver, index, gid, mac=bytes(6), vlan=None, **fields):
+    """SET_ROCE_ADDRESS as mlx5_core_roce_gid_set sends it; returns the answer."""
+    number = int.from_bytes(mac, "big")
+    is_ipv4 = gid.startswith(MAPPED_PREFIX)
+    address = {
+        "source_l3_address": gid, "vlan_valid": int(vlan is not None), "vlan_id": vlan or 0,
+        "source_mac_47_32": number >> 32, "source_mac_31_0": number & 0xFFFFFFFF,
+        "roce_l3_type": RoceL3Type.IPV4 if is_ipv4 else RoceL3Type.IPV6,
+        "roce_version": RoceVersion.VERSION_2,
+    } | fields  # fmt: skip
+    return driver.command(Op.SET_ROCE_ADDRESS, roce_address_index=index, roce_address=address)
+
+
+def clear_address(driver, index):
+    """The driver leaves version and type of an entry that it empties."""
+    return set_address(driver, index, bytes(16))
+
+
+class RoceNode(Node):
+    """A function with RoCE on, whose GIDs are an IPv6, an IPv4 and a VLAN's IPv4 address."""
+
+    VLAN = 100
+
+    def __init__(self, function, driver, index=1):
+        super().__init__(function, driver)
+        self.index = index
+        """The GID that paths begin and end with."""
+        self.mac = self.hca.eth.permanent_address
+        number = self.hca.options.guid & 0xFF
+        self.gids = [ipv6(number), ipv4(number), ipv4(100 + number)]
+        driver.must(
+            Op.MODIFY_NIC_VPORT_CONTEXT, field_select={"roce_en": 1},
+            nic_vport_context={"roce_en": 1},
+        )  # fmt: skip
+        for at, gid in enumerate(self.gids):
+            vlan = self.VLAN if at == 2 else None
+            assert not set_address(driver, at, gid, self.mac, vlan).status
+        self.hca.eth.admin_mtu = PORT_MTU
+
+    def path_to(self, peer):
+        return {
+            "src_addr_index": self.index, "rgid_rip": peer.gids[peer.index],
+            "rmac_47_32": int.from_bytes(peer.mac[:2], "big"),
+            "rmac_31_0": int.from_bytes(peer.mac[2:], "big"),
+            "hop_limit": HOP_LIMIT, "udp_sport": SPORT, "tclass": 2, "eth_prio": 3,
+        }  # fmt: skip
+
+    def vector_to(self, peer):
+        return {
+            "rmac": peer.mac, "rgid": peer.gids[peer.index], "rlid": SPORT, "hop_limit": HOP_LIMIT,
+            "grh_gid_fl": 1 << 30 | self.index << 20, "tclass": 2, "stat_rate_sl": 3 << 1,
+        }  # fmt: skip
+
+
+def functions_on(wires, clock, model=MODEL, make_memory=Memory):
+    """A function at each of the wires."""
+    found = []
+    for number, wire in enumerate(wires, 1):
+        options = HcaOptions(guid=GUID + number)
+        memory = make_memory()
+        found.append(Function(model, options, TABLE, memory, IrqList(), clock, None, eth_wire=wire))
+    return found
+
+
+def on_one_segment(clock, count=2):
+    """Nodes of one process, on one segment."""
+    switch = Switch(clock)
+    ports = [FunctionPort(f"function {number}", switch) for number in range(count)]
+    return brought_up(RoceNode, functions_on(ports, clock), DueTimers(clock))
+
+
+def on_a_cable(clock):
+    """Two nodes that reach each other by frames only."""
+    cable = Cable(clock)
+    wires = [cable, cable.other()]
+    return brought_up(RoceNode, functions_on(wires, clock), *wires[:1], DueTimers(clock))

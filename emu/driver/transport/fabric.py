@@ -1,0 +1,141 @@
+"""Processes of a fabric, all of them in this one: each a member on the loop that they share."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from emu.device.engine import lifecycle
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.verbs.node import Node
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from emu.server.net.fabric import protocol
+from emu.server.net.ib.sockets import SocketFabric
+from emu.server.vfio.loop import Loop
+from firmware_cmds import TABLE
+from layouts.enums import EventType
+from layouts.eqe import eqe_port_state
+
+MODEL = MODELS["connectx6"]
+SECONDS = 20
+STEP_NS = 5_000_000
+
+
+class SkippingLoop(Loop):
+    """Time passes by itself, and at once when a test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self._skipped_ns = 0
+
+    def now_ns(self):
+        return super().now_ns() + self._skipped_ns
+
+    def skip(self, ns):
+        self._skipped_ns += ns
+
+
+class Fabric:
+    """Members by the order of their coming; the first one to come is the hub."""
+
+    def __init__(self, name):
+        self.name = name
+        self.loop = SkippingLoop()
+        self.members = []
+        self.cleanup = contextlib.ExitStack()
+
+    def join(self, *wanted):
+        """A process with a function for each of these identities, any numbers when none is given.
+
+        Raises FabricError.
+        """
+        member = Member(self, wanted or (protocol.Identity(),))
+        self.members.append(member)
+        return member
+
+    def step(self):
+        """Run every function, then wait a little for sockets and timers if none had work."""
+        self.loop.round.begin()
+        busy = [lifecycle.run(node.hca) for member in self.members for node in member.nodes]
+        self.loop.step(0 if any(busy) else STEP_NS)
+
+    def until(self, condition):
+        """Step until it holds; what it gives."""
+        end = time.monotonic() + SECONDS
+        while not (found := condition()):
+            assert time.monotonic() < end, "it does not come to pass"
+            self.step()
+        return found
+
+    def settle(self):
+        """Until nobody has heard anything for a while."""
+        for _ in range(10):
+            self.step()
+
+    def completions(self, qp, count=1):
+        """The next ``count`` completions of a queue pair's CQ."""
+        found = []
+
+        def enough():
+            found.extend(qp.cq.drain())
+            return len(found) >= count
+
+        self.until(enough)
+        return found
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for member in [*self.members]:
+            member.leave()
+        self.cleanup.close()
+        self.loop.close()
+
+
+class Member:
+    """A process: its place on the fabric, and a node for each of its functions."""
+
+    def __init__(self, lab, wanted):
+        self.lab = lab
+        self.wire = SocketFabric(lab.name, lab.loop, [*wanted])
+        self.nodes = []
+        try:
+            identities = self.wire.join()
+        except BaseException:
+            self.wire.close()
+            raise
+        self.nodes += [self._node(identity) for identity in identities]
+
+    def _node(self, identity):
+        memory, irqs = Memory(), IrqList()
+        options = HcaOptions(guid=identity.guid, lid=identity.lid)
+        wire, clock = self.wire, self.lab.loop
+        function = Function(MODEL, options, TABLE, memory, irqs, clock, wire)
+        node = Node(function, Driver(FunctionBar(function), memory, irqs).probe())
+        node.port_eqn = node.driver.create_eq(events=[EventType.PORT_CHANGE])
+        return node
+
+    @property
+    def node(self):
+        return self.nodes[0]
+
+    def leave(self):
+        """The process ends: its sockets are closed, and nothing of it runs any more."""
+        if self in self.lab.members:
+            self.lab.members.remove(self)
+            self.wire.close()
+
+
+def port_events(node):
+    """What the driver has been told about its port since the last look."""
+    return [
+        entry.sub_type
+        for entry in node.driver.eqs[node.port_eqn].drain()
+        if eqe_port_state.view(entry.data).port.port_num == 1
+    ]

@@ -1,0 +1,234 @@
+"""A vfio-user client in plain Python: what QEMU does with a device, one message at a time.
+
+It lives in the test's own process. ``step`` is called while a reply is awaited, so a server in the
+same thread can be driven without sleeping; leave it out when the server runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from emu.server.vfio.protocol import (
+    DEVICE_INFO,
+    DMA_MAP,
+    DMA_UNMAP,
+    HEADER,
+    IRQ_INFO,
+    IRQ_SET,
+    REGION_ACCESS,
+    REGION_INFO,
+    VERSION,
+    WRITE_MULTI,
+    WRITE_MULTI_ENTRY,
+    Command,
+    DmaFlag,
+    Flag,
+    Irq,
+    IrqSetFlag,
+    UnmapFlag,
+)
+
+QEMU_CAPABILITIES = {
+    "pgsizes": 4096,
+    "max_msg_fds": 16,
+    "max_dma_maps": 65535,
+    "max_data_xfer_size": 1048576,
+    "migration": {"max_bitmap_size": 268435456, "pgsize": 4096},
+    "write_multiple": True,
+}
+"""What QEMU 11.1 proposes."""
+
+RW = int(DmaFlag.READ | DmaFlag.WRITE)
+
+
+class RefusedError(Exception):
+    """The server answered with an error; ``errno`` says which."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(os.strerror(errno))
+        self.errno = errno
+
+
+class Reply(NamedTuple):
+    """A reply, error or not."""
+
+    msg_id: int
+    cmd: int
+    flags: int
+    errno: int
+    payload: bytes
+
+
+class VfioClient:
+    """One connection to a vfio-user server."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        step: Callable[[], object] | None = None,
+        timeout: float = 10,
+    ) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.connect(os.fspath(path))
+        self._step = step
+        self._timeout = timeout
+        self._next_id = 0
+
+    def close(self) -> None:
+        """Leave as QEMU does: without a word."""
+        self.sock.close()
+
+    def send_raw(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        """Send bytes as they are."""
+        socket.send_fds(self.sock, [data], list(fds))
+
+    def send(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = (), flags: int = 0) -> int:
+        """Send a request and return its message id; nothing is waited for."""
+        self._next_id = (self._next_id + 1) & 0xFFFF
+        header = HEADER.pack(self._next_id, cmd, HEADER.size + len(payload), flags, 0)
+        self.send_raw(header + payload, fds)
+        return self._next_id
+
+    def receive(self) -> Reply:
+        """The next reply. Raises EOFError when the server has closed, TimeoutError when late."""
+        msg_id, cmd, size, flags, errno = HEADER.unpack(self._read(HEADER.size))
+        return Reply(msg_id, cmd, flags, errno, self._read(size - HEADER.size))
+
+    def call(self, cmd: int, payload: bytes = b"", fds: Sequence[int] = ()) -> bytes:
+        """Send a request and return its reply's payload. Raises :class:`RefusedError`."""
+        msg_id = self.send(cmd, payload, fds)
+        reply = self.receive()
+        assert (reply.msg_id, reply.cmd) == (msg_id, cmd)
+        assert reply.flags & Flag.TYPE_MASK == Flag.REPLY
+        if reply.flags & Flag.ERROR:
+            raise RefusedError(reply.errno)
+        return reply.payload
+
+    def negotiate(
+        self,
+        capabilities: Any = QEMU_CAPABILITIES,
+        version: tuple[int, int] = (0, 0),
+    ) -> dict[str, Any]:
+        """Exchange VERSION and return the server's capabilities."""
+        data = json.dumps({"capabilities": capabilities}).encode() + b"\0"
+        reply = self.call(Command.VERSION, VERSION.pack(*version) + data)
+        major, minor = VERSION.unpack_from(reply)
+        assert major == version[0]
+        assert minor <= version[1]
+        assert reply[-1] == 0
+        agreed: dict[str, Any] = json.loads(reply[VERSION.size : -1])["capabilities"]
+        return agreed
+
+    def device_info(self) -> tuple[int, ...]:
+        """argsz, flags, num_regions, num_irqs."""
+        request = DEVICE_INFO.pack(DEVICE_INFO.size, 0, 0, 0)
+        return DEVICE_INFO.unpack(self.call(Command.DEVICE_GET_INFO, request))
+
+    def region_info(self, index: int, argsz: int = REGION_INFO.size) -> tuple[int, ...]:
+        """argsz, flags, index, cap_offset, size, offset."""
+        request = REGION_INFO.pack(argsz, 0, index, 0, 0, 0)
+        return REGION_INFO.unpack(self.call(Command.DEVICE_GET_REGION_INFO, request))
+
+    def irq_info(self, index: int, argsz: int = IRQ_INFO.size) -> tuple[int, ...]:
+        """argsz, flags, index, count."""
+        request = IRQ_INFO.pack(argsz, 0, index, 0)
+        return IRQ_INFO.unpack(self.call(Command.DEVICE_GET_IRQ_INFO, request))
+
+    def set_irqs(
+        self,
+        flags: int,
+        start: int,
+        count: int,
+        *,
+        index: int = Irq.MSIX,
+        data: bytes = b"",
+        fds: Sequence[int] = (),
+    ) -> None:
+        """DEVICE_SET_IRQS as it stands in linux/vfio.h."""
+        payload = IRQ_SET.pack(IRQ_SET.size + len(data), flags, index, start, count) + data
+        self.call(Command.DEVICE_SET_IRQS, payload, fds)
+
+    def enable_vector(self, vector: int) -> int:
+        """Give an MSI-X vector a new eventfd, as QEMU does one by one, and return it."""
+        fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        flags = IrqSetFlag.DATA_EVENTFD | IrqSetFlag.ACTION_TRIGGER
+        self.set_irqs(flags, vector, 1, fds=[fd])
+        return fd
+
+    def dma_map(
+        self,
+        iova: int,
+        size: int,
+        *,
+        fd: int | None = None,
+        offset: int = 0,
+        flags: int = RW,
+        argsz: int = DMA_MAP.size,
+    ) -> None:
+        """Grant memory."""
+        payload = DMA_MAP.pack(argsz, flags, offset, iova, size)
+        assert self.call(Command.DMA_MAP, payload, [] if fd is None else [fd]) == b""
+
+    def dma_unmap(self, iova: int, size: int, flags: int = 0) -> None:
+        """Take memory back."""
+        payload = DMA_UNMAP.pack(DMA_UNMAP.size, flags, iova, size)
+        assert self.call(Command.DMA_UNMAP, payload) == payload
+
+    def dma_unmap_all(self) -> None:
+        """Take all memory back."""
+        self.dma_unmap(0, 0, UnmapFlag.ALL)
+
+    def read(self, region: int, offset: int, count: int) -> bytes:
+        """REGION_READ."""
+        request = REGION_ACCESS.pack(offset, region, count)
+        reply = self.call(Command.REGION_READ, request)
+        assert reply[: REGION_ACCESS.size] == request
+        assert len(reply) == REGION_ACCESS.size + count
+        return reply[REGION_ACCESS.size :]
+
+    def write(self, region: int, offset: int, data: bytes) -> None:
+        """REGION_WRITE, waiting for the reply."""
+        header = REGION_ACCESS.pack(offset, region, len(data))
+        assert self.call(Command.REGION_WRITE, header + data) == header
+
+    def post(self, region: int, offset: int, data: bytes) -> None:
+        """REGION_WRITE without a reply, as QEMU writes to BARs."""
+        header = REGION_ACCESS.pack(offset, region, len(data))
+        self.send(Command.REGION_WRITE, header + data, flags=Flag.NO_REPLY)
+
+    def write_multi(self, writes: Sequence[tuple[int, int, bytes]]) -> bytes:
+        """REGION_WRITE_MULTI of (region, offset, data); the request's payload."""
+        entries = [
+            WRITE_MULTI_ENTRY.pack(offset, region, len(data), data)
+            for region, offset, data in writes
+        ]
+        return WRITE_MULTI.pack(len(entries)) + b"".join(entries)
+
+    def reset(self) -> None:
+        """DEVICE_RESET."""
+        assert self.call(Command.DEVICE_RESET) == b""
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        deadline = time.monotonic() + self._timeout
+        while len(data) < size:
+            self._wait(deadline)
+            part = self.sock.recv(size - len(data))
+            if not part:
+                raise EOFError("the server has closed the connection")
+            data += part
+        return data
+
+    def _wait(self, deadline: float) -> None:
+        """Until the socket is readable; the server is stepped meanwhile, if it is ours to step."""
+        while not select.select([self.sock], [], [], 0 if self._step else self._timeout)[0]:
+            if self._step:
+                self._step()
+            if time.monotonic() > deadline:
+                raise TimeoutError("no reply")

@@ -1,0 +1,1 @@
+"""What a verbs provider does: regions, queue pairs, completions."""

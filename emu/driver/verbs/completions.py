@@ -1,0 +1,181 @@
+"""Completion queues as a verbs provider keeps them (hw/cq.c; rdma-core providers/mlx5/cq.c)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from emu.driver.command.words import pack64, unpack64
+from layouts.cqe import cqe64, err_cqe, sig_err_cqe
+from layouts.enums import CqeOpcode, EventType, Op
+from layouts.eqe import eqe_comp
+
+PAGE = 4096
+CQE_BYTES = 64
+SOLICITED_ONLY = 1 << 24
+RESIZE, RESIZE_FIELDS = 1, 0b111
+ERRORS = (CqeOpcode.REQ_ERR, CqeOpcode.RESP_ERR)
+
+
+@dataclass
+class Completion:
+    """A CQE, as far as a test looks at it."""
+
+    opcode: CqeOpcode
+    qpn: int
+    wqe_counter: int
+    byte_cnt: int = 0
+    wqe_opcode: int = 0
+    syndrome: int = 0
+    immediate: int = 0
+    srqn: int = 0
+    slid: int = 0
+    flags_rqpn: int = 0
+    solicited: bool = False
+    timestamp: int = 0
+    vlan: int | None = None
+    vendor: int = field(default=0, compare=False)
+    """vendor_err_synd of an error."""
+
+
+@dataclass
+class SignatureError:
+    """A SIG_ERR entry: ``found`` stood in the stream, ``computed`` would be right."""
+
+    opcode: CqeOpcode
+    qpn: int
+    mkey: int
+    syndrome: int
+    domain: int
+    offset: int
+    found: int
+    computed: int
+
+
+class CompletionQueue:
+    """A CQ of the driver's."""
+
+    def __init__(self, node, log_size=8, cqe_sz=0, **context):
+        self.node, self.log_size, self.cqe_sz = node, log_size, cqe_sz
+        self.cqe_size = (64, 128, 128)[cqe_sz]
+        self.ci = self.arm_sn = 0
+        # An entry of 128 bytes takes the room of two.
+        wide = self.cqe_size // CQE_BYTES - 1
+        fields = node.driver.cq_fields(node.eqn, log_size=log_size + wide, cqe_sz=cqe_sz, **context)
+        fields["cq_context"]["log_cq_size"] = log_size
+        self.pages, self.record = unpack64(fields["extra"]), fields["cq_context"]["dbr_addr"]
+        self.cqn = node.driver.must(Op.CREATE_CQ, **fields).cqn
+
+    def entry(self, index):
+        """The bytes of an entry; of a wide one, the second half is the CQE."""
+        at = self._at(index)
+        return self.node.memory.read(self.pages[at // PAGE] + at % PAGE, CQE_BYTES)
+
+    def _at(self, index):
+        return (index & (1 << self.log_size) - 1) * self.cqe_size + self.cqe_size - CQE_BYTES
+
+    def peek(self):
+        """The bytes of the next entry, or None while it is the device's."""
+        raw = self.entry(self.ci)
+        opcode, owner = raw[63] >> 4, raw[63] & 1
+        if opcode == CqeOpcode.INVALID or owner != self.ci >> self.log_size & 1:
+            return None
+        return raw
+
+    def poll(self, *, tell=True):
+        """The next completion, or None. The device is told by the doorbell record."""
+        raw = self.peek()
+        if raw is None:
+            return None
+        self.ci += 1
+        if tell:
+            self.tell()
+        return _completion(raw)
+
+    def tell(self):
+        """The consumer index into the doorbell record."""
+        self.node.memory.write(self.record, (self.ci & 0xFFFFFF).to_bytes(4, "big"))
+
+    def drain(self):
+        """All completions that wait."""
+        found = []
+        while completion := self.poll():
+            found.append(completion)
+        return found
+
+    def arm(self, *, solicited=False):
+        """Ask for one event (include/linux/mlx5/cq.h: mlx5_cq_arm)."""
+        word = (self.arm_sn & 3) << 28 | (SOLICITED_ONLY if solicited else 0) | self.ci & 0xFFFFFF
+        self.node.memory.write(self.record + 4, word.to_bytes(4, "big"))
+        self.node.driver.bar.write(
+            self.node.driver.uar * PAGE + 0x20,
+            word.to_bytes(4, "big") + self.cqn.to_bytes(4, "big"),
+        )
+        self.node.driver.bar.settle()
+
+    def events(self):
+        """How often the EQ has told about this queue since the last look."""
+        count = 0
+        for entry in self.node.driver.eqs[self.node.eqn].drain():
+            assert entry.type == EventType.COMP
+            if eqe_comp.view(entry.data).cqn == self.cqn:
+                count += 1
+        self.arm_sn += count
+        return count
+
+    def resize(self, log_size):
+        """MODIFY_CQ with another buffer; unread entries move there (hw/cq.c: mlx5_ib_resize_cq)."""
+        pages = self.node.memory.pages(self.cqe_size << log_size)
+        for page in pages:
+            self.node.memory.write(page, (bytes(63) + b"\xf1") * 64)
+        answer = self.node.driver.command(
+            Op.MODIFY_CQ, op_mod=RESIZE, cqn=self.cqn,
+            modify_field_select_resize_field_select=RESIZE_FIELDS,
+            cq_context={"log_cq_size": log_size, "cqe_sz": self.cqe_sz},
+            extra=pack64(pages),
+        )  # fmt: skip
+        if not answer.status:
+            self._copy_unread(pages, log_size)
+        return answer
+
+    def _copy_unread(self, pages, log_size):
+        unread = []
+        while True:
+            raw = self.entry(self.ci + len(unread))
+            assert raw[63] & 1 == (self.ci + len(unread)) >> self.log_size & 1
+            if raw[63] >> 4 == CqeOpcode.RESIZE_CQ:
+                break
+            unread.append(raw)
+        # The mark has taken an index, so each entry moves one place on.
+        self.ci += 1
+        self.pages, self.log_size = pages, log_size
+        for index, raw in enumerate(unread, self.ci):
+            at = self._at(index)
+            owned = raw[:63] + bytes([raw[63] & 0xFE | index >> log_size & 1])
+            self.node.memory.write(pages[at // PAGE] + at % PAGE, owned)
+
+
+def _completion(raw):
+    opcode = CqeOpcode(raw[63] >> 4)
+    if opcode in ERRORS:
+        entry = err_cqe.view(raw)
+        word = entry.s_wqe_opcode_qpn
+        return Completion(
+            opcode, word & 0xFFFFFF, entry.wqe_counter, wqe_opcode=word >> 24,
+            syndrome=entry.syndrome, srqn=entry.srqn, vendor=entry.vendor_err_synd,
+        )  # fmt: skip
+    if opcode == CqeOpcode.SIG_ERR:
+        entry = sig_err_cqe.view(raw)
+        return SignatureError(
+            opcode, entry.qpn, entry.mkey, entry.syndrome, entry.domain, entry.err_offset,
+            entry.expected_trans_sig << 32 | entry.expected_reftag,
+            entry.actual_trans_sig << 32 | entry.actual_reftag,
+        )  # fmt: skip
+    entry = cqe64.view(raw)
+    word = entry.sop_drop_qpn
+    return Completion(
+        opcode, word & 0xFFFFFF, entry.wqe_counter, entry.byte_cnt, word >> 24,
+        immediate=entry.immediate, srqn=entry.srqn, slid=entry.slid,
+        flags_rqpn=entry.flags_rqpn, solicited=bool(raw[63] & 2),
+        timestamp=entry.timestamp_h << 32 | entry.timestamp_l,
+        vlan=entry.vlan_info if entry.l4_l3_hdr_type & 1 else None,
+    )  # fmt: skip

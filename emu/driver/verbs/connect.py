@@ -1,0 +1,25 @@
+"""Two queue pairs taken to RTS with each other."""
+
+from __future__ import annotations
+
+
+def connect(one, two, *, psns=(0x10, 0xFFFFF0), **options):
+    """Two queue pairs to RTS, with each other; ``options`` go to both, each by its step."""
+    steps = _by_step(options)
+    for qp, peer, (mine, its) in ((one, two, psns), (two, one, psns[::-1])):
+        qp.init(**steps["init"])
+        path = qp.node.path_to(peer.node) | dict(steps["rtr"].get("path", ()))
+        qp.to_rtr(qpn=peer.qpn, psn=its, **steps["rtr"] | {"path": path})
+        qp.to_rts(mine, **steps["rts"])
+
+
+_RTS_OPTIONS = {"ack_timeout", "log_sra_max", "retry_count", "rnr_retry"}
+_INIT_OPTIONS = {"rre", "rwe", "rae", "rlky"}
+
+
+def _by_step(options):
+    steps = {"init": {}, "rtr": {}, "rts": {}}
+    for name, value in options.items():
+        step = "rts" if name in _RTS_OPTIONS else "init" if name in _INIT_OPTIONS else "rtr"
+        steps[step][name] = value
+    return steps

@@ -1,0 +1,81 @@
+"""DC initiators and targets as a verbs provider makes them (hw/qp.c: create_dci, create_dct)."""
+
+from __future__ import annotations
+
+from emu.driver.verbs.completions import CompletionQueue
+from emu.driver.verbs.queue_pair import QueuePair
+from layouts.enums import Op, QpType, RqType
+from layouts.wqe import av
+
+ACCESS_KEY = 0x5A5A_0000_1234_5678
+NOT_THE_USERS = 0x777
+"""The shared queue that the context of an initiator names: one that its user may not refer to."""
+_EXTENDED = 1 << 31
+_STREAM = slice(9, 11)
+
+
+class Target:
+    """A DC target with a shared receive queue and a completion queue."""
+
+    def __init__(self, node, **context):
+        self.node = node
+        self.cq = CompletionQueue(node)
+        self.srq = node.shared_queue()
+        self.dctn = node.driver.must(Op.CREATE_DCT, **self.fields(**context)).dctn
+
+    def fields(self, **context):
+        """What CREATE_DCT takes."""
+        return {
+            "dct_context_entry": {
+                "pd": self.node.pdn, "cqn": self.cq.cqn, "srqn_xrqn": self.srq.srqn, "rre": 1,
+                "rwe": 1, "rae": 1, "atomic_mode": 1, "mtu": 3, "min_rnr_nak": 1, "port": 1,
+                "dc_access_key": ACCESS_KEY, "user_index": 0xFFFFFF,
+            } | context,
+        }  # fmt: skip
+
+    def drain(self):
+        return self.node.driver.must(Op.DRAIN_DCT, dctn=self.dctn)
+
+    def destroy(self):
+        return self.node.driver.must(Op.DESTROY_DCT, dctn=self.dctn)
+
+    def query(self):
+        return self.node.driver.must(Op.QUERY_DCT, dctn=self.dctn).dct_context_entry
+
+
+class Initiator(QueuePair):
+    """A queue pair whose requests go to ``to``, a target, in ``stream``."""
+
+    def __init__(self, node, to=None, *, streams=None, ack_timeout=14, **rts):
+        """``streams`` are logarithms: of how many there are, and of how many may fail."""
+        own = dict(
+            zip(
+                ("log_num_dci_stream_channels", "log_num_dci_errored_streams"),
+                streams or (0, 0),
+                strict=True,
+            )
+        )
+        super().__init__(
+            node, QpType.DCI, rq_type=RqType.SRQ, srqn_rmpn_xrqn=NOT_THE_USERS, log_rq_size=0,
+            log_rq_stride=0, **own,
+        )  # fmt: skip
+        self.to, self.key, self.stream = to, ACCESS_KEY, 0
+        self.rts = {"ack_timeout": ack_timeout} | rts
+        self.start()
+
+    def start(self):
+        """From RST to RTS; without a peer."""
+        self.init()
+        self.to_rtr()
+        self.to_rts(**self.rts)
+
+    def post(self, opcode, *segments, **options):
+        vector = {"key": self.key, "dqp_dct": self.to.dctn | _EXTENDED}
+        vector |= self.node.vector_to(self.to.node)
+        return super().post(opcode, bytes(av.new(**vector).buf), *segments, **options)
+
+    def ring(self, wqe=None):
+        """The stream's number is put into the control segment last."""
+        at = (self.sent - len(wqe) // 64) % self.sq_size * 64
+        self._ring(self.sq_offset + at + _STREAM.start, self.stream.to_bytes(2, "big"))
+        super().ring(wqe)

@@ -1,0 +1,53 @@
+"""Registered memory: what a region's key covers, and its bytes."""
+
+from __future__ import annotations
+
+from emu.driver.command.words import pack64
+from emu.driver.verbs.segments import PAGE
+from layouts.enums import AccessMode, Op
+
+RIGHTS = {"lr": 1, "lw": 1, "rr": 1, "rw": 1, "a": 1}
+READ_ONLY = {"rw": 0, "a": 0}
+"""Without local write, memory is not open for remote changes either (IBTA 10.6.3.1)."""
+
+
+class Region:
+    """Registered memory: scattered pages behind one key, at a virtual address of its own."""
+
+    def __init__(self, node, size, va=0x7F00_0000_0000, **context):
+        self.node, self.size, self.va = node, size, va
+        self.pages = node.memory.pages(size + va % PAGE)
+        entries = pack64(self.pages)
+        rights = RIGHTS | ({} if context.get("lw", 1) else READ_ONLY) | context
+        fields = {
+            "pd": node.pdn, "qpn": 0xFFFFFF, "access_mode_1_0": AccessMode.MTT, "len": size,
+            "start_addr": va, "log_page_size": 12,
+            "translations_octword_size": -(-len(self.pages) // 2),
+        } | rights  # fmt: skip
+        answer = node.driver.must(
+            Op.CREATE_MKEY,
+            memory_key_mkey_entry=fields,
+            translations_octword_actual_size=-(-len(self.pages) // 2),
+            extra=entries.ljust(-(-len(entries) // 16) * 16, b"\0"),
+        )
+        self.index = answer.mkey_index
+        self.key = answer.mkey_index << 8
+
+    def _pieces(self, at, length):
+        at += self.va % PAGE
+        while length:
+            size = min(length, PAGE - at % PAGE)
+            yield self.pages[at // PAGE] + at % PAGE, size
+            at, length = at + size, length - size
+
+    def read(self, at=0, length=None):
+        length = self.size - at if length is None else length
+        return b"".join(self.node.memory.read(*piece) for piece in self._pieces(at, length))
+
+    def write(self, data, at=0):
+        for iova, size in self._pieces(at, len(data)):
+            self.node.memory.write(iova, data[:size])
+            data = data[size:]
+
+    def sge(self, at=0, length=None):
+        return (self.size - at if length is None else length, self.key, self.va + at)

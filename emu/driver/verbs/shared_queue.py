@@ -1,0 +1,107 @@
+"""Shared receive queues as a verbs provider keeps them (hw/srq.c), and UCX its ring."""
+
+from __future__ import annotations
+
+from emu.driver.command.words import unpack64
+from layouts.enums import Op
+from layouts.wqe import DATA, DS, NEXT
+
+PAGE = 4096
+_END_OF_LIST = DATA.pack(0, 0x100, 0)
+
+
+class SharedQueue:
+    """A shared receive queue in one of its forms, with its list of free requests.
+
+    ``form`` is rmp, xrc (with a domain and a CQ), srq, the older one, or ring: an RMP whose
+    requests are used in order, whatever their links say, and whose indices go on counting.
+    """
+
+    def __init__(self, node, log_size=6, log_stride=6, xrcd=None, cq=None, form=None):
+        self.node, self.log_stride, self.size = node, log_stride, 1 << log_size
+        self.posted = 0
+        self.form = form or ("rmp" if xrcd is None else "xrc")
+        forms = {"rmp": self._rmp, "ring": self._rmp, "xrc": self._xrc, "srq": self._srq}
+        self.srqn = forms[self.form](log_size, log_stride, xrcd, cq)
+        self.is_ring = self.form == "ring"
+        for index in range(self.size):
+            self._link(index, 0xFFFF if self.is_ring else (index + 1) % self.size)
+        self.head, self.tail = 0, self.size - 1
+
+    def _rmp(self, log_size, log_stride, _xrcd, _cq):
+        driver, wq_type = self.node.driver, int(self.form == "ring")
+        fields = driver.rmp_fields(
+            self.node.pdn, log_wq_sz=log_size, log_wq_stride=log_stride, wq_type=wq_type
+        )
+        self.pages, self.record = unpack64(fields["extra"]), fields["ctx"]["wq"]["dbr_addr"]
+        return driver.must(Op.CREATE_RMP, **fields).rmpn
+
+    def _xrc(self, log_size, log_stride, xrcd, cq):
+        driver, stride = self.node.driver, log_stride - 4
+        fields = driver.xrc_srq_fields(
+            self.node.pdn, xrcd, cq.cqn, log_size=log_size, log_rq_stride=stride
+        )
+        entry = fields["xrc_srq_context_entry"]
+        self.pages = unpack64(fields["extra"])
+        self.record = entry["db_record_addr_h"] << 32 | entry["db_record_addr_l"] << 2
+        return driver.must(Op.CREATE_XRC_SRQ, **fields).xrc_srqn
+
+    def _srq(self, log_size, log_stride, xrcd, cq):
+        driver, stride = self.node.driver, log_stride - 4
+        domain = {} if xrcd is None else {"xrcd": xrcd, "cqn": cq.cqn}
+        fields = driver.srq_fields(self.node.pdn, log_size=log_size, log_rq_stride=stride, **domain)
+        self.pages, self.record = unpack64(fields["extra"]), fields["srq_context_entry"]["dbr_addr"]
+        return driver.must(Op.CREATE_SRQ, **fields).srqn
+
+    def _address(self, index):
+        at = index << self.log_stride
+        return self.pages[at // PAGE] + at % PAGE
+
+    def _link(self, index, following):
+        self.node.memory.write(self._address(index), NEXT.pack(following))
+
+    def _following(self, index):
+        return NEXT.unpack_from(self.node.memory.read(self._address(index), DS))[0]
+
+    def post(self, *sges):
+        """The first free request; returns its index."""
+        index = self._free_index()
+        body = b"".join(DATA.pack(*sge) for sge in sges) + _END_OF_LIST
+        at = self._address(index % self.size) + DS
+        self.node.memory.write(at, body[: (1 << self.log_stride) - DS])
+        self.posted += 1
+        self.count(self.posted)
+        return index
+
+    def _free_index(self):
+        if self.is_ring:
+            return self.posted & 0xFFFF
+        index = self.head
+        assert index != self.tail, "the queue is full"
+        self.head = self._following(index)
+        return index
+
+    def count(self, posted):
+        """The counter in the doorbell record."""
+        self.node.memory.write(self.record, (posted & 0xFFFF).to_bytes(4, "big"))
+
+    def free(self, index):
+        """The request has completed: it goes to the list's end. A ring has no list."""
+        if not self.is_ring:
+            self._link(self.tail, index)
+            self.tail = index
+
+    def link(self, index, following):
+        """Set a link that the driver would not."""
+        self._link(index, following)
+
+    def arm(self, mark):
+        """Ask for the limit event."""
+        limit = {"bitmask": {"lwm": 1}, "ctx": {"wq": {"lwm": mark}}}
+        op, fields = {
+            "rmp": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
+            "ring": (Op.MODIFY_RMP, {"rmpn": self.srqn} | limit),
+            "xrc": (Op.ARM_XRC_SRQ, {"xrc_srqn": self.srqn, "lwm": mark}),
+            "srq": (Op.ARM_RQ, {"srq_number": self.srqn, "lwm": mark}),
+        }[self.form]  # fmt: skip
+        self.node.driver.must(op, **fields)

@@ -1,0 +1,7 @@
+"""The kinds of a resource dump's segments, by their names."""
+
+from __future__ import annotations
+
+from firmware_cmds.dump_sources import SOURCES
+
+BY_NAME = {source.name: number for number, source in SOURCES.items()}

@@ -1,0 +1,33 @@
+"""RoCE in guests: addresses, a network namespace for the second port, programs of librdmacm."""
+
+from __future__ import annotations
+
+from helpers.guest.guests import SECONDS, run
+
+ONE, TWO = "10.0.0.1", "10.0.0.2"
+GID_OF_IPV4 = 1
+"""The default GID, which the driver makes of the MAC address, is the first one."""
+
+CM_LISTENS = "sleep 3"
+UP = """set -e
+ip address add {address}/24 dev {nic}
+ip link set {nic} mtu 4200 up
+until ip link show {nic} | grep -q LOWER_UP; do sleep 0.1; done
+sleep 1
+"""
+NAMESPACES = f"""set -e
+rdma system set netns exclusive
+ip netns add peer
+ip link set eth1 netns peer
+rdma dev set mlx5_1 netns peer
+ip -n peer link set lo up
+ip netns exec peer sh -c '{UP.format(address=TWO, nic="eth1")}'
+"""
+
+
+def by_address(server, client, commands, to, inside=""):
+    """A program of librdmacm on both sides; the server's is given time to listen."""
+    listen, connect = (command.format(to=to) for command in commands)
+    job = server.popen(f"exec {inside} timeout 100 {listen}")
+    run(client, f"{CM_LISTENS}; timeout 100 {connect}")
+    assert server.wait(job, timeout=SECONDS) == 0

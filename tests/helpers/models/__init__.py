@@ -1,0 +1,1 @@
+"""Second opinions: plain models that the device is held against."""

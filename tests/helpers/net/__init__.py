@@ -1,0 +1,1 @@
+"""The other ends of networks."""
