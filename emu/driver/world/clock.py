@@ -1,35 +1,38 @@
-"""Time in a test's hand."""
+"""Time in the caller's hand. Implements :class:`emu.device.ports.Clock`."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import count
 
 from emu.device.rounds import Round
 
 
 class HandClock:
-    """Time that moves when the test says so."""
+    """Time that moves when the caller says so; all times are nanoseconds."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.ns = 1_000_000_000
-        self._timers = []
+        self._timers: list[tuple[int, int, HandTimer]] = []
         self._order = count()
         self.round = Round()
 
-    def now_ns(self):
+    def now_ns(self) -> int:
+        """The time of now, from a beginning that means nothing."""
         return self.ns
 
-    def call_later(self, delay_ns, callback):
-        timer = _Timer(callback)
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> HandTimer:
+        """Have ``callback`` called by the :meth:`advance` that passes its time."""
+        timer = HandTimer(callback)
         heapq.heappush(self._timers, (self.ns + delay_ns, next(self._order), timer))
         return timer
 
-    def waiting(self):
+    def waiting(self) -> int:
         """How many calls are still to come."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
-    def advance(self, ns):
+    def advance(self, ns: int) -> None:
         """Move on, running what is due in its order, each in a round of its own."""
         end = self.ns + ns
         self.round.begin()
@@ -41,9 +44,12 @@ class HandClock:
         self.ns = end
 
 
-class _Timer:
-    def __init__(self, callback):
-        self.callback = callback
+class HandTimer:
+    """A call that is to come; ``callback`` is None after it was cancelled."""
 
-    def cancel(self):
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """It is not called."""
         self.callback = None

@@ -1,69 +1,88 @@
-"""Guest memory in a test's hand."""
+"""Guest memory in the caller's hand: a buffer, and who may use which of its pages.
+
+Implements :class:`emu.device.ports.GuestMemory`, which says what the device may expect of it.
+"""
 
 from __future__ import annotations
 
-from emu.device.ports import DmaError
+from collections.abc import Callable
+
+from emu.device.ports import Buffer, DmaError
+
+
+class OutOfMemoryError(AssertionError):
+    """The guest is too small for what its driver allocates."""
 
 
 class Memory:
     """Guest RAM from ``base`` on, with a page allocator that never gives the same page twice.
 
-    Device and driver share the methods; while the device is not permitted, look at ``ram``.
+    Device and driver share the methods; while the device is not permitted, look at ``ram``. All
+    addresses are IOVAs, all sizes bytes.
     """
 
     PAGE = 4096
     generation = 0
+    """Goes up when a view that somebody keeps may be one of pages that are gone."""
 
-    def __init__(self, size=16 << 20, base=0x1_0000_0000):
+    def __init__(self, size: int = 16 << 20, base: int = 0x1_0000_0000) -> None:
         self.base = base
         self.ram = bytearray(size)
         self._view = memoryview(self.ram)
         self._next = base
-        self._freed = {}
-        self._revoked = set()
+        self._freed: dict[tuple[int, int], list[int]] = {}
+        self._revoked: set[int] = set()
         self._permitted = True
-        self._check = None
+        self._check: Callable[[int, int, bool], None] | None = None
 
-    def alloc(self, size, align=PAGE):
-        """IOVA of ``size`` zeroed bytes."""
+    # -- what a guest does
+
+    def alloc(self, size: int, align: int = PAGE) -> int:
+        """The IOVA of ``size`` zeroed bytes, a multiple of ``align``. Raises OutOfMemoryError."""
         freed = self._freed.get((size, align))
         if freed:
             address = freed.pop()
             self.write(address, bytes(size))
             return address
         address = -(-self._next // align) * align
-        assert address + size <= self.base + len(self.ram), "the test's guest is out of memory"
+        if address + size > self.base + len(self.ram):
+            raise OutOfMemoryError(f"no room for {size} bytes among {len(self.ram)}")
         self._next = address + size
         return address
 
-    def free(self, address, size, align=PAGE):
-        """Give back what ``alloc`` returned."""
+    def free(self, address: int, size: int, align: int = PAGE) -> None:
+        """Give back what ``alloc`` returned for this size and alignment."""
         self._freed.setdefault((size, align), []).append(address)
 
-    def pages(self, size):
-        """A list of pages that do not lie together, enough for ``size`` bytes."""
+    def pages(self, size: int) -> list[int]:
+        """The IOVAs of pages enough for ``size`` bytes, which do not lie together."""
         total = -(-size // self.PAGE)
         pages = [self.alloc(self.PAGE) for _ in range(total)]
         return pages[::-1]
 
-    def revoke(self, page):
-        """The guest unmaps a page."""
+    def revoke(self, page: int) -> None:
+        """The guest unmaps the page at this IOVA: DMA to it raises DmaError."""
         self._revoked.add(page // self.PAGE)
         self.generation += 1
 
-    def permit(self, allowed):
+    # -- what the device does
+
+    def permit(self, allowed: bool) -> None:
+        """Whether bus mastering is on."""
         self._permitted = allowed
         self.generation += 1
 
     @property
-    def is_watched(self):
+    def is_watched(self) -> bool:
+        """Whether somebody looks at each access."""
         return self._check is not None
 
-    def watch(self, check):
+    def watch(self, check: Callable[[int, int, bool], None] | None) -> None:
+        """Call ``check(iova, length, is_write)`` before each access; it may raise DmaError."""
         self._check = check
         self.generation += 1
 
-    def _offset(self, iova, length, *, is_write):
+    def _offset(self, iova: int, length: int, *, is_write: bool) -> int:
         if self._check is not None:
             self._check(iova, length, is_write)
         at = iova - self.base
@@ -77,17 +96,21 @@ class Memory:
             raise DmaError(iova, length)
         return at
 
-    def read(self, iova, length):
+    def read(self, iova: int, length: int) -> bytes:
+        """A copy of ``length`` bytes. Raises DmaError."""
         at = self._offset(iova, length, is_write=False)
         return bytes(self._view[at : at + length])
 
-    def write(self, iova, data):
+    def write(self, iova: int, data: Buffer) -> None:
+        """Write all of ``data``. Raises DmaError, and has written nothing then."""
         at = self._offset(iova, len(data), is_write=True)
         self._view[at : at + len(data)] = data
 
-    def view(self, iova, length, *, writable=True):
+    def view(self, iova: int, length: int, *, writable: bool = True) -> memoryview:
+        """The bytes themselves. Raises DmaError."""
         at = self._offset(iova, length, is_write=writable)
         return self._view[at : at + length]
 
-    def segments(self, iova, length, *, writable=True):
+    def segments(self, iova: int, length: int, *, writable: bool = True) -> list[memoryview]:
+        """The same in pieces, of which there is one. Raises DmaError."""
         return [self.view(iova, length, writable=writable)]
