@@ -1,8 +1,35 @@
-"""BAR 0 of a function in this process, and the command register that opens it."""
+"""BAR 0 as a driver reaches it, and that of a function in this process."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from emu.device.ports import PciFunction
+from emu.driver.command.answer import DriverError
+
 POLL_ROUNDS = 1000
+COMMAND = 0x04
+MEMORY_SPACE, BUS_MASTER = 1 << 1, 1 << 2
+
+
+class Bar(Protocol):
+    """What a driver needs of the way to its function. Offsets and lengths are bytes."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Registers, as they lie in the BAR: big-endian."""
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Registers and doorbells."""
+
+    def settle(self) -> None:
+        """Return when the device has done all its work."""
+
+
+class Runs(Protocol):
+    """A function, or something that carries what functions send."""
+
+    def run(self) -> bool:
+        """Do some of the work that waits; False when there was none."""
 
 
 class FunctionBar:
@@ -11,28 +38,27 @@ class FunctionBar:
     The function is enabled, as by pci_enable_device and pci_set_master.
     """
 
-    def __init__(self, function, *others):
+    def __init__(self, function: PciFunction, *others: Runs) -> None:
         self.function = function
-        self.functions = (function, *others)
+        self.functions: tuple[Runs, ...] = (function, *others)
         enable(function)
 
-    def read(self, offset, length):
+    def read(self, offset: int, length: int) -> bytes:
+        """BAR 0, ``length`` bytes from ``offset`` on."""
         return self.function.bar_read(0, offset, length)
 
-    def write(self, offset, data):
+    def write(self, offset: int, data: bytes) -> None:
+        """The doorbell is noted; its work is done when the function runs."""
         self.function.bar_write(0, offset, data)
 
-    def settle(self):
+    def settle(self) -> None:
+        """Run the function and the others until nobody has work. Raises DriverError if never."""
         for _ in range(POLL_ROUNDS):
             if not any(function.run() for function in self.functions):
                 return
-        raise AssertionError("the device never runs out of work")
+        raise DriverError("the device never runs out of work")
 
 
-COMMAND = 0x04
-MEMORY_SPACE, BUS_MASTER = 1 << 1, 1 << 2
-
-
-def enable(function, command=MEMORY_SPACE | BUS_MASTER):
+def enable(function: PciFunction, command: int = MEMORY_SPACE | BUS_MASTER) -> None:
     """Write the command register."""
     function.config_write(COMMAND, command.to_bytes(2, "little"))

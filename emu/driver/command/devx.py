@@ -6,29 +6,41 @@ and doorbell records are registered without write access.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from emu.driver.command.answer import Answer, CommandFailedError
+from emu.driver.command.driver import Driver, Fields
 from emu.driver.command.words import pack64, unpack64
 from layouts.enums import Op
 
 PAGE = 4096
 READ, WRITE = 1, 2
+"""Rights of a umem's pages, as in a page's address."""
 
 
 class Devx:
-    """A driver whose commands are a process's, and create objects in user memory."""
+    """A driver whose commands are a process's, and create objects in user memory.
 
-    def __init__(self, driver):
+    It stands for a :class:`Driver` wherever one is wanted; what it does not have is the driver's.
+    """
+
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self.uid = driver.must(Op.CREATE_UCTX).uid
-        self.uar = driver.must(Op.ALLOC_UAR, uid=self.uid).uar
+        self.uid: int = driver.must(Op.CREATE_UCTX).uid
+        self.uar: int = driver.must(Op.ALLOC_UAR, uid=self.uid).uar
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    def alloc_pd(self):
-        return self.must(Op.ALLOC_PD).pd
+    def alloc_pd(self) -> int:
+        """ALLOC_PD by the process."""
+        pdn: int = self.must(Op.ALLOC_PD).pd
+        return pdn
 
-    def command(self, op, **fields):
-        in_user_memory = {
+    def command(self, op: Op, **fields: Any) -> Answer:
+        """The process's command; buffers and records that ``fields`` name get umems."""
+        in_user_memory: Callable[[Fields], Fields] = {
             Op.CREATE_CQ: self._cq,
             Op.CREATE_QP: self._qp,
             Op.CREATE_RMP: self._rmp,
@@ -36,41 +48,44 @@ class Devx:
         }.get(op, dict)
         return self._driver.command(op, _uid=self.uid, **in_user_memory(fields))
 
-    def must(self, op, **fields):
+    def must(self, op: Op, **fields: Any) -> Answer:
+        """The same for what has to succeed. Raises CommandFailedError."""
         answer = self.command(op, **fields)
-        assert (answer.delivery, answer.status) == (0, 0), op
+        if answer.delivery or answer.status:
+            raise CommandFailedError(f"{op.name}: delivery {answer.delivery}, {answer.status!r}")
         return answer
 
-    def umem(self, pages, rights):
-        """The number of a umem over these pages."""
-        entries = pack64([page | rights for page in pages])
-        return self._driver.must(
-            Op.CREATE_UMEM, uid=self.uid, umem={"num_of_mtt": len(pages)}, extra=entries
+    def umem(self, pages: Iterable[int], rights: int) -> int:
+        """The number of a umem over these pages; ``rights`` are READ, WRITE or both."""
+        entries = [page | rights for page in pages]
+        number: int = self._driver.must(
+            Op.CREATE_UMEM, uid=self.uid, umem={"num_of_mtt": len(entries)}, extra=pack64(entries)
         ).umem_id
+        return number
 
-    def _record(self, address):
+    def _record(self, address: int) -> Fields:
         number = self.umem([address // PAGE * PAGE], READ)
         return {"dbr_umem_valid": 1, "dbr_umem_id": number, "dbr_addr": address % PAGE}
 
-    def _cq(self, fields):
+    def _cq(self, fields: Fields) -> Fields:
         context = fields["cq_context"] | self._record(fields["cq_context"]["dbr_addr"])
         number = self.umem(unpack64(fields["extra"]), READ | WRITE)
         place = {"cq_umem_valid": 1, "cq_umem_id": number}
         return {"cq_context": context | {"uar_page": self.uar}, **place}
 
-    def _qp(self, fields):
+    def _qp(self, fields: Fields) -> Fields:
         context = fields["qpc"] | self._record(fields["qpc"]["dbr_addr"])
         number = self.umem(unpack64(fields["extra"]), READ)
         place = {"wq_umem_valid": 1, "wq_umem_id": number}
         return {"qpc": context | {"uar_page": self.uar}, **place}
 
-    def _rmp(self, fields):
+    def _rmp(self, fields: Fields) -> Fields:
         number = self.umem(unpack64(fields["extra"]), READ)
         place = {"wq_umem_valid": 1, "wq_umem_id": number}
         queue = fields["ctx"]["wq"]
         return {"ctx": fields["ctx"] | {"wq": queue | self._record(queue["dbr_addr"]) | place}}
 
-    def _mkey(self, fields):
+    def _mkey(self, fields: Fields) -> Fields:
         pages = [page for page in unpack64(fields["extra"]) if page]
         place = {"mkey_umem_valid": 1, "mkey_umem_id": self.umem(pages, READ | WRITE)}
         return {"memory_key_mkey_entry": fields["memory_key_mkey_entry"], **place}

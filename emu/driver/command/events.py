@@ -1,23 +1,80 @@
-"""Event queues as mlx5_core keeps them (core/lib/eq.h)."""
+"""Event queues as mlx5_core keeps them (core/eq.c, core/lib/eq.h)."""
 
 from __future__ import annotations
 
-from layouts.enums import EventType
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from emu.device.ports import Interrupts
+from emu.driver.command.answer import expect
+from emu.driver.command.bar import Bar
+from emu.driver.command.commands import Commands
+from emu.driver.command.words import pack64, unpack64
+from emu.driver.world.memory import Memory
+from layouts.enums import EventType, Op
 from layouts.eqe import EQE_BYTES, eqe, eqe_cmd
+
+_ARM, _TELL = 0x40, 0x48
+"""Doorbells in the UAR page."""
+
+
+class EventQueues(Commands):
+    """A driver's event queues, by their numbers in ``eqs``."""
+
+    uar: int
+    """The UAR page whose doorbells the driver uses; a probe allocates it."""
+
+    def __init__(self, bar: Bar, memory: Memory, irqs: Interrupts | None = None) -> None:
+        super().__init__(bar, memory, irqs)
+        self.eqs: dict[int, EventQueue] = {}
+
+    def eq_fields(
+        self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0
+    ) -> dict[str, Any]:
+        """What CREATE_EQ takes, with a buffer whose entries are the device's."""
+        pages = self.memory.pages(EQE_BYTES << log_size)
+        for page in pages:
+            self.memory.write(page, (bytes(63) + b"\x01") * 64)
+        mask = sum(1 << event for event in events)
+        return {
+            "eq_context_entry": {"log_eq_size": log_size, "uar_page": self.uar, "intr": vector},
+            "event_bitmask": [mask & (1 << 64) - 1, 0, 0, 0],
+            "extra": pack64(pages),
+        }
+
+    def create_eq(self, *, log_size: int = 4, events: Iterable[int] = (), vector: int = 0) -> int:
+        """An EQ of ``1 << log_size`` entries for the given event types; returns its number."""
+        fields = self.eq_fields(log_size=log_size, events=events, vector=vector)
+        eqn: int = self.must(Op.CREATE_EQ, **fields).eq_number
+        self.eqs[eqn] = EventQueue(self, eqn, unpack64(fields["extra"]), log_size)
+        return eqn
+
+    def destroy_eq(self, eqn: int) -> None:
+        """DESTROY_EQ."""
+        self.must(Op.DESTROY_EQ, eq_number=eqn)
+        del self.eqs[eqn]
+
+    def use_events(self, vector: int = 0) -> EventQueue:
+        """A command EQ, armed, as mlx5_cmd_use_events wants it."""
+        eqn = self.create_eq(events=[EventType.CMD], vector=vector)
+        self.eqs[eqn].arm()
+        return self.eqs[eqn]
 
 
 class EventQueue:
-    """The driver's side of an EQ."""
+    """The driver's side of an EQ, whose buffer is made of pages at ``addresses``."""
 
-    def __init__(self, driver, eqn, addresses, log_size):
+    def __init__(
+        self, driver: EventQueues, eqn: int, addresses: Sequence[int], log_size: int
+    ) -> None:
         self.driver = driver
         self.eqn = eqn
         self.addresses = addresses
         self.log_size = log_size
         self.ci = 0
 
-    def next(self):
-        """The next EQE, or None (core/lib/eq.h:next_eqe_sw)."""
+    def next(self) -> Any:
+        """The next EQE as a view, or None while it is the device's (next_eqe_sw)."""
         at = (self.ci & (1 << self.log_size) - 1) * EQE_BYTES
         entry = eqe.view(self.driver.memory.read(self.addresses[at // 4096] + at % 4096, EQE_BYTES))
         if entry.owner & 1 != self.ci >> self.log_size & 1:
@@ -25,7 +82,7 @@ class EventQueue:
         self.ci += 1
         return entry
 
-    def drain(self):
+    def drain(self) -> list[Any]:
         """All EQEs that wait; the device is told, and the queue armed again."""
         entries = []
         while entry := self.next():
@@ -33,22 +90,26 @@ class EventQueue:
         self.arm()
         return entries
 
-    def arm(self):
-        self._doorbell(0x40)
+    def arm(self) -> None:
+        """Tell the consumer index, and ask for an interrupt."""
+        self._doorbell(_ARM)
 
-    def tell(self):
+    def tell(self) -> None:
         """Consumer index without arming."""
-        self._doorbell(0x48)
+        self._doorbell(_TELL)
 
-    def _doorbell(self, offset):
+    def _doorbell(self, offset: int) -> None:
         value = self.eqn << 24 | self.ci & 0xFFFFFF
         self.driver.write32(self.driver.uar * 4096 + offset, value)
         self.driver.bar.settle()
 
-    def finished_slots(self):
-        """The command slots that the waiting CMD events name."""
+    def finished_slots(self) -> int:
+        """The command slots, a bit each, that the waiting CMD events name.
+
+        Raises DriverError if an event is of another type.
+        """
         slots = 0
         for entry in self.drain():
-            assert entry.type == EventType.CMD
+            expect(entry.type == EventType.CMD, f"event {entry.type} on a command EQ")
             slots |= eqe_cmd.view(entry.data).vector
         return slots

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
+from emu.driver.command.answer import expect
+from emu.driver.command.commands import Commands
 from layouts import reg as access
 from layouts import resource_dump as layout
 from layouts.enums import RegId, Status
@@ -9,33 +13,47 @@ from layouts.resource_dump import SegmentType
 
 HEADER = layout.resource_dump_segment_header
 RESOURCE = layout.resource_dump_resource_segment
+_FIRST_SEQ = 14
+"""A sequence number shortly before it begins anew."""
 
 
-def ask(driver, kind, index1=0, op_mod=1, **fields):
-    """One access; the register as it comes back."""
+class Registered(Protocol):
+    """Memory with a key (``emu.driver.verbs.region``)."""
+
+    key: int
+    va: int
+
+    def read(self, at: int = 0, length: int | None = None) -> bytes:
+        """Its bytes."""
+
+
+def ask(driver: Commands, kind: int, index1: int = 0, op_mod: int = 1, **fields: Any) -> Any:
+    """One access; the register as it comes back. Raises DriverError if it is refused."""
     view = layout.resource_dump.new(segment_type=kind, index1=index1, **fields)
     answer = driver.write_register(RegId.RESOURCE_DUMP, bytes(view.buf), op_mod)
-    assert answer.status == Status.OK
+    expect(answer.status == Status.OK, f"RESOURCE_DUMP: {answer.status!r}")
     return layout.resource_dump.view(answer.raw[access.access_register_out.size :])
 
 
-def inline(driver, kind, index1=0):
+def inline(driver: Commands, kind: int, index1: int = 0) -> bytes:
     """All of a dump that comes in the register itself."""
-    data, opaque, number = b"", 0, 14
+    data, opaque, number = b"", 0, _FIRST_SEQ
     while True:
         reg = ask(
             driver, kind, index1, inline_dump=1, device_opaque=opaque, seq_num=number,
             num_of_obj1=1,
         )  # fmt: skip
         number = number + 1 & 15
-        assert reg.seq_num == number
+        expect(reg.seq_num == number, f"sequence number {reg.seq_num}, not {number}")
         data += bytes(reg.inline_data)[: reg.size]
         if not reg.more_dump:
             return data
         opaque = reg.device_opaque
 
 
-def in_memory(driver, region, kind, index1=0, room=128):
+def in_memory(
+    driver: Commands, region: Registered, kind: int, index1: int = 0, room: int = 128
+) -> bytes:
     """The same by a memory key. The driver sends back what came, its size, too."""
     data, opaque, size = b"", 0, room
     while True:
@@ -48,23 +66,20 @@ def in_memory(driver, region, kind, index1=0, room=128):
             return data
 
 
-def segments(data):
-    """(type, bytes behind the header) of each."""
-    found = []
+def segments(data: bytes) -> list[tuple[int, bytes]]:
+    """(type, bytes behind the header) of each. Raises DriverError for one without length."""
+    found: list[tuple[int, bytes]] = []
     while data:
         head = HEADER.view(bytearray(data[: HEADER.size]))
-        assert head.length_dw
+        expect(head.length_dw, "a segment of no length")
         found.append((head.segment_type, data[HEADER.size : 4 * head.length_dw]))
         data = data[4 * head.length_dw :]
     return found
 
 
-def payload(data):
-    """What the resource's segments hold."""
+def payload(data: bytes) -> bytes:
+    """What the resource's segments hold. Raises DriverError unless the frame is as it should be."""
     (first, _), (second, _), *parts, (last, _) = segments(data)
-    assert (first, second, last) == (
-        SegmentType.INFO,
-        SegmentType.COMMAND,
-        SegmentType.TERMINATE,
-    )
+    frame = (SegmentType.INFO, SegmentType.COMMAND, SegmentType.TERMINATE)
+    expect((first, second, last) == frame, f"segments {first}, {second} ... {last}")
     return b"".join(part[RESOURCE.size - HEADER.size :] for _, part in parts)

@@ -1,0 +1,84 @@
+"""Bring-up and removal of a function, in the order of core/main.c, and the pages it is given."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from emu.driver.command.answer import expect
+from emu.driver.command.events import EventQueues
+from emu.driver.command.words import pack64
+from layouts import caps
+from layouts.enums import BootPages, CapMode, CapType, Op, PageOp, RegId, Status
+
+_CURRENT = CapMode.CUR
+
+
+class BringUp(EventQueues):
+    """What takes a function up and down."""
+
+    caps: Any
+    """The general capabilities that the probe has set, as a view of ``cmd_hca_cap``."""
+
+    def probe(self, *, is_vf: bool = False) -> Self:
+        """Everything up to INIT_HCA and a UAR page. Raises CommandFailedError, DriverError."""
+        self.attach()
+        self.must(Op.ENABLE_HCA)
+        self.must(Op.QUERY_ISSI)
+        self.must(Op.SET_ISSI, current_issi=1)
+        self.give_pages(self.must(Op.QUERY_PAGES, op_mod=BootPages.BOOT).num_pages)
+        if not is_vf:
+            answer = self.write_register(RegId.HOST_ENDIANNESS, b"\x80" + bytes(15))
+            expect(answer.status == Status.OK, f"HOST_ENDIANNESS: {answer.status!r}")
+        page = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=_CURRENT).capability)
+        self.caps = caps.cmd_hca_cap.view(page)
+        self.caps.cmdif_checksum = 0
+        self.caps.pkey_table_size = 0
+        self.must(Op.SET_HCA_CAP, op_mod=0, capability=bytes(page))
+        if self.caps.pg:
+            self.choose_paging()
+        self.give_pages(self.must(Op.QUERY_PAGES, op_mod=BootPages.INIT).num_pages)
+        self.must(Op.INIT_HCA)
+        self.must(Op.QUERY_ADAPTER)
+        self.uar = self.must(Op.ALLOC_UAR).uar
+        return self
+
+    def choose_paging(self) -> None:
+        """The memory scheme where there is one, else all that has to be asked for."""
+        group = CapType.ODP << 1
+        most = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group).capability)
+        chosen = bytearray(self.must(Op.QUERY_HCA_CAP, op_mod=group | _CURRENT).capability)
+        if caps.odp_cap.view(most).mem_page_fault:
+            caps.odp_cap.view(chosen).mem_page_fault = 1
+        else:
+            chosen[:] = most
+        self.must(Op.SET_HCA_CAP, op_mod=group, capability=bytes(chosen))
+
+    def remove(self) -> None:
+        """The reverse, down to DISABLE_HCA; other objects have to be destroyed before."""
+        for eqn in reversed(list(self.eqs)):
+            self.destroy_eq(eqn)
+        self.must(Op.DEALLOC_UAR, uar=self.uar)
+        self.must(Op.TEARDOWN_HCA)
+        self.take_pages()
+        self.must(Op.DISABLE_HCA)
+
+    def give_pages(self, count: int) -> None:
+        """MANAGE_PAGES: ``count`` pages for the device to keep."""
+        if count:
+            addresses = [self.memory.alloc(4096) for _ in range(count)]
+            self.must(
+                Op.MANAGE_PAGES, op_mod=PageOp.GIVE, input_num_entries=count,
+                extra=pack64(addresses),
+            )  # fmt: skip
+
+    def take_pages(self, at_once: int = 64) -> int:
+        """MANAGE_PAGES until the device has given all pages back; returns how many."""
+        taken = 0
+        while True:
+            answer = self.must(
+                Op.MANAGE_PAGES, op_mod=PageOp.TAKE, input_num_entries=at_once,
+                out_extra=8 * at_once,
+            )  # fmt: skip
+            if not answer.output_num_entries:
+                return taken
+            taken += answer.output_num_entries
