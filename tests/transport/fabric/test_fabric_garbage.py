@@ -343,22 +343,25 @@ def damaged(draw):
 @attacks
 @given(st.lists(damaged(), min_size=1, max_size=6))
 def test_damaged_messages(fabric, hub, messages):
-    stranger = Stranger.member(fabric)
-    (own,) = stranger.identities
     before = bytes(hub.node.memory.ram)
-    for which, changes in messages:
-        if which == "port":
-            body = bytearray(port_of(hub, lid=own.lid, port_guid=own.guid))
-            kind = FrameKind.PORT
-        else:
-            body, kind = bytearray(_packet_of(which, own.lid)), FrameKind.PACKET
-        for at, mask in changes:
-            body[at % len(body)] ^= mask
-        if not stranger.send(protocol.frame(kind, bytes(body))):
-            break
-    stranger.close()
+    with contextlib.closing(Stranger.member(fabric)) as stranger:
+        (own,) = stranger.identities
+        for message in messages:
+            if not stranger.send(_damaged_frame(hub, own, *message)):
+                break
     fabric.until(lambda: not hub.wire.election.role._members)
     assert bytes(hub.node.memory.ram) == before
+
+
+def _damaged_frame(hub, own, which, changes):
+    if which == "port":
+        body = bytearray(port_of(hub, lid=own.lid, port_guid=own.guid))
+        kind = FrameKind.PORT
+    else:
+        body, kind = bytearray(_packet_of(which, own.lid)), FrameKind.PACKET
+    for at, mask in changes:
+        body[at % len(body)] ^= mask
+    return protocol.frame(kind, bytes(body))
 
 
 def _packet_of(kind, slid):
@@ -369,9 +372,9 @@ def _packet_of(kind, slid):
         if service in services and has is kind and first and last
     )  # fmt: skip
     packet = Packet(op, 0x40, 0)
-    for name in ("va", "rkey", "length", "swap_add", "compare", "original", "syndrome", "msn",
-                 "qkey", "src_qpn", "immediate", "inv_rkey"):  # fmt: skip
-        setattr(packet, name, 0)
+    for name in Packet.__slots__:
+        if not hasattr(packet, name):
+            setattr(packet, name, 0)
     return Route(1, slid, 0, 0xFFFF, None).frame(packet)
 
 
