@@ -8,7 +8,8 @@
 
 ``mlx5_guest`` is a running :class:`emu.guests.Guest`; tests with the same options share it, and a
 new one is booted if a test has made it unusable. The marker ``mlx5(...)`` gives a test other
-options (those of :class:`emu.guests.GuestOptions`), or with ``fresh=True`` a guest of its own.
+options (those of :class:`emu.guests.GuestOptions`, also in the words of ``mlx5emu run``, such as
+``share="DIR:rw"``), or with ``fresh=True`` a guest of its own.
 ``mlx5_faults`` loads rules and plans, and removes them when the test ends. ``mlx5_leaks`` carries
 out the same work several times and looks for objects that each turn leaves in the device::
 
@@ -24,15 +25,20 @@ the guest's findings, console, kernel log and trace of that test, and the faults
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import zlib
+from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Generator, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import pytest
 
+from emu.guests.options import Option, Use, options
+from emu.guests.options.kinds import Choice, Flag, Kind, Seconds, Whole, Words
 from emu.host.printable import printable
 from emu.instruments.testing.handles import Faults, Leaks
 from emu.instruments.testing.watched import MOST_SHOWN, Watched
@@ -52,17 +58,8 @@ _WATCHED = pytest.StashKey[Watched]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the command line."""
     group = parser.getgroup("mlx5emu", "guests with emulated mlx5 functions")
-    group.addoption(
-        "--mlx5-suite", action="append", default=[], metavar="SUITE",
-        help="Debian suite of the guests; may be repeated, tests then run on each.",
-    )  # fmt: skip
-    group.addoption(
-        "--mlx5-package", action="append", default=[], metavar="NAME",
-        help="A Debian package to install in the guests; may be repeated.",
-    )  # fmt: skip
-    group.addoption("--mlx5-kernel", type=Path, metavar="BZIMAGE", help="Kernel for the guests.")
-    group.addoption("--mlx5-modules", type=Path, metavar="DIR", help="Its modules.")
-    group.addoption("--mlx5-device", action="append", default=[], metavar="SPEC", help="Function.")
+    for one in options():
+        _add(group, one)
     group.addoption(
         "--mlx5-no-trace",
         action="store_true",
@@ -77,6 +74,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mlx5-tap", type=Path, metavar="FILE",
         help="Write the results of all tests as TAP, as kernel selftests do.",
     )  # fmt: skip
+
+
+def _add(group: pytest.OptionGroup, one: Option) -> None:
+    """An option of the guests, or the reason why they have none."""
+    flag = f"--mlx5-{'no-' if one.default is True else ''}{one.flag}"
+    about: dict[str, Any] = {"dest": f"mlx5_{one.name}", "help": one.help}
+    if why := one.why_not(Use.PYTEST):
+        about |= {"help": SUPPRESS, "nargs": "?", "const": ""}
+        group.addoption(flag, type=partial(_refuse, why), **about)
+    elif isinstance(one.kind, Flag):
+        about["help"] = f"Leave out: {one.help}" if one.default else one.help
+        group.addoption(flag, action="store_const", const=not one.default, **about)
+    elif isinstance(one.kind, Words) or one.name == "suite":
+        group.addoption(flag, action="append", default=[], metavar=_metavar(one), **about)
+    else:
+        group.addoption(flag, type=partial(_parsed, one.kind), metavar=_metavar(one), **about)
+
+
+def _metavar(one: Option) -> str:
+    if isinstance(one.kind, Choice):
+        return "|".join(one.kind.among)
+    return one.kind.metavar
+
+
+def _refuse(why: str, _value: str) -> None:
+    raise ArgumentTypeError(why)
+
+
+def _parsed(kind: Kind, text: str) -> Any:
+    """A word of the command line as a value, if it is one."""
+    numbers: dict[type[Kind], type[float]] = {Whole: int, Seconds: float}
+    try:
+        value = numbers[type(kind)](text) if type(kind) in numbers else text
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no number") from None
+    if isinstance(kind, Choice | Whole | Seconds) and (why := kind.wrong(value)):
+        raise ArgumentTypeError(why)
+    return value
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -138,30 +173,35 @@ def _options(
     request: pytest.FixtureRequest, suite: str | None, tmp_path_factory: Any
 ) -> tuple[GuestOptions, bool]:
     """The guest that the command line and the test's markers ask for."""
-    from emu.guests import GuestOptions
+    from emu.guests.wanted import wanted
 
     config = request.config
-    chosen: dict[str, Any] = {"kernel": config.getoption("--mlx5-kernel")}
-    chosen["modules"] = config.getoption("--mlx5-modules")
-    chosen["packages"] = tuple(config.getoption("--mlx5-package"))
-    if devices := config.getoption("--mlx5-device"):
-        chosen["devices"] = tuple(devices)
+    # Of several suites each test has one, by its fixture.
+    words = [one for one in options() if one.name != "suite"]
+    given = {one.name: config.getoption(f"mlx5_{one.name}", None) for one in words}
+    chosen = {name: value for name, value in given.items() if value not in (None, [])}
     for mark in reversed(list(request.node.iter_markers("mlx5"))):
         chosen |= mark.kwargs
     if suite is not None:
         chosen["suite"] = suite
     is_fresh = bool(chosen.pop("fresh", False))
-    chosen["devices"] = tuple(chosen.get("devices", GuestOptions().devices))
-    chosen["packages"] = tuple(chosen["packages"])
-    if not config.getoption("--mlx5-no-trace") and chosen["devices"]:
-        words = "-".join(str(value) for value in chosen.values() if value)
-        name = "".join(letter if letter.isalnum() else "-" for letter in words)
-        if len(name) > MOST_OF_A_NAME:
-            name = f"{name[:MOST_OF_A_NAME]}-{zlib.crc32(words.encode()):08x}"
-        where = tmp_path_factory.getbasetemp() / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
-        where.mkdir(exist_ok=True)
-        chosen["trace"] = where / "trace.json"
-    return GuestOptions(**chosen), is_fresh
+    wants_trace = not config.getoption("--mlx5-no-trace") and chosen.get("trace") is None
+    made = wanted(chosen)
+    if wants_trace and made.devices:
+        directory = _directory(tmp_path_factory.getbasetemp(), chosen, is_fresh)
+        made = dataclasses.replace(made, trace=directory / "trace.json")
+    return made, is_fresh
+
+
+def _directory(base: Path, chosen: dict[str, Any], is_fresh: bool) -> Path:
+    """Where the files of a guest with these options go: other options, another directory."""
+    words = "-".join(f"{name}-{value}" for name, value in chosen.items())
+    name = "".join(letter if letter.isalnum() else "-" for letter in words)
+    if len(name) > MOST_OF_A_NAME:
+        name = f"{name[:MOST_OF_A_NAME]}-{zlib.crc32(words.encode()):08x}"
+    where: Path = base / f"mlx5-{name}-{'own' if is_fresh else 'shared'}"
+    where.mkdir(exist_ok=True)
+    return where
 
 
 @pytest.fixture

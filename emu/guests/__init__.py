@@ -1,18 +1,28 @@
-"""The guest lab: Debian guests in QEMU with emulated functions attached."""
+"""The guest lab: Debian guests in QEMU with emulated functions attached.
 
-from emu.guests.errors import (
-    CommandFailedError,
-    CommandTimeoutError,
-    GuestError,
-    GuestHungError,
-    GuestPanicError,
-    GuestStoppedError,
-    LabError,
-    ServerError,
-)
-from emu.guests.guest.guest import Guest, Result
-from emu.guests.guest.pool import GuestPool
-from emu.guests.options import GuestOptions
+What stands here is imported when it is used: who only wants to know the options of a guest, such as
+the pytest plugin in everybody's runs, need not load what boots one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emu.guests.errors import (
+        CommandFailedError,
+        CommandTimeoutError,
+        GuestError,
+        GuestHungError,
+        GuestPanicError,
+        GuestStoppedError,
+        LabError,
+        ServerError,
+    )
+    from emu.guests.guest.guest import Guest, Result
+    from emu.guests.guest.pool import GuestPool
+    from emu.guests.options import GuestOptions
 
 __all__ = [
     "CommandFailedError",
@@ -28,3 +38,19 @@ __all__ = [
     "Result",
     "ServerError",
 ]
+
+_ELSEWHERE = {
+    "Guest": "emu.guests.guest.guest",
+    "Result": "emu.guests.guest.guest",
+    "GuestPool": "emu.guests.guest.pool",
+    "GuestOptions": "emu.guests.options",
+}
+"""Where names are that are no errors."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_ELSEWHERE.get(name, "emu.guests.errors"))
+    value = globals()[name] = getattr(module, name)
+    return value

@@ -31,6 +31,8 @@ class TomlFile(Generic[M]):
     ) -> None:
         """Read and check; ``tables`` are the models by the tables' names.
 
+        A model's ``refused`` are keys that users may look for there, each with why it is not there.
+
         Raises ``error`` with a line for each mistake, and OSError.
         """
         self.path = path
@@ -44,9 +46,8 @@ class TomlFile(Generic[M]):
         try:
             self.content: M = model.model_validate(table)
         except ValidationError as failure:
-            raise self.mistakes(
-                [(one["loc"], _said(one, model, tables)) for one in failure.errors()]
-            ) from None
+            found = [(one["loc"], _said(one, model, tables)) for one in _causes(failure)]
+            raise self.mistakes(found) from None
 
     def _text(self) -> str:
         try:
@@ -70,10 +71,25 @@ class TomlFile(Generic[M]):
         return self._error("\n".join(told[:_MOST_SHOWN] + more))
 
 
+def _causes(failure: ValidationError) -> list[Any]:
+    """Its mistakes without those that others inside them have brought about."""
+    errors = failure.errors()
+    places = [one["loc"] for one in errors]
+    return [
+        one
+        for one in errors
+        if not any(
+            len(one["loc"]) < len(at) and at[: len(one["loc"])] == one["loc"] for at in places
+        )
+    ]
+
+
 def _said(error: Any, model: type[BaseModel], tables: Mapping[str, type[BaseModel]]) -> str:
     """A mistake in words, with what is allowed."""
     *_, key = error["loc"] or ("the file",)
     if error["type"] == "extra_forbidden":
         inner = tables.get(str(error["loc"][0]), model) if len(error["loc"]) > 1 else model
+        if why := getattr(inner, "refused", {}).get(str(key)):
+            return f"{key}: {why}"
         return f"no key {str(key)!r} here: one of {', '.join(inner.model_fields)}"
     return f"{key}: {error['msg']}"

@@ -30,7 +30,7 @@ ORDER = (
     *below("emu.server", "net vfio control service"),
     *below("emu.driver", "nodes transport"),
     *below("emu.guests", "errors workdir cache archive options timeline channel inside kernel"),
-    *below("emu.guests", "image machine guest named conformance"),
+    *below("emu.guests", "wanted image machine guest named conformance"),
     "emu.guests",
     *below("emu.instruments", "outcome coverage traceview campaign fuzz testing"),
     "emu.pytest_plugin",

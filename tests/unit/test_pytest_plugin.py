@@ -18,9 +18,9 @@ class Config:
     def __init__(self, **given):
         self._given = given
 
-    def getoption(self, name):
-        name = name.removeprefix("--mlx5-").replace("-", "_")
-        return self._given.get(name, [] if name in ("device", "package", "suite") else None)
+    def getoption(self, name, default=None):
+        name = name.removeprefix("--mlx5-").removeprefix("mlx5_").replace("-", "_")
+        return self._given.get(name, default)
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def options(tmp_path):
 def test_packages_by_option_and_by_marker(options):
     mark = pytest.mark.mlx5(packages=["bc"]).mark
     assert options().packages == ()
-    assert options(package=["fio", "gdb"]).packages == ("fio", "gdb")
-    assert options(mark, package=["fio"]).packages == ("bc",)
+    assert options(packages=["fio", "gdb"]).packages == ("fio", "gdb")
+    assert options(mark, packages=["fio"]).packages == ("bc",)
 
 
 def test_traces_of_guests_with_many_packages(options):
     """Their files have names that a file system takes, and each guest its own."""
     names = [f"libsomething-with-a-long-name{number}" for number in range(12)]
-    one, two = options(package=names), options(package=names[:-1])
+    one, two = options(packages=names), options(packages=names[:-1])
     assert one.trace != two.trace
     assert one.trace.parent.is_dir()
 

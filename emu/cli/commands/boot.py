@@ -9,10 +9,11 @@ import click
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.progress import display
 from emu.guests.guest.interactive import Boot
+from emu.guests.options import Use
 
 
 @click.command()
-@guest_options
+@guest_options(Use.BOOT)
 @click.option("-v", "--verbose", is_flag=True, help="Show all that the kernel says.")
 def boot(**choices: Any) -> None:
     """Boot a guest with emulated functions and give a root shell on its console.

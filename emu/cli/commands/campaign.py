@@ -131,7 +131,7 @@ def _executor(store: Store, jobs: int | None, dask: str | None) -> Executor:
     with display() as (progress, on_wait):
         qemu.ensure(progress, on_wait)
         for suite, packages in dict.fromkeys(
-            (one.suite, one.guest.packages) for one in store.pending()
+            (one.guest.value("suite"), one.guest.value("packages")) for one in store.pending()
         ):
             image.ensure(suite, packages, progress, on_wait)
     return Local(jobs or max(len(os.sched_getaffinity(0)) // 2, 1), GUEST_RUN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.control import console
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.progress import working
+from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.user_error import UserError
 from emu.instruments.fuzz.corpus import Corpus, Entry
@@ -31,7 +33,7 @@ def fuzz() -> None:
 
 
 @fuzz.command()
-@guest_options
+@guest_options(Use.FUZZ_RUN)
 @click.option("--corpus", type=_CORPUS, required=True, metavar="DIR", help="Where inputs are kept.")
 @click.option(
     "--workload",
@@ -71,11 +73,7 @@ def run(
     from emu.instruments.fuzz.campaign import Campaign
     from emu.server.service.fault_session import read_plan
 
-    if choices["accelerator"] == "kvm":
-        raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
-    for name in ("faults", "record", "trace"):
-        if choices[name] is not None:
-            raise click.UsageError(f"--{name} is for run and replay")
+    _check_emulated(choices)
     read = [read_plan(path) for path in plans]
     options = to_options(**choices)
     kept = Corpus(corpus, create=True)
@@ -140,7 +138,7 @@ def coverage(corpus: Path, coverage: Path, out: Path) -> None:
 
 
 @fuzz.command()
-@guest_options
+@guest_options(Use.FUZZ_REPLAY)
 @click.argument("which", metavar="PATH", type=click.Path(path_type=Path))
 def replay(which: Path, **choices: Any) -> None:
     """Carry out one input of a corpus in a fresh guest, and print what goes wrong.
@@ -150,6 +148,7 @@ def replay(which: Path, **choices: Any) -> None:
     """
     from emu.instruments.fuzz.executor import GuestExecutor
 
+    _check_emulated(choices)
     kept, name = Corpus.around(which)
     wanted, entry, devices = _named(kept, name)
     choices["devices"] = choices["devices"] or devices
@@ -174,6 +173,11 @@ def _named(kept: Corpus, name: str) -> tuple[str, Entry, tuple[str, ...]]:
         return found.title, kept.finding(name), tuple(found.device)
     entry = kept.entry(name)
     return "", entry, tuple(entry.about.device)
+
+
+def _check_emulated(choices: Mapping[str, Any]) -> None:
+    if choices["accelerator"] == "kvm":
+        raise click.UsageError("blocks are seen by what QEMU translates: not with KVM")
 
 
 def _targets() -> Any:

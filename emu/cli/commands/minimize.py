@@ -21,13 +21,14 @@ from emu.device.faults.record import Record
 from emu.device.faults.smallest import One, smallest
 from emu.device.faults.text import dump
 from emu.guests import GuestOptions
+from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
 from emu.host.userfiles import write_outfile
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@record_arguments
+@record_arguments(Use.MINIMIZE)
 @click.option(
     "-o",
     "--output",

@@ -15,11 +15,12 @@ from emu.cli.runs.replaying import (
     run_trial,
 )
 from emu.cli.shared.words import command_words
+from emu.guests.options import Use
 from emu.host.printable import printable
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@record_arguments
+@record_arguments(Use.REPLAY)
 @click.pass_context
 def replay(
     ctx: click.Context,

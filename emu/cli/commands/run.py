@@ -25,7 +25,6 @@ from emu.cli.options.debug import (
 )
 from emu.cli.options.guest import (
     described,
-    dump_option,
     guest_options,
     to_options,
 )
@@ -36,13 +35,13 @@ from emu.cli.shared.output import feed
 from emu.cli.shared.progress import display
 from emu.guests import Guest
 from emu.guests.named import keeper, running
+from emu.guests.options import Use
 from emu.instruments.outcome import FailOn
 from emu.instruments.outcome.objects import LEAST_TURNS
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@guest_options
-@dump_option
+@guest_options(Use.RUN)
 @coverage_options
 @debug_options
 @results_options

@@ -26,6 +26,7 @@ from emu.guests.conformance import suite as tests
 from emu.guests.conformance.reasons import count_wants
 from emu.guests.conformance.results import Case, Verdict
 from emu.guests.conformance.suite import BROKEN, ModuleRun, Outcome
+from emu.guests.options import Use
 from emu.host.printable import one_line, printable
 from emu.host.userfiles import write_outfile
 
@@ -34,7 +35,7 @@ REASONS = 3
 
 
 @click.command()
-@guest_options
+@guest_options(Use.SUITE)
 @coverage_options
 @results_options
 @click.option(

@@ -21,7 +21,6 @@ from emu.cli.options.debug import (
 )
 from emu.cli.options.guest import (
     described,
-    dump_option,
     guest_options,
     prepare,
     to_options,
@@ -31,14 +30,14 @@ from emu.guests import Guest
 from emu.guests.errors import LabError
 from emu.guests.named import keeper, running
 from emu.guests.named.door import Inhabitant
+from emu.guests.options import Use
 
 logger = logging.getLogger(__name__)
 
 
 @click.command()
 @click.argument("name")
-@guest_options
-@dump_option
+@guest_options(Use.UP)
 @gdb_option
 def up(name: str, gdb: str | None, **choices: Any) -> None:
     """Start a guest that runs in the background until `mlx5emu down NAME`.

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import click
+from emu.cli.options.declared import offered
+from emu.guests.options import option_named
 
-net_option = click.option(
-    "--net",
-    "nets",
-    multiple=True,
-    metavar="UPLINK",
-    help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
-    "stream=PATH, tap=NAME; may be repeated.",
-)
+net_option = offered(option_named("nets"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from emu.cli.options.guest import guest_options, to_options
 from emu.cli.shared.output import pass_on
@@ -19,15 +20,15 @@ from emu.device.faults.plan import Plan
 from emu.device.faults.record import Record, RecordError
 from emu.device.faults.text import dump
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions, ServerError
-from emu.guests.options import DEFAULT_DEVICE
+from emu.guests.options import Use, records
 from emu.guests.workdir import work_directory
 from emu.host.user_error import UserError
 from emu.host.userfiles import read_infile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COMMANDLINE = ParameterSource.COMMANDLINE
 _ARGUMENTS = (
-    guest_options,
     click.option(
         "--timeout",
         type=click.FloatRange(min=0.1),
@@ -41,11 +42,15 @@ _ARGUMENTS = (
 )
 
 
-def record_arguments(function: F) -> F:
+def record_arguments(use: Use) -> Callable[[F], F]:
     """Give a command the guest's options, ``--timeout``, RECORD and COMMAND."""
-    for argument in reversed(_ARGUMENTS):
-        function = argument(function)
-    return function
+
+    def decorate(function: F) -> F:
+        for argument in reversed(_ARGUMENTS):
+            function = argument(function)
+        return guest_options(use)(function)
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -67,21 +72,25 @@ def read_record(path: Path) -> Record:
 
 
 def options_of(ctx: click.Context, told: Record, choices: Mapping[str, Any]) -> GuestOptions:
-    """The guest of a record, with what the command line says otherwise."""
-    options = to_options(**choices)
-    run, devices = told.head.get("run", {}), told.head.get("devices")
-    changes: dict[str, Any] = {}
-    if ctx.get_parameter_source("suite") is not click.core.ParameterSource.COMMANDLINE:
-        changes["suite"] = run.get("suite") or options.suite
-    if not options.packages and run.get("packages"):
-        changes["packages"] = tuple(run["packages"])
-    if options.kernel is None and run.get("kernel"):
-        changes |= {"kernel": Path(run["kernel"])}
-        if run.get("modules"):
-            changes |= {"modules": Path(run["modules"])}
-    if options.devices == (DEFAULT_DEVICE,) and devices:
-        changes["devices"] = tuple(devices)
-    return dataclasses.replace(options, **changes)
+    """The guest of a record, with what the command line says otherwise.
+
+    Raises UserError for a record whose guest cannot be.
+    """
+    try:
+        of_record = records.told(told.head.get("run", {}))
+    except ValueError as error:
+        raise UserError(f"the record's guest: {error}") from None
+    if devices := told.head.get("devices"):
+        of_record["devices"] = tuple(devices)
+    given = {name for name in choices if ctx.get_parameter_source(name) is COMMANDLINE}
+    if "no_device" in given:
+        given.add("devices")
+    # What goes with what the command line says otherwise.
+    for name, other in (("kernel", "modules"), ("icount", "cpus")):
+        if name in given:
+            of_record.pop(other, None)
+    kept = {name: value for name, value in of_record.items() if name not in given}
+    return to_options(**{**choices, **kept})
 
 
 def run_trial(

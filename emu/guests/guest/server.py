@@ -16,6 +16,7 @@ from emu.guests.guest import console
 from emu.guests.guest.late_plan import late_plan
 from emu.guests.guest.process import stop, tied
 from emu.guests.options import GuestOptions
+from emu.guests.options.records import recorded
 from emu.server.control.client import SOCKET_NAME, Client, ControlError
 
 logger = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ class Server:
             trace=options.trace,
             faults=options.faults,
             record=options.record or _record_in_logs(options, log),
-            run=_run_in_record(options),
-            options=options.server_options,
+            run=recorded(options),
+            options=options.server_words,
             on_end=on_end,
         )
 
@@ -161,16 +162,6 @@ class Server:
         if lines:
             said = f": {lines[-1].removeprefix('Error: ').removeprefix('mlx5emu: ')}"
         return f"the device server ended with status {status}{said}"
-
-
-def _run_in_record(options: GuestOptions) -> dict[str, Any]:
-    """What a record contains about the guest, for a replay."""
-    return {
-        "suite": options.suite,
-        "packages": options.packages,
-        "kernel": options.kernel and str(options.kernel),
-        "modules": options.modules and str(options.modules),
-    }
 
 
 def _record_in_logs(options: GuestOptions, log: Path | None) -> Path | None:

@@ -9,57 +9,36 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-from emu.guests.archive.names import DEFAULT_SUITE
 from emu.guests.errors import LabError
-from emu.guests.kernel.choice import choose
 from emu.guests.named import running
-from emu.guests.options import DEFAULT_BOOT_TIMEOUT, DEFAULT_DEVICE, GuestOptions
+from emu.guests.options import GuestOptions, OptionError, Use, option_named, server_words
+from emu.guests.options.tables import Table, has_options
+from emu.guests.wanted import wanted
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
 from emu.toml_lines import Place
 
 MOST_GUESTS = 64
 
-Words = Annotated[list[StrictStr], Field(max_length=1000)]
+Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 
 
-class GuestTable(BaseModel):
+@has_options(Use.LAB, "guest")
+class GuestTable(Table):
     """``[[guest]]``; with ``count`` so many, and ``{n}`` in texts is the number of each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: StrictStr
     count: Annotated[int, Field(strict=True, ge=1, le=MOST_GUESTS)] = 1
-    suite: StrictStr = DEFAULT_SUITE
-    packages: Words = []
-    kernel: Words = []
-    devices: Words = [DEFAULT_DEVICE]
-    memory: Annotated[int, Field(strict=True, ge=512)] = 1024
-    cpus: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
-    hugepages: Annotated[int, Field(strict=True, ge=0)] = 0
-    boot_timeout: Annotated[float, Field(ge=1)] = DEFAULT_BOOT_TIMEOUT
-    share: StrictStr | None = None
-    out: StrictStr | None = None
-    network: StrictBool = False
-    kernel_args: Words = []
-    commands: Words = []
+    commands: Words = ()
 
 
-class ServerTable(BaseModel):
+@has_options(Use.LAB, "server")
+class ServerTable(Table):
     """``[server]``: the process that has the functions of all guests."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    fabric: StrictStr | None = None
-    nets: Words = []
-    trace: StrictStr | None = None
-    pcap: StrictStr | None = None
-    faults: StrictStr | None = None
-    record: StrictStr | None = None
 
 
 class File(BaseModel):
@@ -88,13 +67,27 @@ class Topology:
         self.name = name
         self.nodes = tuple(nodes)
         self.devices = tuple(device for node in nodes for device in node.options.devices)
-        self.trace, self.faults, self.record = (
-            None if path is None else base / path
-            for path in (server.trace, server.faults, server.record)
-        )
-        words = ["--fabric", server.fabric] if server.fabric is not None else []
-        words += ["--pcap", str(base / server.pcap)] if server.pcap is not None else []
-        self.server_options = (*words, *(word for net in server.nets for word in ("--net", net)))
+        self._server = {
+            name: value
+            for given, word in server.given().items()
+            for name, value in option_named(given).kind.fields(given, word, base).items()
+        }
+        self.server_options = server_words(self._server)
+
+    @property
+    def trace(self) -> Path | None:
+        """The server's trace."""
+        return self._server.get("trace")
+
+    @property
+    def faults(self) -> Path | None:
+        """The plan for all functions."""
+        return self._server.get("faults")
+
+    @property
+    def record(self) -> Path | None:
+        """Where the faults that fire are recorded."""
+        return self._server.get("record")
 
 
 @dataclass(frozen=True)
@@ -118,6 +111,8 @@ def read(path: Path, checks: Checks | None = None) -> Topology:
         try:
             nodes += _nodes(guest, base)
             _check_names(nodes)
+        except OptionError as error:
+            found.append((("guest", number, option_named(error.name).word), error))
         except (LabError, OSError) as error:
             found.append((("guest", number), _told(error)))
     if checks is not None:
@@ -137,9 +132,9 @@ def _of_devices(file: File, checks: Checks) -> Iterator[tuple[Place, object]]:
         mine = [
             device.replace("{n}", str(one))
             for one in range(1, guest.count + 1)
-            for device in guest.devices
+            for device in guest.given().get("devices", GuestOptions.devices)
         ]
-        joined = partial(checks.devices, fabric=file.server.fabric is not None)
+        joined = partial(checks.devices, fabric="fabric" in file.server.given())
         if (why := _refused(joined, [*good, *mine])) is None:
             good += mine
         else:
@@ -148,23 +143,23 @@ def _of_devices(file: File, checks: Checks) -> Iterator[tuple[Place, object]]:
 
 def _of_server(server: ServerTable, base: Path, checks: Checks) -> Iterator[tuple[Place, object]]:
     """Mistakes in the server's options."""
+    given = server.given()
     tried: list[tuple[str, Callable[..., object], object]] = []
-    tried += [("nets", checks.net, net) for net in server.nets]
-    if server.fabric is not None:
-        tried.append(("fabric", checks.fabric, server.fabric))
-    if server.faults is not None:
-        tried.append(("faults", checks.plan, base / server.faults))
+    tried += [("nets", checks.net, net) for net in given.get("nets", ())]
+    if "fabric" in given:
+        tried.append(("fabric", checks.fabric, given["fabric"]))
+    if "faults" in given:
+        tried.append(("faults", checks.plan, base / given["faults"]))
     for key, check, word in tried:
         if (why := _refused(check, word)) is not None:
             yield ("server", key), why
-    for key in ("trace", "pcap", "record"):
-        file = getattr(server, key)
-        if file is None:
+    for name, value in given.items():
+        if not option_named(name).kind.is_written:
             continue
         try:
-            (base / file).parent.mkdir(parents=True, exist_ok=True)
+            (base / value).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            yield ("server", key), f"no directory {(base / file).parent}: {error.strerror}"
+            yield ("server", name), f"no directory {(base / value).parent}: {error.strerror}"
 
 
 def _refused(check: Callable[..., object], *words: object) -> str | None:
@@ -189,32 +184,17 @@ def _nodes(guest: GuestTable, base: Path) -> Iterator[Node]:
             raise LabError(f'{guest.count} guests need names of their own: name = "{name}{{n}}"')
         running.check_name(name)
 
-        def filled(words: Sequence[str], number: int = number) -> tuple[str, ...]:
-            return tuple(word.replace("{n}", str(number)) for word in words)
+        said = {key: _filled(value, number) for key, value in guest.given().items()}
+        yield Node(name, wanted(said, base), _filled(guest.commands, number))
 
-        share = guest.share and base / guest.share.removesuffix(":rw")
-        out = guest.out and base / filled([guest.out])[0]
-        if out:
-            out.mkdir(parents=True, exist_ok=True)
-        kernel = [word if word.startswith("debian:") else str(base / word) for word in guest.kernel]
-        chosen = choose(kernel, guest.suite) if kernel else None
-        options = GuestOptions(
-            suite=guest.suite,
-            packages=tuple(guest.packages),
-            kernel=chosen.kernel if chosen else None,
-            modules=chosen.modules if chosen else None,
-            devices=filled(guest.devices),
-            share=share or None,
-            share_writable=(guest.share or "").endswith(":rw"),
-            out=out or None,
-            network=guest.network,
-            memory_mib=guest.memory,
-            cpus=guest.cpus,
-            hugepages=guest.hugepages,
-            boot_timeout=guest.boot_timeout,
-            kernel_arguments=filled(guest.kernel_args),
-        )
-        yield Node(name, options, filled(guest.commands))
+
+def _filled(value: Any, number: int) -> Any:
+    """A value of a file with a guest's number in its texts."""
+    if isinstance(value, str):
+        return value.replace("{n}", str(number))
+    if isinstance(value, list | tuple):
+        return tuple(_filled(word, number) for word in value)
+    return value
 
 
 def _check_names(nodes: Sequence[Node]) -> None:

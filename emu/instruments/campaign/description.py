@@ -8,19 +8,19 @@ order.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from emu.device.faults.plan import LOADING
-from emu.guests.options import DEFAULT_BOOT_TIMEOUT, MOST_ICOUNT
+from emu.guests.options import Use
+from emu.guests.options.tables import Table, has_options
 from emu.instruments.outcome import Finding, Kind
 
 LONGEST_OUTPUT = 4000
 MOST_RECORD = 4 << 20
 """Characters of a record that are kept; what follows is cut at a line's end."""
 
-Words = Annotated[tuple[StrictStr, ...], Field(max_length=1000)]
 When = Annotated[StrictStr, Field(pattern="^(loading|loaded)$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -29,19 +29,12 @@ class _Value(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GuestPart(_Value):
-    """The guest of a run, as far as all runs of a campaign share it."""
+@has_options(Use.CAMPAIGN)
+class GuestPart(Table):
+    """The guest of a run; paths in it are absolute."""
 
-    packages: Words = ()
-    memory: Annotated[int, Field(strict=True, ge=512, le=1 << 20)] = 2048
-    cpus: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
-    icount: Annotated[int, Field(strict=True, ge=0, le=MOST_ICOUNT)] | None = None
-    hugepages: Annotated[int, Field(strict=True, ge=0, le=1 << 20)] = 0
-    network: bool = False
-    kernel_args: Words = ()
-    accel: StrictStr = "auto"
-    share: StrictStr | None = None
-    boot_timeout: Seconds = DEFAULT_BOOT_TIMEOUT
+
+_BESIDE = {"suite": "suite", "kernels": "kernel", "devices": "devices", "probe": "probe"}
 
 
 class Description(_Value):
@@ -59,21 +52,28 @@ class Description(_Value):
     workload: StrictStr
     plan_name: StrictStr
     seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 64)]
-    suite: StrictStr
-    kernels: Words = ()
-    devices: Words
     command: StrictStr
     timeout: Seconds = 300.0
     turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
-    probe: bool = True
     plan: StrictStr = ""
     when: When = LOADING
     guest: GuestPart = GuestPart()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_old(cls, said: Any) -> Any:
+        """In campaigns that were begun earlier some of the guest's options stand beside it."""
+        if not isinstance(said, dict):
+            return said
+        beside = {word: said.get(key) for key, word in _BESIDE.items()}
+        moved = {word: value for word, value in beside.items() if value not in (None, [], ())}
+        rest = {key: value for key, value in said.items() if key not in _BESIDE}
+        return {**rest, "guest": {**said.get("guest", {}), **moved}} if moved else rest
+
     @property
     def patience(self) -> float:
         """Seconds after which whoever carries the run out must be stuck itself."""
-        return 120 + 2 * self.guest.boot_timeout + (self.turns + 2) * self.timeout
+        return 120 + 2 * float(self.guest.value("boot_timeout")) + (self.turns + 2) * self.timeout
 
 
 class Ended(StrEnum):

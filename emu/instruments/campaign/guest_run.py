@@ -9,8 +9,7 @@ from emu.device.faults.plan import LOADED, LOADING
 from emu.device.faults.record import RecordError, read
 from emu.guests import CommandTimeoutError, Guest, GuestError, GuestOptions
 from emu.guests.conformance.results import KSFT_SKIP
-from emu.guests.kernel.choice import choose
-from emu.guests.options import DEFAULT_CPUS
+from emu.guests.wanted import wanted
 from emu.guests.workdir import work_directory
 from emu.host.printable import one_line, printable
 from emu.instruments.campaign.description import (
@@ -89,31 +88,13 @@ def carry_out(run: Description) -> Result:
 
 
 def _options(run: Description, directory: Path, record: Path) -> GuestOptions:
-    part = run.guest
-    chosen = choose(run.kernels, run.suite) if run.kernels else None
-    plan: Path | None = None
+    said = run.guest.given()
     if run.plan and run.when == LOADING:
-        plan = directory / "plan.toml"
-        plan.write_text(run.plan)
-    return GuestOptions(
-        suite=run.suite,
-        packages=part.packages,
-        kernel=chosen.kernel if chosen else None,
-        modules=chosen.modules if chosen else None,
-        devices=run.devices,
-        share=Path(part.share) if part.share else None,
-        network=part.network,
-        faults=plan,
-        record=record if run.plan else None,
-        memory_mib=part.memory,
-        cpus=part.cpus or (DEFAULT_CPUS if part.icount is None else 1),
-        icount=part.icount,
-        hugepages=part.hugepages,
-        probe=run.probe,
-        accelerator=part.accel,
-        kernel_arguments=part.kernel_args,
-        boot_timeout=part.boot_timeout,
-    )
+        said["faults"] = directory / "plan.toml"
+        said["faults"].write_text(run.plan)
+    if run.plan:
+        said["record"] = record
+    return wanted(said)
 
 
 def _work(guest: Guest, run: Description, trial: _Trial) -> None:

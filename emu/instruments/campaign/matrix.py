@@ -7,21 +7,23 @@ description needs no file, and a mistake in one is told before anything boots.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from emu.device.faults.plan import LOADING
 from emu.device.faults.text import dump
 from emu.guests.archive.names import DEFAULT_SUITE
-from emu.guests.options import ACCELERATORS, DEFAULT_DEVICE, GuestOptions
+from emu.guests.options import DEFAULT_DEVICE, GuestOptions, OptionError, Use, option_named
+from emu.guests.options.kinds import Directory, Kernel
+from emu.guests.options.tables import Table, has_options
 from emu.host.toml_file import TomlFile
 from emu.host.user_error import UserError
-from emu.instruments.campaign.description import Description, GuestPart, Seconds, When, Words
+from emu.instruments.campaign.description import Description, GuestPart, Seconds, When
 from emu.server.service.devicespec import parse_all as parse_devices
 from emu.server.service.fault_session import read_plan
 
@@ -35,29 +37,33 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class KernelTable(_Table):
+@has_options(Use.CAMPAIGN, "guest")
+class GuestTable(Table):
+    """``[guest]``: what all guests are like."""
+
+
+@has_options(Use.CAMPAIGN, "kernel")
+class KernelTable(Table):
     """``[[kernel]]``: a suite, with its kernel or another one (as ``--kernel`` takes it)."""
 
     name: Name
-    suite: StrictStr = DEFAULT_SUITE
-    kernel: Words = ()
 
 
-class DeviceTable(_Table):
+@has_options(Use.CAMPAIGN, "device")
+class DeviceTable(Table):
     """``[[device]]``: the functions of a guest."""
 
     name: Name
-    devices: Annotated[Words, Field(min_length=1)]
 
 
-class WorkloadTable(_Table):
+@has_options(Use.CAMPAIGN, "workload")
+class WorkloadTable(Table):
     """``[[workload]]``: a shell command in the guest."""
 
     name: Name
     run: Annotated[StrictStr, Field(min_length=1, max_length=100_000)]
     timeout: Seconds = 300.0
     turns: Annotated[int, Field(strict=True, ge=0, le=1000)] = 0
-    probe: bool = True
 
 
 class PlanTable(_Table):
@@ -101,12 +107,12 @@ class Matrix(_Table):
 
     name: Name | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST_RUNS)] = (0,)
-    guest: GuestPart = GuestPart()
+    guest: GuestTable = GuestTable()
     kernel: Annotated[tuple[KernelTable, ...], Field(min_length=1)] = (
         KernelTable(name=DEFAULT_SUITE),
     )
     device: Annotated[tuple[DeviceTable, ...], Field(min_length=1)] = (
-        DeviceTable(name=DEFAULT_DEVICE, devices=(DEFAULT_DEVICE,)),
+        DeviceTable(name=DEFAULT_DEVICE),
     )
     workload: Annotated[tuple[WorkloadTable, ...], Field(min_length=1)]
     plan: Annotated[tuple[PlanTable, ...], Field(min_length=1)] = (PlanTable(),)
@@ -114,7 +120,7 @@ class Matrix(_Table):
 
 
 _TABLES: dict[str, type[BaseModel]] = {
-    "guest": GuestPart,
+    "guest": GuestTable,
     "kernel": KernelTable,
     "device": DeviceTable,
     "workload": WorkloadTable,
@@ -161,23 +167,40 @@ def _check_names(file: TomlFile[Matrix], key: str, names: list[str]) -> None:
 def _check_parts(file: TomlFile[Matrix]) -> None:
     """What the options of a guest and the specifications of functions say to it."""
     matrix, base = file.content, file.path.resolve().parent
-    if matrix.guest.accel not in ACCELERATORS:
-        raise file.mistake(("guest", "accel"), f"accel: one of {', '.join(ACCELERATORS)}")
-    if matrix.guest.icount is not None and matrix.guest.cpus not in (None, 1):
-        raise file.mistake(("guest", "cpus"), "icount is for one processor")
+    parts: dict[str, tuple[Table, ...]] = {
+        "kernel": matrix.kernel, "device": matrix.device, "workload": matrix.workload,
+    }  # fmt: skip
+    for key, tables in parts.items():
+        for number, part in enumerate(tables):
+            try:
+                _check_options({**matrix.guest.given(), **part.given()})
+            except OptionError as error:
+                word = option_named(error.name).word
+                is_parts = error.name in part.given()
+                place = (key, number, word) if is_parts else ("guest", word)
+                raise file.mistake(place, error) from None
+            except UserError as error:
+                raise file.mistake(("guest",), error) from None
     for number, device in enumerate(matrix.device):
+        devices = device.value("devices")
         try:
-            parse_devices(device.devices)
+            parse_devices(devices)
         except (UserError, ValueError) as error:
             raise file.mistake(("device", number, "devices"), error) from None
+        if not devices:
+            raise file.mistake(("device", number, "devices"), "devices: one at least")
     for number, kernel in enumerate(matrix.kernel):
-        try:
-            GuestOptions(suite=kernel.suite, packages=matrix.guest.packages)
-        except UserError as error:
-            raise file.mistake(("kernel", number, "suite"), error) from None
-        for word in _placed(kernel.kernel, base):
+        for word in _placed(kernel, base).get("kernel", ()):
             if not word.startswith("debian:") and not Path(word).exists():
                 raise file.mistake(("kernel", number, "kernel"), f"no kernel {word}")
+
+
+def _check_options(said: Mapping[str, Any]) -> None:
+    """Raise LabError for options that cannot be; what is a path is there where the run is."""
+    GuestOptions(**{
+        name: value for name, value in said.items()
+        if not isinstance(option_named(name).kind, Directory | Kernel)
+    })  # fmt: skip
 
 
 def _plans(file: TomlFile[Matrix]) -> dict[str, tuple[Path | None, When | None]]:
@@ -210,8 +233,6 @@ def _runs(
         name: when or (LOADING if plan is None else plan.when)
         for (name, plan), (_, when) in zip(loaded.items(), plans.values())
     }
-    share = matrix.guest.share and str(base / matrix.guest.share)
-    guest = matrix.guest.model_copy(update={"share": share})
     texts = {
         (name, seed): dump(plan.model_copy(update={"seed": seed, "expect": None})) if plan else ""
         for name, plan in loaded.items()
@@ -227,19 +248,22 @@ def _runs(
             workload=workload.name,
             plan_name=plan,
             seed=seed,
-            suite=kernel.suite,
-            kernels=_placed(kernel.kernel, base),
-            devices=device.devices,
             command=workload.run,
             timeout=workload.timeout,
             turns=workload.turns,
-            probe=workload.probe,
             plan=texts[plan, seed],
             when=begins[plan],
-            guest=guest,
+            guest=GuestPart.model_validate(
+                {
+                    key: value
+                    for part in (matrix.guest, kernel, device, workload)
+                    for key, value in _placed(part, base).items()
+                }
+            ),
         )
 
 
-def _placed(words: tuple[str, ...], base: Path) -> tuple[str, ...]:
-    """Paths relative to the matrix as absolute ones."""
-    return tuple(word if word.startswith("debian:") else str(base / word) for word in words)
+def _placed(part: Table, base: Path) -> dict[str, Any]:
+    """A part's options by their words, with paths relative to the matrix as absolute ones."""
+    declared = {option_named(name): value for name, value in part.given().items()}
+    return {one.word: one.kind.placed(value, base) for one, value in declared.items()}

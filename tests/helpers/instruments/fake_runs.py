@@ -34,8 +34,6 @@ def descriptions(count, kernels=("bookworm", "trixie", "sid"), command="true"):
             workload="work",
             plan_name=f"plan{number % 7}",
             seed=number,
-            suite="trixie",
-            devices=("connectx6",),
             command=command,
         )
         for number in range(count)

@@ -62,7 +62,10 @@ def test_merge_into_an_empty_corpus(corpus, tmp_path):
         (["run", "--corpus", "{}"], "no corpus"),
         (["run", "--corpus", "{}/new", "--accel", "kvm"], "not with KVM"),
         (["run", "--corpus", "{}/new", "--workload", "dance"], "'dance' is not one of"),
-        (["run", "--corpus", "{}/new", "--faults", "{}/file"], "for run and replay"),
+        (
+            ["run", "--corpus", "{}/new", "--faults", "{}/file"],
+            "--faults: the faults are those of the record, of the corpus",
+        ),
         (["run", "--corpus", "{}/new", "--plan", "{}/none"], "does not exist"),
         (["run", "--corpus", "{}/new", "--plan", "{}/bad"], "no such key"),
         (["run"], "Missing option '--corpus'"),

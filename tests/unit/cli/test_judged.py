@@ -122,7 +122,7 @@ def test_a_file_that_a_full_disk_has_cut_short_fails_what_had_passed(guest, stat
     guest.statuses = [status]
     done = invoke("--trace-limit", "1")
     assert (done.exit_code, said in done.output) == (wanted, not status)
-    assert guest.options.server_options == ("--trace-limit", "1")
+    assert guest.options.server_words == ("--trace-limit", "1")
 
 
 def test_a_stall_in_an_emulated_guest_may_be_the_hosts(guest):

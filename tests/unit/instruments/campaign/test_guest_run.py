@@ -9,7 +9,7 @@ from emu.guests import CommandTimeoutError, GuestOptions
 from emu.guests.errors import GuestPanicError, ServerError
 from emu.guests.guest.guest import Result
 from emu.instruments.campaign import guest_run
-from emu.instruments.campaign.description import Ended
+from emu.instruments.campaign.description import Ended, GuestPart
 from emu.instruments.campaign.guest_run import carry_out
 from emu.instruments.outcome import EX_DATAERR, Kind
 
@@ -197,8 +197,8 @@ def test_a_plan_for_a_loaded_driver_comes_by_the_control_socket(guest, monkeypat
 
 
 def test_the_guests_options_are_those_of_the_description(guest):
-    part = one().guest.model_copy(update={"memory": 1024, "icount": 3})
-    carry_out(one(guest=part, probe=False, devices=("connectx7",)))
+    part = {"memory": 1024, "icount": 3, "probe": False, "devices": ["connectx7"]}
+    carry_out(one(guest=GuestPart.model_validate(part)))
     assert guest.options == GuestOptions(
         memory_mib=1024, icount=3, cpus=1, probe=False, devices=("connectx7",)
     )

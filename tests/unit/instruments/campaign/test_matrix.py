@@ -80,7 +80,7 @@ def test_runs_are_the_product_without_what_is_excluded(tmp_path):
 def test_a_description_holds_all_that_a_run_needs(tmp_path):
     runs = {run.name: run for run in read(written(tmp_path, WHOLE)).runs}
     run = runs["trixie.pair.ping.late.2"]
-    assert (run.suite, run.devices, run.command, run.timeout) == (
+    assert (run.guest.suite, run.guest.devices, run.command, run.timeout) == (
         "trixie",
         ("connectx6dx", "connectx7,link=eth"),
         "ping",
@@ -116,13 +116,13 @@ def test_the_shortest_matrix_is_a_command(tmp_path):
         (4, '[[workload]]\nname = "w"\nrun = "x"\n[[workload]]\nname = "w"\nrun = "y"', "another"),
         (1, 'seeds = "x"\n[[workload]]\nname = "w"\nrun = "x"', "seeds: Input should be"),
         (1, 'seeds = []\n[[workload]]\nname = "w"\nrun = "x"', "at least 1"),
-        (6, '{}[[kernel]]\nname = "k"\nsuite = "woody"', "no guest suite 'woody': one of"),
+        (6, '{}[[kernel]]\nname = "k"\nsuite = "woody"', "suite: 'woody' is not one of"),
         (6, '{}[[kernel]]\nname = "k"\nkernel = ["bz"]', "no kernel .*bz"),
         (6, '{}[[device]]\nname = "d"\ndevices = ["cx9"]', "unknown model 'cx9'; known are"),
         (5, '{}[[plan]]\nfiles = "no*.toml"', "no plan no"),
         (5, '{}[[plan]]\nname = "p"\nfiles = "plans/*.toml"', "2 plans have their own names"),
         (5, "{}[[plan]]\n[[plan]]", "'none' is the name of another plan"),
-        (5, '{}[guest]\naccel = "x"', "accel: one of auto, kvm, tcg"),
+        (5, '{}[guest]\naccel = "x"', "accel: 'x' is not one of auto, kvm, tcg"),
         (6, "{}[guest]\nicount = 2\ncpus = 2", "icount is for one processor"),
         (5, "{}[guest]\nmemory = 1", "greater than or equal to 512"),
     ],

@@ -1,0 +1,97 @@
+"""Options of a guest as options of click, made of their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from emu.cli.shared.files import NewFile
+from emu.guests.options import Option
+from emu.guests.options.kinds import (
+    Choice,
+    Directory,
+    File,
+    Flag,
+    Kind,
+    Seconds,
+    Share,
+    Whole,
+    Words,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+_NEW_DIRECTORY = click.Path(file_okay=False, writable=True, path_type=Path, resolve_path=True)
+_NEW_FILE = NewFile(resolve_path=True)
+
+
+class _Shared(click.Path):
+    """``DIR`` or ``DIR:rw``, of a directory that is there."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path, resolve_path=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The directory, and whether the guest may write there."""
+        if isinstance(value, tuple):
+            return value
+        found = Share().fields("share", value, Path())
+        return super().convert(found["share"], param, ctx), found["share_writable"]
+
+
+def click_type(kind: Kind) -> Any:
+    """How a command line reads and checks a value."""
+    if isinstance(kind, Choice):
+        return click.Choice(kind.among)
+    if isinstance(kind, Whole):
+        return click.IntRange(kind.least, kind.most)
+    if isinstance(kind, Seconds):
+        return click.FloatRange(0, min_open=True)
+    if isinstance(kind, Share):
+        return _Shared()
+    if isinstance(kind, Directory):
+        return _NEW_DIRECTORY if kind.is_made else _DIRECTORY
+    if isinstance(kind, File):
+        return _NEW_FILE if kind.is_new else _FILE
+    return click.STRING
+
+
+def _flags(one: Option) -> str:
+    """Its names; what is so unless it is said otherwise has a negative one."""
+    return f"--{one.flag}/--no-{one.flag}" if one.default is True else f"--{one.flag}"
+
+
+def offered(one: Option) -> Callable[[F], F]:
+    """The option for a use in which it has a meaning."""
+    about: dict[str, Any] = {"help": _described(one), "default": one.default}
+    if isinstance(one.kind, Flag):
+        about["is_flag"] = True
+    else:
+        about |= {"type": click_type(one.kind), "metavar": one.kind.metavar or None}
+    if isinstance(one.kind, Words):
+        about |= {"multiple": True, "default": ()}
+    return click.option(_flags(one), one.name, **about)
+
+
+def refused(one: Option, why: str) -> Callable[[F], F]:
+    """The option for a use in which it has none: it says so."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, _value: Any) -> None:
+        assert param.name is not None
+        if ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{one.flag}: {why}", ctx)
+
+    about: dict[str, Any] = {"is_flag": True} if isinstance(one.kind, Flag) else {}
+    return click.option(
+        _flags(one), one.name, hidden=True, expose_value=False, callback=refuse, **about
+    )
+
+
+def _described(one: Option) -> str:
+    return f"{one.help}  [default: {one.default_text}]" if one.default_text else one.help

@@ -1,0 +1,28 @@
+"""What a guest can be asked to be: one table, which every use of guests follows.
+
+:class:`GuestOptions` is the table: a field for each option, with its default, its kind, its help,
+its words and the uses that it has no meaning in. Command line, lab files, campaign files, the
+pytest plugin, records and the page README.md are made of it.
+"""
+
+from emu.guests.options.declare import Option
+from emu.guests.options.guest import (
+    DEFAULT_DEVICE,
+    GuestOptions,
+    OptionError,
+    option_named,
+    options,
+    server_words,
+)
+from emu.guests.options.uses import Use
+
+__all__ = [
+    "DEFAULT_DEVICE",
+    "GuestOptions",
+    "Option",
+    "OptionError",
+    "Use",
+    "option_named",
+    "options",
+    "server_words",
+]

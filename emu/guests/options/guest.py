@@ -1,0 +1,346 @@
+"""The options of a guest: the table, and what is checked of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emu.guests.archive.names import DEFAULT_SUITE, SUITES, check_packages
+from emu.guests.errors import LabError
+from emu.guests.options.declare import Option, declared_in, option
+from emu.guests.options.kinds import (
+    Choice,
+    Directory,
+    File,
+    Flag,
+    Kernel,
+    Kind,
+    Seconds,
+    Share,
+    Whole,
+    Words,
+)
+from emu.guests.options.uses import (
+    BOUND,
+    MEETING,
+    OF_SERVER,
+    ONE_FILE,
+    OWN_PLANS,
+    TERMINAL,
+    Use,
+)
+
+DEFAULT_DEVICE = "connectx6"
+_CPUS = 2
+_BY_ICOUNT: Any = None
+"""So many processors as the clock allows: :data:`_CPUS`, and one where it counts instructions."""
+_MIN_MEMORY_MIB = 512
+_MAX_DEVICES = 16
+_PAGE_MIB = 2
+
+
+class OptionError(LabError):
+    """An option that cannot be; ``name`` is its field."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestOptions:
+    """Options of one guest; the constructor raises :class:`LabError` for an invalid option.
+
+    ``faults`` is a fault plan for the functions. It begins when its expectation says: with the boot
+    (``loading``, and without an expectation), or as soon as the guest accepts commands
+    (``loaded``). ``record`` is the file that records which faults fired. If there is a plan, it is
+    by default a file in the guest's logs.
+
+    ``packages`` are Debian packages to install in addition to the standard ones.
+
+    ``share`` is a directory to see at /mnt/share, read-only unless ``share_writable``; what the
+    guest writes in /mnt/out goes to the directory ``out``. ``network`` adds a virtio network card
+    with the host's network behind it.
+
+    ``dump`` is where the memory of a guest that panics goes. ``devices`` are passed to the server
+    unchanged, one emulated function each. ``kernel`` and ``modules`` replace the suite's kernel: a
+    bzImage, and its module tree if it has modules. ``probe`` loads the mlx5 driver during boot.
+    ``kernel_arguments`` are appended. With ``icount`` the guest's clock counts instructions, each
+    2^icount ns; that takes emulation and one processor.
+
+    The last fields are no options of users: commands set them. With ``gdb`` QEMU takes a debugger.
+    ``hold_probe`` loads the mlx5 driver during boot, but leaves the functions to
+    :meth:`emu.guests.Guest.probe`. With ``stays`` a guest that panics or powers off can still be
+    looked at, and one that reboots comes back. ``qemu_arguments`` and ``server_options`` are
+    appended. ``hang_timeout`` is how many seconds the guest may take to answer a ping. ``verbose``
+    copies the console and the server's log to our standard error.
+    """
+
+    suite: str = option(
+        DEFAULT_SUITE,
+        flag="suite",
+        kind=Choice(among=SUITES),
+        help="Debian suite of the guest.",
+        tables={Use.CAMPAIGN: "kernel"},
+        is_recorded=True,
+    )
+    packages: tuple[str, ...] = option(
+        (),
+        flag="package",
+        kind=Words(metavar="NAME"),
+        help="A Debian package that the guest has as well; may be repeated.",
+        is_recorded=True,
+    )
+    kernel: Path | None = option(
+        None,
+        flag="kernel",
+        kind=Kernel(metavar="WHAT"),
+        help="Instead of the suite's: a bzImage, a build tree, Debian packages (repeat it), or "
+        "debian:rt, debian:cloud, debian:VERSION from the archive.",
+        tables={Use.CAMPAIGN: "kernel"},
+        is_recorded=True,
+        wrong=lambda o: f"no kernel {o.kernel}" if o.kernel and not o.kernel.is_file() else "",
+    )
+    modules: Path | None = option(
+        None,
+        flag="modules",
+        kind=Directory(metavar="DIRECTORY"),
+        help="Modules of a bzImage: a build tree, or lib/modules/RELEASE.",
+        tables={Use.CAMPAIGN: "kernel"},
+        is_recorded=True,
+        wrong=lambda o: "modules are for a kernel" if o.modules and not o.kernel else "",
+    )
+    devices: tuple[str, ...] = option(
+        (DEFAULT_DEVICE,),
+        flag="device",
+        kind=Words(metavar="SPEC"),
+        help="An emulated function; may be repeated.",
+        tables={Use.CAMPAIGN: "device"},
+        wrong=lambda o: f"at most {_MAX_DEVICES}" if len(o.devices) > _MAX_DEVICES else "",
+    )
+    share: Path | None = option(
+        None,
+        flag="share",
+        kind=Share(metavar="DIR[:rw]"),
+        help="A directory to see at /mnt/share, read-only; with :rw the guest may write there.",
+    )
+    out: Path | None = option(
+        None,
+        flag="out",
+        kind=Directory(metavar="DIRECTORY", is_made=True),
+        help="Where the guest's /mnt/out is on the host; made when absent.",
+    )
+    network: bool = option(
+        False,
+        flag="network",
+        kind=Flag(),
+        help="A virtio network card, the host's network behind it.",
+        is_recorded=True,
+    )
+    trace: Path | None = option(
+        None,
+        flag="trace",
+        kind=File(is_new=True),
+        help="Record what the functions do in this file.",
+        refused=ONE_FILE,
+        tables=OF_SERVER,
+        wrong=lambda o: "nothing to trace without a device" if o.trace and not o.devices else "",
+    )
+    trace_limit: int | None = option(
+        None,
+        flag="trace-limit",
+        kind=Whole(metavar="MIB", least=1),
+        help="End the trace when the file has this size.",
+        otherwise="1024",
+        refused={use: why for use, why in ONE_FILE.items() if use is not Use.PYTEST},
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    pcap: Path | None = option(
+        None,
+        flag="pcap",
+        kind=File(is_new=True),
+        help="Write what passes the functions' ports in this file.",
+        refused=ONE_FILE,
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    pcap_messages: bool = option(
+        False,
+        flag="pcap-messages",
+        kind=Flag(),
+        help="Send RDMA messages between functions of one server as packets, for --pcap.",
+        refused=ONE_FILE,
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    faults: Path | None = option(
+        None,
+        flag="faults",
+        kind=File(),
+        help="Make the functions fail as this plan says.",
+        refused=OWN_PLANS,
+        tables=OF_SERVER,
+        wrong=lambda o: "nothing to fail without a device" if o.faults and not o.devices else "",
+    )
+    record: Path | None = option(
+        None,
+        flag="record",
+        kind=File(is_new=True),
+        help="Where the record of the faults goes.",
+        refused=ONE_FILE,
+        tables=OF_SERVER,
+    )
+    transport: str | None = option(
+        None,
+        flag="transport",
+        kind=Kind(metavar="NAME"),
+        help="How the functions are served.",
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    fabric: str | None = option(
+        None,
+        flag="fabric",
+        kind=Kind(metavar="NAME"),
+        help="unix:PATH or tcp:HOST:PORT: where functions of other guests are as well.",
+        refused={Use.CAMPAIGN: MEETING},
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    nets: tuple[str, ...] = option(
+        (),
+        flag="net",
+        kind=Words(metavar="UPLINK"),
+        help="Where the segment of Ethernet functions leads: user[,mtu=N][,forward=tcp:PORT:PORT], "
+        "stream=PATH, tap=NAME; may be repeated.",
+        tables=OF_SERVER,
+        is_for_server=True,
+    )
+    memory_mib: int = option(
+        2048,
+        flag="memory",
+        kind=Whole(metavar="MIB", least=_MIN_MEMORY_MIB),
+        help="Memory of the guest; the host gives as much of it as the guest touches.",
+        is_recorded=True,
+    )
+    cpus: int = option(
+        _BY_ICOUNT,
+        flag="cpus",
+        kind=Whole(metavar="N", least=1, most=64),
+        help="Processors.",
+        otherwise=f"{_CPUS}; 1 with icount",
+        is_recorded=True,
+        wrong=lambda o: (
+            "icount is for one processor" if o.icount is not None and o.cpus != 1 else ""
+        ),
+    )
+    icount: int | None = option(
+        None,
+        flag="icount",
+        kind=Whole(metavar="SHIFT", most=10),
+        help="Let the processor's clock count instructions, 2^SHIFT ns each: runs differ less.",
+        is_recorded=True,
+        wrong=lambda o: (
+            "for emulation, not for KVM" if o.icount is not None and o.accelerator == "kvm" else ""
+        ),
+    )
+    hugepages: int = option(
+        0,
+        flag="hugepages",
+        kind=Whole(metavar="N"),
+        help="Huge pages of 2 MiB to set aside.",
+        is_recorded=True,
+        wrong=lambda o: (
+            "huge pages (2 MiB each) may take half of the memory"
+            if o.hugepages * _PAGE_MIB > o.memory_mib // 2
+            else ""
+        ),
+    )
+    probe: bool = option(
+        True,
+        flag="probe",
+        kind=Flag(),
+        help="Load the mlx5 driver while booting.",
+        refused={Use.FUZZ_RUN: BOUND, Use.FUZZ_REPLAY: BOUND},
+        tables={Use.CAMPAIGN: "workload"},
+        is_recorded=True,
+    )
+    accelerator: str = option(
+        "auto",
+        flag="accel",
+        kind=Choice(among=("auto", "kvm", "tcg")),
+        help="KVM, emulation, or what works.",
+    )
+    boot_timeout: float = option(
+        180.0,
+        flag="boot-timeout",
+        kind=Seconds(metavar="S"),
+        help="How long the guest may take until it accepts commands; a busy host needs more.",
+    )
+    kernel_arguments: tuple[str, ...] = option(
+        (),
+        flag="kernel-arg",
+        kind=Words(metavar="ARG"),
+        help="Add to the kernel's command line; may be repeated.",
+        is_recorded=True,
+    )
+    dump: Path | None = option(
+        None,
+        flag="dump",
+        kind=File(is_new=True),
+        help="Where the guest's memory goes if it panics, for crash and drgn.",
+        refused={**ONE_FILE, Use.BOOT: TERMINAL},
+    )
+    share_writable: bool = False
+    server_options: tuple[str, ...] = ()
+    hold_probe: bool = False
+    stays: bool = False
+    gdb: bool = False
+    qemu_arguments: tuple[str, ...] = ()
+    hang_timeout: float = 90.0
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cpus is _BY_ICOUNT:
+            object.__setattr__(self, "cpus", _CPUS if self.icount is None else 1)
+        for one in options():
+            if why := one.kind.wrong(getattr(self, one.name)) or one.wrong(self):
+                raise OptionError(one.name, f"{one.word}: {why}")
+        if self.hang_timeout <= 0:
+            raise OptionError("hang_timeout", "hang_timeout: more than 0 s")
+        check_packages(self.packages)
+
+    @property
+    def server_words(self) -> tuple[str, ...]:
+        """What ``mlx5emu serve`` is told besides functions, trace and faults."""
+        return (*server_words(vars(self)), *self.server_options)
+
+
+@functools.cache
+def options() -> tuple[Option, ...]:
+    """Every option, in the order in which help shows them."""
+    return declared_in(GuestOptions)
+
+
+def option_named(name: str) -> Option:
+    """The option of a field."""
+    return next(one for one in options() if one.name == name)
+
+
+def server_words(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Words for ``mlx5emu serve``, of values by the options' names."""
+    words: list[str] = []
+    for one in options():
+        value = values.get(one.name)
+        if not one.is_for_server or not value:
+            continue
+        if isinstance(one.kind, Flag):
+            words.append(f"--{one.flag}")
+            continue
+        for single in value if isinstance(one.kind, Words) else (value,):
+            words += (f"--{one.flag}", str(single))
+    return tuple(words)

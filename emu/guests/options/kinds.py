@@ -1,0 +1,170 @@
+"""Kinds of values that an option takes.
+
+Each use reads them in its own way: :mod:`emu.cli.options.declared` as words of a command line,
+:mod:`emu.guests.options.tables` as keys of TOML files, :mod:`emu.pytest_plugin` as options of
+pytest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WRITABLE = ":rw"
+MOST_WORDS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A single text; ``metavar`` is what stands for it in help."""
+
+    metavar: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is the name of a file that will be written."""
+        return False
+
+    def placed(self, said: Any, base: Path) -> Any:
+        """What a user has said, with paths that no longer depend on ``base``."""
+        return said
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """The fields of :class:`GuestOptions` for what a user has said; ``base`` is for paths."""
+        return {name: said}
+
+    def wrong(self, value: Any) -> str:
+        """What is wrong with a field's value; empty when nothing is."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Kind):
+    """Texts; an option of a command line is repeated."""
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """They are kept as a tuple."""
+        return {name: tuple(said)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel(Words):
+    """What :func:`emu.guests.kernel.choice.choose` understands: paths, or ``debian:NAME``."""
+
+    def placed(self, said: Any, base: Path) -> Any:
+        """Words of the archive stay as they are."""
+        words = [said] if isinstance(said, str | Path) else said
+        return tuple(
+            word if word.startswith("debian:") else str(base / word) for word in map(str, words)
+        )
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """The words; :func:`emu.guests.wanted.wanted` chooses by them."""
+        return {name: self.placed(said, base)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Kind):
+    """One of a few words."""
+
+    among: tuple[str, ...]
+
+    def wrong(self, value: Any) -> str:
+        """It is none of them."""
+        return "" if value in self.among else f"{value!r} is not one of {', '.join(self.among)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Kind):
+    """A number without a fraction."""
+
+    least: int = 0
+    most: int | None = None
+
+    def wrong(self, value: Any) -> str:
+        """It is not between the limits."""
+        if value is None or self.least <= value <= (math.inf if self.most is None else self.most):
+            return ""
+        return f"{self.least} at least" if self.most is None else f"{self.least} to {self.most}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds(Kind):
+    """How long something may take."""
+
+    most: float = 1e6
+
+    def wrong(self, value: Any) -> str:
+        """It is no time, or one without an end."""
+        return "" if 0 < value <= self.most else f"more than 0 s, {self.most:.0f} s at most"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Kind):
+    """Yes or no; an option of a command line has no value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File(Kind):
+    """A file; ``is_new`` when it is written."""
+
+    metavar: str = "FILE"
+    is_new: bool = False
+
+    def placed(self, said: Any, base: Path) -> Any:
+        """A path that is absolute if ``base`` is."""
+        return str(base / said)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is."""
+        return self.is_new
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """A path relative to ``base``."""
+        return {name: base / said}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory(Kind):
+    """A directory; ``is_made`` when one that is absent is made."""
+
+    is_made: bool = False
+
+    def placed(self, said: Any, base: Path) -> Any:
+        """A path that is absolute if ``base`` is."""
+        return str(base / said)
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """A path relative to ``base``. Raises OSError for a directory that cannot be made."""
+        path = base / said
+        if self.is_made:
+            path.mkdir(parents=True, exist_ok=True)
+        return {name: path}
+
+    def wrong(self, value: Any) -> str:
+        """It is not there."""
+        return "" if value is None or value.is_dir() else f"no directory {value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share(Directory):
+    """``DIR``, or ``DIR:rw`` for one that the guest may write to."""
+
+    def fields(self, name: str, said: Any, base: Path) -> dict[str, Any]:
+        """The directory, and whether the guest may write there. A path means itself."""
+        if isinstance(said, Path):
+            return {name: base / said}
+        # A directory whose own name ends so is still found.
+        is_writable = said.endswith(WRITABLE) and not (base / said).is_dir()
+        path = base / (said.removesuffix(WRITABLE) if is_writable else said)
+        return {name: path, f"{name}_writable": is_writable}
+
+
+def plain(value: Any) -> Any:
+    """A field's value as JSON has it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value

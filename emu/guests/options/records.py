@@ -1,0 +1,36 @@
+"""A guest's options in the record of its faults: what a replay makes the guest of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emu.guests.options.guest import GuestOptions, options
+from emu.guests.options.kinds import plain
+
+
+def recorded(chosen: GuestOptions) -> dict[str, Any]:
+    """What a record says of a guest, by the words of the options that make it what it is."""
+    return {one.word: plain(getattr(chosen, one.name)) for one in options() if one.is_recorded}
+
+
+def told(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a record's guest by their names, as far as it has them.
+
+    Raises :class:`ValueError` for values that no option has.
+    """
+    # Checking takes a tenth of a second to import, which only a replay needs.
+    from pydantic import ValidationError
+
+    from emu.guests.options.tables import Table, with_keys
+
+    words = [one for one in options() if one.is_recorded]
+    known = {one.word: run[one.word] for one in words if run.get(one.word) is not None}
+    if isinstance(kernel := known.get("kernel"), str):
+        known["kernel"] = [kernel]
+    try:
+        parsed = with_keys(Table, words).model_validate(known)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
+    return parsed.given()

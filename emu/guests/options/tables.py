@@ -1,0 +1,94 @@
+"""A guest's options as tables of TOML files: models that check them, made of the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import pydantic
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic_core import PydanticCustomError
+
+from emu.guests.options.declare import Option
+from emu.guests.options.guest import option_named, options
+from emu.guests.options.kinds import MOST_WORDS, Choice, Flag, Kind, Seconds, Whole, Words
+from emu.guests.options.uses import Use
+
+
+class Table(BaseModel):
+    """A table of a file; ``refused`` are keys that it does not have, each with the reason."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    def given(self) -> dict[str, Any]:
+        """What the file says of a guest's options, by their names."""
+        values = ((one.name, getattr(self, one.word, None)) for one in options())
+        said = {one.name for one in options() if one.word in self.model_fields_set}
+        return {name: value for name, value in values if name in said and value is not None}
+
+    def value(self, name: str) -> Any:
+        """What an option is, said or not."""
+        return getattr(self, option_named(name).word)
+
+
+T = TypeVar("T", bound=Table)
+
+
+def with_keys(base: type[T], declared: Iterable[Option]) -> type[T]:
+    """A model with a key for each option, besides those of ``base``."""
+    fields: dict[str, Any] = {one.word: (_type(one), one.default) for one in declared}
+    made: type[T] = pydantic.create_model(
+        base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields
+    )
+    return made
+
+
+def has_options(use: Use, name: str | None = None) -> Callable[[type[T]], type[T]]:
+    """A decorator for the table ``name`` of a use's file: it gets a key for each option there.
+
+    Of the other options it is told where they are, or why the use has none. Without a name it gets
+    the options of all tables.
+    """
+
+    def decorate(base: type[T]) -> type[T]:
+        mine = [
+            one
+            for one in options()
+            if not one.why_not(use) and one.table(use) == (name or one.table(use))
+        ]
+        made = with_keys(base, mine)
+        made.refused = {
+            one.word: one.why_not(use) or f"it is a key of {one.table(use)}"
+            for one in options()
+            if one not in mine
+        }
+        return made
+
+    return decorate
+
+
+def _type(one: Option) -> Any:
+    """What pydantic is told of an option."""
+    checked = _of_kind(one.kind)
+    return checked if one.default is not None else checked | None
+
+
+def _of_kind(kind: Kind) -> Any:
+    if isinstance(kind, Words):
+        return Annotated[tuple[StrictStr, ...], Field(max_length=MOST_WORDS)]
+    if isinstance(kind, Whole):
+        return Annotated[int, Field(strict=True, ge=kind.least, le=kind.most)]
+    if isinstance(kind, Seconds):
+        return Annotated[float, Field(gt=0, le=kind.most, allow_inf_nan=False)]
+    if isinstance(kind, Flag):
+        return StrictBool
+    if isinstance(kind, Choice):
+        return Annotated[StrictStr, AfterValidator(lambda value: _chosen(kind, value))]
+    return StrictStr
+
+
+def _chosen(kind: Choice, value: str) -> str:
+    if why := kind.wrong(value):
+        raise PydanticCustomError("choice", "{why}", {"why": why})
+    return value
