@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,9 @@ from emu.cli.runs.replaying import (
 )
 from emu.cli.shared.files import NewFile
 from emu.cli.shared.words import command_words
-from emu.device.faults.record import Record
-from emu.device.faults.smallest import One, smallest
+from emu.device.faults import smallest
+from emu.device.faults.smallest import One, Search
 from emu.device.faults.text import dump
-from emu.guests import GuestOptions
 from emu.guests.options import Use
 from emu.host.printable import one_line
 from emu.host.user_error import UserError
@@ -51,10 +52,17 @@ def minimize(
     with another status than 0, takes too long or loses its guest. Each trial boots a guest anew.
     """
     told = read_record(source)
-    search = Search(options_of(ctx, told, choices), told, command_words(words, "RECORD"), timeout)
+    options, words = options_of(ctx, told, choices), command_words(words, "RECORD")
     if not told.fired:
         raise UserError(f"{source}: no fault has fired")
-    rest = smallest(told, search.fails)
+    numbers = count(1)
+
+    def fails(faults: Sequence[One]) -> bool:
+        ending = run_trial(options, told.replayed(faults), words, timeout, is_loud=False)
+        _tell(next(numbers), faults, "fails" if ending.status else "succeeds")
+        return ending.status != 0
+
+    rest = Search[list[One]](fails, frozenset).run(partial(smallest.faults, told))
     if rest is None:
         raise UserError("COMMAND succeeds although every fault has fired again")
     text = dump(told.replayed(rest))
@@ -65,28 +73,7 @@ def minimize(
         write_outfile(output, text)
 
 
-class Search:
-    """Trials, each told in a line; the same faults are not tried twice."""
-
-    def __init__(
-        self, options: GuestOptions, told: Record, words: Sequence[str], timeout: float | None
-    ) -> None:
-        self._options = options
-        self._told = told
-        self._words = words
-        self._timeout = timeout
-        self._known: dict[frozenset[One], bool] = {}
-
-    def fails(self, faults: Sequence[One]) -> bool:
-        """Whether the command fails with these faults."""
-        key = frozenset(faults)
-        if key not in self._known:
-            plan = self._told.replayed(faults)
-            ending = run_trial(self._options, plan, self._words, self._timeout, is_loud=False)
-            self._known[key] = ending.status != 0
-            names = one_line(", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none")
-            said = "fails" if ending.status else "succeeds"
-            click.echo(
-                f"trial {len(self._known)}: {len(faults)} faults ({names}): {said}", err=True
-            )
-        return self._known[key]
+def _tell(number: int, faults: Sequence[One], said: str) -> None:
+    """A line for a trial."""
+    names = one_line(", ".join(dict.fromkeys(rule for _, rule, _ in faults)) or "none")
+    click.echo(f"trial {number}: {len(faults)} faults ({names}): {said}", err=True)

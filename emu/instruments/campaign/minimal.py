@@ -7,19 +7,17 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from emu.device.faults.record import RecordError, read
-from emu.device.faults.smallest import One, smallest
+from emu.device.faults.smallest import One, Search
+from emu.device.faults.smallest import faults as faults_of
 from emu.device.faults.text import dump
 from emu.instruments.campaign.description import Description, Result
 
 logger = logging.getLogger(__name__)
 
 MOST_TRIALS = 60
-
-
-class _TooManyError(Exception):
-    """The trials that one finding may take are used up."""
 
 
 def slug(title: str) -> str:
@@ -41,23 +39,13 @@ def minimal(
     except RecordError as error:
         logger.warning("%s", error)
         return None
-    known: dict[frozenset[One], bool] = {}
-    best: list[One] | None = None
 
-    def fails(faults: Sequence[One]) -> bool:
-        nonlocal best
-        key = frozenset(faults)
-        if key not in known:
-            if len(known) >= MOST_TRIALS:
-                raise _TooManyError
-            result = carry_out(run.model_copy(update={"plan": dump(told.replayed(faults))}))
-            known[key] = any(one.title == title for one in result.findings)
-        if known[key] and (best is None or len(key) < len(best)):
-            best = list(faults)
-        return known[key]
+    def shows(faults: Sequence[One]) -> bool:
+        result = carry_out(run.model_copy(update={"plan": dump(told.replayed(faults))}))
+        return any(one.title == title for one in result.findings)
 
-    try:
-        best = smallest(told, fails)
-    except _TooManyError:
+    search = Search[list[One]](shows, frozenset, MOST_TRIALS)
+    best = search.run(partial(faults_of, told))
+    if search.is_cut:
         logger.warning("%s: not the smallest plan, as %d trials were made", title, MOST_TRIALS)
     return None if best is None else dump(told.replayed(best))

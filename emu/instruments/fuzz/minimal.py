@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from emu.device.faults.ddmin import ddmin
+from emu.device.faults.smallest import Search, Shows
 from emu.device.faults.text import from_table
 from emu.instruments.fuzz.mutate import Input
 from emu.instruments.fuzz.rules import Table
@@ -18,42 +20,36 @@ MOST_TRIALS = 12
 _TIMES = ("probability", "space", "index", "times")
 
 
-class _EnoughError(Exception):
-    """The trials that one input may take are used up."""
-
-
 def minimal(one: Input, shows: Callable[[Input], bool], most: int = MOST_TRIALS) -> Input | None:
     """Rules are left out, then fields that they set, then conditions on when they fire.
 
     ``shows`` tries an input; at most so many are tried, and what was smallest by then is returned.
     None when not even the whole input shows it again.
     """
-    best, left = one, most
 
-    def does(rules: list[Table]) -> bool:
-        nonlocal best, left
-        if not rules:
-            return False
-        if not left:
-            raise _EnoughError
-        left -= 1
-        tried = Input(from_table({"seed": one.plan.seed, "rule": rules}), one.workload)
-        if not shows(tried):
-            return False
-        best = tried
-        return True
+    def made(rules: list[Table]) -> Input:
+        return Input(from_table({"seed": one.plan.seed, "rule": rules}), one.workload)
 
-    try:
-        if not does(one.rules):
-            return None
-        rules = ddmin(one.rules, does)
-        for at in range(len(rules)):
-            rules = _with_fewer_fields(rules, at, does)
-        for at in range(len(rules)):
-            rules = _more_often(rules, at, does)
-    except _EnoughError:
+    search = Search[list[Table]](lambda rules: shows(made(rules)), repr, most)
+    best = search.run(partial(_smaller, one.rules))
+    if search.is_cut:
         logger.info("not the smallest plan, as %d trials were made", most)
-    return best
+    return None if best is None else made(best)
+
+
+def _smaller(rules: list[Table], shows: Shows[list[Table]]) -> None:
+    """The strategy for the rules of an input, of which one stays at least."""
+
+    def does(some: list[Table]) -> bool:
+        return bool(some) and shows(some)
+
+    if not does(rules):
+        return
+    rules = ddmin(rules, does)
+    for at in range(len(rules)):
+        rules = _with_fewer_fields(rules, at, does)
+    for at in range(len(rules)):
+        rules = _more_often(rules, at, does)
 
 
 def _with_fewer_fields(
