@@ -17,7 +17,7 @@ from typing import TypeVar
 from emu.device.function.function import Function
 from emu.driver.command.bar import FunctionBar
 from emu.server.service.collector import short_collections
-from emu.server.vfio.timers import TimerQueue
+from emu.server.vfio.waits.timers import TimerQueue
 
 T = TypeVar("T")
 Pattern = Callable[["Watch"], Iterator[None]]

@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from emu.server.vfio.alarm import ALARM
 from emu.server.vfio.protocol import NUM_IRQS, Irq, IrqSetFlag, RequestError
+from emu.server.vfio.waits.alarm import ALARM
 
 logger = logging.getLogger(__name__)
 

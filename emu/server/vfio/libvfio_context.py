@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from emu.device.ports import PciFunction
 from emu.server.vfio import libvfio_abi as abi
-from emu.server.vfio.alarm import ALARM
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.interrupts import MsixVectors
 from emu.server.vfio.mappings import find_backing
 from emu.server.vfio.memory import READ, WRITE, DmaMap
 from emu.server.vfio.protocol import MAX_DMA_MAPS, Irq, ProtocolError, Region, RequestError
 from emu.server.vfio.requests import region_sizes
+from emu.server.vfio.waits.alarm import ALARM
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from emu.server.vfio.protocol import (
     command_name,
 )
 from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES, Server
-from emu.server.vfio.waiting import Waiter
+from emu.server.vfio.waits.waiting import Waiter
 
 _SEND_LIMIT: Final = Struct("@ll").pack(0, 40_000)
 """How long the library may wait for a client to read, as SO_SNDTIMEO: seconds, microseconds."""

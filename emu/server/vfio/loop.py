@@ -22,10 +22,10 @@ from types import FrameType
 from typing import Final
 
 from emu.device.ports import PciFunction
-from emu.server.vfio.alarm import ALARM
 from emu.server.vfio.base import Transport
-from emu.server.vfio.timers import TimerQueue
-from emu.server.vfio.waiting import wait_readable
+from emu.server.vfio.waits.alarm import ALARM
+from emu.server.vfio.waits.timers import TimerQueue
+from emu.server.vfio.waits.waiting import wait_readable
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +175,8 @@ class Loop(TimerQueue):
     def stopped_by(self, *signals: signal.Signals) -> Iterator[None]:
         """Inside this context these signals stop the loop. Only in the main thread.
 
-        A client cannot make the raising of an interrupt block then (``emu.server.vfio.alarm``).
+        A client cannot make the raising of an interrupt block then
+        (``emu.server.vfio.waits.alarm``).
         """
 
         def stop(_signum: int, _frame: FrameType | None) -> None:

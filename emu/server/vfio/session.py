@@ -34,7 +34,7 @@ from emu.server.vfio.protocol import (
 )
 from emu.server.vfio.requests import Requests
 from emu.server.vfio.server import SLOW_BYTES, TURN_BYTES
-from emu.server.vfio.waiting import Waiter
+from emu.server.vfio.waits.waiting import Waiter
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from emu.device.rounds import ENOUGH_STEPS
-from emu.server.vfio.timers import STEPS_PER_CALL, TimerQueue
+from emu.server.vfio.waits.timers import STEPS_PER_CALL, TimerQueue
 
 
 class ManualQueue(TimerQueue):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from emu.server.vfio.waiting import Waiter
+from emu.server.vfio.waits.waiting import Waiter
 
 MS = 1_000_000
 

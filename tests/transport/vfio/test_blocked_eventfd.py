@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from emu.driver.transport.vfio_client import VfioClient
-from emu.server.vfio.alarm import ALARM
+from emu.server.vfio.waits.alarm import ALARM
 
 pytestmark = pytest.mark.hostile
 

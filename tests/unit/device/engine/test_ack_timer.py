@@ -6,7 +6,7 @@ from emu.device.engine.rc.packets.ack_timer import TIMEOUT_FACTOR, AckTimer
 from emu.device.engine.rc.packets.round_trip import FIRST_SHIFT, LEAST_NS
 from emu.device.engine.rc.timers import ACK_TIMEOUT_UNIT_NS, RNR_NAK_NS
 from emu.driver.world.clock import HandClock
-from emu.server.vfio.timers import TimerQueue
+from emu.server.vfio.waits.timers import TimerQueue
 
 CODE = 14
 TIMEOUT = TIMEOUT_FACTOR * (ACK_TIMEOUT_UNIT_NS << CODE)

@@ -1,0 +1,1 @@
+"""How the loop waits: for descriptors, for timers, and for no write that blocks."""
