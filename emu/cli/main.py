@@ -1,7 +1,7 @@
 """The command line, ``mlx5emu COMMAND``.
 
-Every module of :mod:`emu.cli.commands` whose name has no leading underscore is a command: it
-defines a click command of its own name, or one named ``command``. Nothing else has to know about
+Every module in a room of :mod:`emu.cli.commands` whose name has no leading underscore is a command:
+it defines a click command of its own name, or one named ``command``. Nothing else has to know about
 it. A module is imported when its command is used, so a heavy one does not slow down the others.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import importlib
 import logging
 import os
@@ -30,21 +31,31 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INTERRUPTED = 130  # what a shell gives for a command that Ctrl-C ended
 
 
+@functools.cache
+def _modules() -> dict[str, str]:
+    """The module of each command, which is not imported for it, by the command's name."""
+    found = {}
+    for module in pkgutil.walk_packages(emu.cli.commands.__path__, "emu.cli.commands."):
+        name = module.name.rpartition(".")[2]
+        if not module.ispkg and not name.startswith("_"):
+            found[name.replace("_", "-")] = module.name
+    return found
+
+
 class Commands(click.Group):
     """The commands, found by their modules; failures end as one line and an exit status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, without importing them."""
-        names = [module.name for module in pkgutil.iter_modules(emu.cli.commands.__path__)]
-        return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+        return sorted(_modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name; None for an unknown one."""
-        if cmd_name not in self.list_commands(ctx):
+        module = _modules().get(cmd_name)
+        if module is None:
             return None
-        name = cmd_name.replace("-", "_")
-        members = vars(importlib.import_module(f"emu.cli.commands.{name}"))
-        command = members.get("command") or members[name]
+        members = vars(importlib.import_module(module))
+        command = members.get("command") or members[module.rpartition(".")[2]]
         assert isinstance(command, click.Command)
         return command
 

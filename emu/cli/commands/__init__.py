@@ -1,1 +1,1 @@
-"""The commands of ``mlx5emu``, one module each; see :mod:`emu.cli.main`."""
+"""The commands of ``mlx5emu``, one module each, in rooms; see :mod:`emu.cli.main`."""

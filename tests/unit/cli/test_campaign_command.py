@@ -8,7 +8,7 @@ from helpers.instruments import fake_runs
 from helpers.instruments.fake_runs import descriptions
 
 from emu.cli import main as cli
-from emu.cli.commands import campaign as command
+from emu.cli.commands.trials import campaign as command
 from emu.instruments.campaign.store import Store
 
 MATRIX = """

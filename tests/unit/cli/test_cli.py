@@ -103,14 +103,14 @@ def test_failures_end_as_a_line_and_a_status(monkeypatch, error, status, lines):
     def fail():
         raise error
 
-    monkeypatch.setattr("emu.cli.commands.doctor.examine", fail)
+    monkeypatch.setattr("emu.cli.commands.setup.doctor.examine", fail)
     result = invoke("doctor")
     assert result.exit_code == status
     assert result.output.splitlines() == lines
 
 
 def test_our_own_mistakes_keep_their_traceback(monkeypatch):
-    monkeypatch.setattr("emu.cli.commands.doctor.examine", lambda: 1 / 0)
+    monkeypatch.setattr("emu.cli.commands.setup.doctor.examine", lambda: 1 / 0)
     assert isinstance(invoke("doctor").exception, ZeroDivisionError)
 
 
@@ -124,7 +124,7 @@ def test_our_own_mistakes_keep_their_traceback(monkeypatch):
 )
 def test_the_doctor_says_what_to_do(monkeypatch, state, status, verdict):
     check = Check("mmdebstrap", state, "found", "apt-get install mmdebstrap")
-    monkeypatch.setattr("emu.cli.commands.doctor.examine", lambda: [check])
+    monkeypatch.setattr("emu.cli.commands.setup.doctor.examine", lambda: [check])
     result = invoke("doctor")
     assert result.exit_code == status
     assert verdict in result.output
@@ -254,7 +254,7 @@ def test_a_full_disk_where_the_file_has_no_name(monkeypatch):
     def full():
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("emu.cli.commands.doctor.examine", full)
+    monkeypatch.setattr("emu.cli.commands.setup.doctor.examine", full)
     result = invoke("doctor")
     assert result.exit_code == 1
     assert result.output.startswith("mlx5emu: a file cannot be written; ")

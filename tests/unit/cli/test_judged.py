@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from emu.cli import main as cli
-from emu.cli.commands import run
+from emu.cli.commands.guests import run
 from emu.cli.runs import judged
 from emu.guests.errors import GuestHungError, GuestPanicError, ServerError
 from emu.guests.guest.guest import Result

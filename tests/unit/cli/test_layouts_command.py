@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from helpers.files import kernel_files
 from helpers.files.btf_blob import Blob
 
-from emu.cli.commands import layouts as command
+from emu.cli.commands.functions import layouts as command
 from emu.cli.main import main
 from emu.guests.errors import LabError
 from layouts.btf.report import Known, What

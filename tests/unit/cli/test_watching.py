@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from emu.cli.commands import status as status_command
-from emu.cli.commands import top as top_command
-from emu.cli.commands.objects import _parts
-from emu.cli.commands.top import view
+from emu.cli.commands.functions import status as status_command
+from emu.cli.commands.functions import top as top_command
+from emu.cli.commands.functions.objects import _parts
+from emu.cli.commands.functions.top import view
 from emu.cli.main import main
 from emu.cli.shared import units
 from emu.server.control import prometheus

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from emu.cli import main as cli
-from emu.cli.commands import fault as fault_command
+from emu.cli.commands.functions import fault as fault_command
 from emu.cli.shared import control, progress
 from emu.guests import GuestPanicError
 from emu.host.printable import one_line, printable
@@ -58,7 +58,7 @@ def test_errors_of_a_guest(monkeypatch):
         raise GuestPanicError(f"panic: {NASTY}", f"console {NASTY}\nline")
 
     monkeypatch.setattr("emu.guests.doctor.examine", fail)
-    monkeypatch.setattr("emu.cli.commands.doctor.examine", fail)
+    monkeypatch.setattr("emu.cli.commands.setup.doctor.examine", fail)
     result = CliRunner().invoke(cli.main, ["doctor"])
     assert result.exit_code == 125
     assert "panic: \\x1b]0;owned\\x07 [/red]" in result.output

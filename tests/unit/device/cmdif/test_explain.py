@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 import emu
 import firmware_cmds
-from emu.cli.commands.explain import commands_of
+from emu.cli.commands.functions.explain import commands_of
 from emu.cli.main import main
 from emu.device.cmdif.reasons import Reason, ReasonError, collect, kinds, reasons_in
 from emu.device.errors import syndrome_of

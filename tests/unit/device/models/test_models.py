@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from emu.cli.commands.models import command
+from emu.cli.commands.functions.models import command
 from emu.device.models import BASE_GENERAL, DEFAULT_MODEL, LINKS, MODELS
 from emu.device.models.ethernet import ETHERNET_GENERAL
 from emu.device.pci import CLASS_ETHERNET, CLASS_INFINIBAND

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.cli.commands import suite as command
+from emu.cli.commands.guests import suite as command
 from emu.guests.channel import frames
 from emu.guests.conformance import inside as program_inside
 from emu.guests.conformance.suite import Outcome, choose, list_modules, prepare, run_module

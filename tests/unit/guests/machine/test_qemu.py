@@ -11,7 +11,7 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from emu.cli.commands import serve
+from emu.cli.commands.functions import serve
 from emu.cli.main import main
 from emu.guests.errors import GuestError, LabError
 from emu.guests.guest import console

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import emu
-from emu.cli.commands.lab import _checks
+from emu.cli.commands.guests.lab import _checks
 from emu.guests import LabError
 from emu.guests.errors import GuestError, ServerError
 from emu.guests.named import hosts, topology

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 from helpers.guest.fault_plans import PLANS
 
 import firmware_cmds  # noqa: F401  # the commands whose fields plans name
-from emu.cli.commands.objects import _tree
-from emu.cli.commands.status import rates
+from emu.cli.commands.functions.objects import _tree
+from emu.cli.commands.functions.status import rates
 from emu.cli.main import main
 from emu.cli.shared.words import table_of
 from emu.device.faults.table import markdown

@@ -5,7 +5,7 @@ import logging
 import pytest
 from click.testing import CliRunner
 
-from emu.cli.commands.serve import serve
+from emu.cli.commands.functions.serve import serve
 from emu.driver.world.clock import HandClock
 from emu.server.service.repeats import INTERVAL_NS, MOST_LINES, summed_up
 
@@ -135,7 +135,7 @@ def test_a_server_is_not_flooded(handler, clock, monkeypatch, tmp_path):
         def complaints(self):
             return []
 
-    monkeypatch.setattr("emu.cli.commands.serve.Server", TalkativeServer)
+    monkeypatch.setattr("emu.cli.commands.functions.serve.Server", TalkativeServer)
     result = CliRunner().invoke(serve, ["--socket", str(tmp_path / "socket")])
     assert result.exit_code == 0, result.output
     assert len(handler.lines) == MOST_LINES + 2

@@ -10,7 +10,7 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from emu.cli.commands.down import end_all
+from emu.cli.commands.guests.down import end_all
 from emu.cli.options.guest import prepare
 from emu.cli.runs.execute import command_options, execute
 from emu.cli.shared.control import console

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from emu.cli.commands.status import rates
+from emu.cli.commands.functions.status import rates
 from emu.cli.shared import units
 from emu.cli.shared.control import (
     connect,

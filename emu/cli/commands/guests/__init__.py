@@ -1,0 +1,1 @@
+"""Guests: start them, work in them, end them."""

@@ -1,0 +1,1 @@
+"""What guests are made of: images, kernels, QEMU, and whether all is there."""
