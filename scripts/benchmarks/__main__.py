@@ -10,14 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import click
-import keys
 import machine
-import mmio
-import net
-import probe
-import roce
 import tables
-import verbs
+from booted import keys, mmio, net, probe, roce, verbs
 from figures import Report, Section
 from machine import Quiet
 from rich.console import Console

@@ -13,22 +13,24 @@ import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
+import attacks.client
+import attacks.eth
+import attacks.guest
+import attacks.keys
+import attacks.rounds
+import attacks.wire
 import click
-import hostile_client
-import hostile_eth
-import hostile_guest
-import hostile_keys
-import hostile_rounds
-import hostile_wire
+from attacks.watch import PATTERNS, Seen, observe
 from figures import Goal, Row, Section
-from hostile_watch import PATTERNS, Seen, observe
 from own_run import json_option, show
 
 MOST_MS = 50.0
 MOST_MIB = 256.0
 PATIENCE_S = 180.0
 
-_MODULES = (hostile_guest, hostile_keys, hostile_wire, hostile_eth, hostile_client, hostile_rounds)
+_MODULES = (
+    attacks.guest, attacks.keys, attacks.wire, attacks.eth, attacks.client, attacks.rounds,
+)  # fmt: skip
 """Importing each of them adds its patterns to the table."""
 
 

@@ -3,6 +3,7 @@
 import ast
 import functools
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,23 @@ def test_a_map_shows_every_folder():
         if f"{folder.name}/" not in map_for(folder).read_text()
     ]
     assert not missing
+
+
+MOST_IN_A_ROOM = 20
+OWN_MEASURE = ("emu/device",)
+"""Below these a folder is a list of the device's kinds, one file each."""
+
+
+def test_a_room_is_seen_at_a_glance():
+    """No folder of ours has so many files that nobody reads its list."""
+    found = [*(ROOT / "emu").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+    rooms = Counter(str(path.parent.relative_to(ROOT)) for path in found)
+    crowded = {
+        room: count
+        for room, count in rooms.items()
+        if count > MOST_IN_A_ROOM and not room.startswith(OWN_MEASURE)
+    }
+    assert not crowded
 
 
 _NAMED = re.compile(r"`([\w./-]+\.(?:py|sh|toml))`")

@@ -18,13 +18,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "benchmarks"))
 
 import machine
-import net
-import perftest
 import points
-import probe
-import roce
 import tables
-import verbs
+from booted import net, perftest, probe, roce, verbs
 from figures import Goal, Report, Row, Section, median, ratio_at_least, ratio_at_most
 from machine import Quiet
 
@@ -316,7 +312,7 @@ class TestNet:
     """The two ends of a stream, which are a guest's and the host's, on this machine."""
 
     def end(self, *words):
-        script = BENCH / "inside" / "stream.py"
+        script = BENCH / "booted" / "inside" / "stream.py"
         return subprocess.Popen(
             [sys.executable, script, *map(str, words)], stdout=subprocess.PIPE, text=True
         )

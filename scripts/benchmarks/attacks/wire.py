@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hostile_guest import Guest
-from hostile_keys import PACKET, scattered
-from hostile_watch import Watch, WatchedBar, pattern
 from rig import MODEL
 
+from attacks.guest import Guest
+from attacks.keys import PACKET, scattered
+from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.function.function import Function
 from emu.device.port.datagram import GSI_QKEY, Datagram, Destination, Origin
 from emu.device.port.ib.datagram_packets import frame_of

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostile_guest import MIB, MILLION, Guest
-from hostile_watch import Watch, pattern
-
+from attacks.guest import MIB, MILLION, Guest
+from attacks.watch import Watch, pattern
 from emu.device.objects import MTT_READ, MTT_WRITE
 from emu.driver.keys.by_command import dma_key, indirect_key
 from emu.driver.keys.signatures import CRC64, Crc, SignatureKey

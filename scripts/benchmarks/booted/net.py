@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import guests
 from figures import Row, Section, ratio_at_least
-from guests import ServerProcess
 from machine import Quiet
 
+from booted import guests
+from booted.guests import ServerProcess
 from emu.guests import Guest
 from emu.server.net.eth.passt import program
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import guests
-import verbs
 from figures import Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
+from booted import guests, verbs
 from emu.guests import Guest
 
 REPEAT = 3

@@ -12,11 +12,10 @@ from functools import partial
 from typing import NamedTuple
 
 import click
-import guests
-import perftest
 from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
 
+from booted import guests, perftest
 from emu.guests import CommandFailedError, CommandTimeoutError, Guest
 
 REPEAT = 3

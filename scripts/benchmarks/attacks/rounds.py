@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from hostile_guest import Guest
-from hostile_watch import Watch, WatchedBar, WatchedLoop, pattern
 from rig import MappedMemory
 
+from attacks.guest import Guest
+from attacks.watch import Watch, WatchedBar, WatchedLoop, pattern
 from emu.device.engine.eth import receive
 from emu.device.faults.link import Link
 from emu.device.function.function import Function

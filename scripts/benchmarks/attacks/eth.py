@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostile_keys import scattered
-from hostile_watch import Watch, WatchedBar, pattern
 from rig import MappedMemory
 
+from attacks.keys import scattered
+from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.function.function import Function
 from emu.device.models import LINKS
 from emu.device.port.eth.segment import MAX_SEGMENTS

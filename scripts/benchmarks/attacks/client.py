@@ -8,9 +8,8 @@ import socket
 import time
 from collections.abc import Iterator
 
-from hostile_guest import Guest
-from hostile_watch import Watch, pattern
-
+from attacks.guest import Guest
+from attacks.watch import Watch, pattern
 from emu.server.control.protocol import MOST_REQUEST
 from emu.server.control.server import MOST_CLIENTS, MOST_PER_SECOND
 from emu.server.service import views

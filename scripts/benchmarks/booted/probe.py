@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-import guests
 from figures import Goal, Row, Section
-from guests import ServerProcess
 from machine import Quiet
 
+from booted import guests
+from booted.guests import ServerProcess
 from emu.guests import Guest
 
 ROUNDS = 5

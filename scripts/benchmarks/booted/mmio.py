@@ -6,10 +6,10 @@ import statistics
 import tempfile
 from pathlib import Path
 
-import guests
 from figures import Row, Section, ratio_at_most
 from machine import Quiet
 
+from booted import guests
 from emu.server.vfio.base import TransportError
 from emu.server.vfio.kinds import DEFAULT_KIND, make_transport
 

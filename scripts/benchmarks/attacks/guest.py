@@ -6,9 +6,9 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from hostile_watch import Watch, WatchedBar, pattern
 from rig import MODEL, MappedMemory
 
+from attacks.watch import Watch, WatchedBar, pattern
 from emu.device.cmdif.registry import COMMANDS
 from emu.device.function.function import Function
 from emu.device.state.hca import HcaOptions

@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import guests
-import perftest
-import verbs
 from figures import Goal, Row, Section, ratio_at_least, ratio_at_most
 from machine import Quiet
-from verbs import RXE, Ends, Test
 
+from booted import guests, perftest, verbs
+from booted.verbs import RXE, Ends, Test
 from emu.guests import Guest
 
 REPEAT = 3

@@ -1,0 +1,1 @@
+"""What guests, wires and clients do to cost the host much, for ``hostile.py``."""

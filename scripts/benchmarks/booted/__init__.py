@@ -1,0 +1,1 @@
+"""Parts that boot guests, and what they share."""
