@@ -279,7 +279,7 @@ class GuestOptions:
         180.0,
         flag="boot-timeout",
         kind=Seconds(metavar="S"),
-        help="How long the guest may take until it accepts commands; a busy host needs more.",
+        help="How long the guest may take until it accepts commands; more on a shared host.",
     )
     kernel_arguments: tuple[str, ...] = option(
         (),
