@@ -47,5 +47,5 @@ def query_vnic_env(hca: Hca, cmd: Any, out: Any) -> None:
     env.cq_overrun = hca.cq_overruns
     env.invalid_command = hca.unhandled.commands.total()
     if hca.model.port_type is PortType.ETH:
-        env.nic_receive_steering_discard = hca.eth.vport.steering_discards
-        env.eth_wqe_too_small = hca.eth.vport.wqe_too_small & 0xFFFFFFFF
+        env.nic_receive_steering_discard = hca.nic_vport.steering_discards
+        env.eth_wqe_too_small = hca.nic_vport.wqe_too_small & 0xFFFFFFFF

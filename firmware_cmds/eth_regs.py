@@ -62,13 +62,13 @@ def _ptys(hca: Hca, reg: Any) -> None:
     reg.an_disable_admin = port.an_disabled
     reg.eth_proto_capability = reg.eth_proto_admin = legacy
     reg.ext_eth_proto_capability = reg.ext_eth_proto_admin = extended
-    reg.eth_proto_oper = legacy if port.is_up else 0
-    reg.ext_eth_proto_oper = extended if port.is_up else 0
-    reg.data_rate_oper = port.speed // _MBPS_PER_RATE if port.is_up else 0
+    reg.eth_proto_oper = legacy if hca.vport.is_up else 0
+    reg.ext_eth_proto_oper = extended if hca.vport.is_up else 0
+    reg.data_rate_oper = port.speed // _MBPS_PER_RATE if hca.vport.is_up else 0
     reg.connector_type = ConnectorType.DA
     reg.an_status = AnStatus.UNAVAILABLE
     reg.eth_proto_lp_advertise = 0
-    if port.is_up and not port.an_disabled:
+    if hca.vport.is_up and not port.an_disabled:
         reg.an_status = AnStatus.COMPLETE
         reg.eth_proto_lp_advertise = extended or legacy
 
@@ -96,7 +96,7 @@ def _paos(hca: Hca, reg: Any) -> None:
     """What the driver wants of the port, and what the port is."""
     port = hca.eth
     reg.admin_status = PortStatus.UP if port.admin_up else PortStatus.DOWN
-    reg.oper_status = PortStatus.UP if port.is_up else PortStatus.DOWN
+    reg.oper_status = PortStatus.UP if hca.vport.is_up else PortStatus.DOWN
 
 
 def _set_paos(hca: Hca, reg: Any) -> None:
@@ -156,7 +156,7 @@ def _pplm(hca: Hca, reg: Any) -> None:
     of_link = fec.of_speed(port.speed)
     setattr(reg, f"fec_override_cap_{of_link.mode}", of_link.capable)
     setattr(reg, f"fec_override_admin_{of_link.mode}", port.fec_admin)
-    reg.fec_mode_active = (port.fec_admin or of_link.automatic) if port.is_up else 0
+    reg.fec_mode_active = (port.fec_admin or of_link.automatic) if hca.vport.is_up else 0
 
 
 def _set_pplm(hca: Hca, reg: Any) -> None:
@@ -175,7 +175,9 @@ def _ppcnt(hca: Hca, reg: Any) -> None:
         raise CmdError(Status.BAD_PARAM_ERR, "counter group not supported", f"{reg.grp:#x}")
     if reg.prio_tc >= PRIORITIES:
         raise CmdError(Status.BAD_PARAM_ERR, "no such priority", f"{reg.prio_tc}")
-    counters = counter_groups.read(hca.eth, reg.grp, reg.prio_tc, clear=bool(reg.clr))
+    counters = counter_groups.read(
+        hca.eth, hca.nic_vport.passed(), reg.grp, reg.prio_tc, clear=bool(reg.clr)
+    )
     reg.counter_set = counters.ljust(len(reg.counter_set), b"\0")
 
 

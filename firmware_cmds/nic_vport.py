@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from emu.device.cmdif.registry import command
 from emu.device.engine import lifecycle
 from emu.device.errors import CmdError
-from emu.device.port.eth.port import MAC_BYTES, Vport
+from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.port.eth.vport import NicVport
 from firmware_cmds.options import first_set
 from layouts import nic_vport as layout
 from layouts.enums import Op, Status
@@ -40,16 +41,15 @@ _NOT_SETTABLE = (
 )
 def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Return the context, with as much of the chosen list as the output has room for."""
-    port, context = hca.eth, out.nic_vport_context
-    vport = port.vport
+    vport, context = hca.nic_vport, out.nic_vport_context
     entries = _list(vport, _list_type(cmd.allowed_list_type))
     context.assign(
         {
             "roce_en": int(vport.roce_en),
             "mtu": vport.mtu,
-            "system_image_guid": port.guid,
-            "port_guid": port.guid,
-            "node_guid": port.guid,
+            "system_image_guid": vport.guid,
+            "port_guid": vport.guid,
+            "node_guid": vport.guid,
             "qkey_violation_counter": vport.qkey_violations,
             "promisc_uc": int(vport.promisc_uc),
             "promisc_mc": int(vport.promisc_mc),
@@ -58,7 +58,7 @@ def query_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
             "allowed_list_size": len(entries),
         }
     )
-    address = int.from_bytes(port.permanent_address, "big")
+    address = int.from_bytes(vport.permanent_address, "big")
     context.permanent_address.mac_addr_47_32 = address >> 32
     context.permanent_address.mac_addr_31_0 = address & 0xFFFFFFFF
     places = context.current_uc_mac_address
@@ -73,7 +73,7 @@ def _list_type(number: int) -> NvprtListType:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown list type", f"{number}") from None
 
 
-def _list(vport: Vport, kind: NvprtListType) -> Sequence[int]:
+def _list(vport: NicVport, kind: NvprtListType) -> Sequence[int]:
     """A list's entries: MAC addresses or VLANs, as numbers."""
     if kind is NvprtListType.VLAN:
         return vport.vlan_list
@@ -89,18 +89,17 @@ def _list(vport: Vport, kind: NvprtListType) -> Sequence[int]:
 )
 def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     """Set the selected fields: MTU, lists of addresses, promiscuous modes, RoCE."""
-    port, chosen, context = hca.eth, cmd.field_select, cmd.nic_vport_context
+    vport, chosen, context = hca.nic_vport, cmd.field_select, cmd.nic_vport_context
     if name := first_set(chosen, _NOT_SETTABLE):
         raise CmdError(Status.BAD_PARAM_ERR, "vPort field is not settable", name)
-    if chosen.mtu and context.mtu > port.max_mtu:
+    if chosen.mtu and context.mtu > vport.port.max_mtu:
         raise CmdError(Status.BAD_PARAM_ERR, "MTU above the port's maximum", f"{context.mtu}")
     if chosen.roce_en and context.roce_en and not hca.caps.general.roce:
         raise CmdError(Status.BAD_PARAM_ERR, "port has no RoCE")
     address = _permanent_address(context) if chosen.permanent_address else b""
     kind, entries = _list_type(context.allowed_list_type), _entries(hca.caps, chosen, context)
 
-    vport = port.vport
-    before = (port.permanent_address, vport.uc_list)
+    before = (vport.permanent_address, vport.uc_list)
     if chosen.mtu:
         vport.mtu = int(context.mtu)
     if chosen.roce_en:
@@ -112,8 +111,8 @@ def modify_nic_vport_context(hca: Hca, cmd: Any, out: Any) -> None:
     if entries is not None:
         _put_list(vport, kind, entries)
     if address:
-        port.permanent_address = address
-    if (port.permanent_address, vport.uc_list) != before:
+        vport.permanent_address = address
+    if (vport.permanent_address, vport.uc_list) != before:
         lifecycle.announce(hca)
 
 
@@ -151,7 +150,7 @@ def _entries(caps: Caps, chosen: Any, context: Any) -> list[int] | None:
     return entries
 
 
-def _put_list(vport: Vport, kind: NvprtListType, entries: list[int]) -> None:
+def _put_list(vport: NicVport, kind: NvprtListType, entries: list[int]) -> None:
     if kind is NvprtListType.VLAN:
         vport.vlan_list = tuple(entries)
         return

@@ -32,13 +32,13 @@ def _qcam(_hca: Hca, reg: Any) -> None:
 
 def _qpts(hca: Hca, reg: Any) -> None:
     """What decides about a frame's priority: its VLAN tag or its DSCP."""
-    reg.trust_state = TrustState.DSCP if hca.eth.trusts_dscp else TrustState.PCP
+    reg.trust_state = TrustState.DSCP if hca.eth.qos.trusts_dscp else TrustState.PCP
 
 
 def _set_qpts(hca: Hca, reg: Any) -> None:
     if reg.trust_state not in _TRUSTED:
         raise CmdError(Status.BAD_PARAM_ERR, "unknown trust_state", f"{reg.trust_state}")
-    hca.eth.trust(dscp=reg.trust_state == TrustState.DSCP)
+    hca.eth.qos.trust(dscp=reg.trust_state == TrustState.DSCP)
     _qpts(hca, reg)
 
 

@@ -34,11 +34,11 @@ def _host_endianness(hca: Hca, reg: Any) -> None:
 
 def _read_node_description(hca: Hca, reg: Any) -> None:
     """mlx5_ib reads it on every link layer."""
-    reg.desc = hca.port.node_description
+    reg.desc = hca.vport.node_description
 
 
 def _write_node_description(hca: Hca, reg: Any) -> None:
-    hca.port.node_description = reg.desc
+    hca.vport.node_description = reg.desc
 
 
 REGISTERS: dict[int, Register] = {

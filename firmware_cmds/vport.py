@@ -128,13 +128,13 @@ def query_vport_state(hca: Hca, cmd: Any, out: Any) -> None:
     """Return UP while frames can pass: there is a link and the driver has not disabled the port."""
     if cmd.op_mod == VportStateOpMod.ESW_VPORT:
         raise CmdError(Status.BAD_PARAM_ERR, "function has no embedded switch")
-    out.admin_state = out.state = int(hca.port.is_up)
+    out.admin_state = out.state = int(hca.vport.is_up)
 
 
 @command(Op.QUERY_VPORT_COUNTER, layout.query_vport_counter_in, layout.query_vport_counter_out)
 def query_vport_counter(hca: Hca, cmd: Any, out: Any) -> None:
     """Return packets and octets since the driver last cleared them."""
-    for name, traffic in counts.since_cleared(hca.port).items():
+    for name, traffic in counts.since_cleared(hca.vport).items():
         getattr(out, name).assign({"packets": traffic.packets, "octets": traffic.octets})
     if cmd.clear:
-        counts.clear(hca.port)
+        counts.clear(hca.vport)

@@ -9,6 +9,7 @@ import emu
 import firmware_cmds
 from emu.device.port.eth import counter_groups
 from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.vport import NicVport
 from emu.device.port.ib.port import IbPort
 from firmware_cmds.uncounted import UNCOUNTED
 from layouts import congestion, counter, mads, reg, vport
@@ -22,8 +23,13 @@ SOURCES = "".join(
 )
 
 
-def eth_port():
-    return EthPort(0x0002_C903_00E5_0000, bytes.fromhex("0002c9e50000"))
+def nic_vport():
+    return NicVport(EthPort(), 0x0002_C903_00E5_0000, bytes.fromhex("0002c9e50000"))
+
+
+def of_port(values):
+    vport = nic_vport()
+    return set(values(vport.port, vport.passed()))
 
 
 def named_in_the_sources(name):
@@ -31,11 +37,11 @@ def named_in_the_sources(name):
 
 
 def of_vports():
-    return {*eth_port().counters(), *IbPort(1, 2, 32).counters()}
+    return {*nic_vport().counters(), *IbPort(1, 2, 32).counters()}
 
 
 GROUPS = {
-    prm.prm_name: (prm, lambda values=values: set(values(eth_port())))
+    prm.prm_name: (prm, lambda values=values: of_port(values))
     for prm, values in counter_groups.GROUPS.values()
 }
 STRUCTURES = GROUPS | {

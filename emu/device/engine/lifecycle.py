@@ -125,7 +125,7 @@ def unsubscribe(hca: Hca, eq: Eq) -> None:
 
 def set_link(hca: Hca, *, up: bool) -> None:
     """Plug the cable in or pull it: raise the port event and tell the wire."""
-    was_up = hca.port.is_up
+    was_up = hca.vport.is_up
     hca.port.set_link(up=up)
     _follow_link(hca, was_up)
 
@@ -136,20 +136,20 @@ def set_admin(hca: Hca, *, up: bool) -> None:
     mlx5e looks at the link before it enables the port and waits for the event after it
     (core/en_main.c: mlx5e_open, async_event).
     """
-    was_up = hca.eth.is_up
+    was_up = hca.vport.is_up
     hca.eth.set_admin(up=up)
     _follow_link(hca, was_up)
 
 
 def set_vport_admin(hca: Hca, *, up: bool) -> None:
     """Enable or disable the virtual port of an Ethernet function."""
-    was_up = hca.eth.is_up
-    hca.eth.vport.admin_up = up
+    was_up = hca.vport.is_up
+    hca.nic_vport.admin_up = up
     _follow_link(hca, was_up)
 
 
 def _follow_link(hca: Hca, was_up: bool) -> None:
-    up = hca.port.is_up
+    up = hca.vport.is_up
     if up == was_up:
         return
     log.info("%s: link %s", hca.model.name, "up" if up else "down")

@@ -1,10 +1,10 @@
 """A link layer, as the rest of the device sees it.
 
-A function has a :class:`Port`, whose state its driver asks for and whose cable can be pulled, and a
-:class:`Link`, by which its transport services address their peers and put headers in front of their
-packets. What carries the frames is a wire (``emu.device.ports.Wire``). InfiniBand is the first link
-layer (``emu.device.port.ib``): there one object is both. An Ethernet port (``emu.device.port.eth``)
-has RoCE v2 as its link.
+An adapter has a :class:`Port`, whose cable can be pulled. A function has a :class:`Vport`, whose
+state and counters its driver asks for, and a :class:`Link`, by which its transport services address
+their peers and put headers in front of their packets. What carries the frames is a wire
+(``emu.device.ports.Wire``). InfiniBand is the first link layer (``emu.device.port.ib``): there one
+object is all three. On Ethernet (``emu.device.port.eth``) RoCE v2 is the link.
 """
 
 from __future__ import annotations
@@ -36,8 +36,27 @@ class Count(Protocol):
 NODE_DESCRIPTION_BYTES = 64
 
 
-class Port(Counting, Protocol):
-    """What the ports of all link layers have."""
+class Port(Protocol):
+    """What the physical ports of all link layers have."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a link."""
+
+    @property
+    def has_cable(self) -> bool:
+        """Whether the cable is plugged in."""
+
+    def set_link(self, *, up: bool) -> None:
+        """Plug the cable in, or pull it."""
+
+    @property
+    def link_state(self) -> str:
+        """The link's state, for people."""
+
+
+class Vport(Counting, Protocol):
+    """What the virtual ports of all link layers have."""
 
     node_description: bytes
     """NODE_DESCRIPTION_BYTES, of which the driver sets the text."""
@@ -51,19 +70,8 @@ class Port(Counting, Protocol):
         """Whether anything can pass."""
 
     @property
-    def has_cable(self) -> bool:
-        """Whether the cable is plugged in."""
-
-    def set_link(self, *, up: bool) -> None:
-        """Plug the cable in, or pull it."""
-
-    @property
     def address(self) -> str:
-        """The port's address, for people."""
-
-    @property
-    def link_state(self) -> str:
-        """The link's state, for people."""
+        """Its address, for people."""
 
     def totals(self) -> tuple[Count, Count]:
         """What has been sent and received since power-on."""

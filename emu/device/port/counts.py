@@ -1,6 +1,6 @@
-"""What a port has carried: since power-on, and since its driver last cleared the counters.
+"""What a vPort has carried: since power-on, and since its driver last cleared the counters.
 
-A port counts upwards for ever. That the driver clears its counters (PRM "QUERY_VPORT_COUNTER")
+A vPort counts upwards for ever. That the driver clears its counters (PRM "QUERY_VPORT_COUNTER")
 changes only what they are read against.
 """
 
@@ -23,7 +23,7 @@ class Traffic:
 
 
 class Counting(Protocol):
-    """A port with counters that its driver can clear."""
+    """A vPort with counters that its driver can clear."""
 
     cleared: dict[str, Traffic]
     """The counters' values when the driver last cleared them."""
@@ -32,15 +32,15 @@ class Counting(Protocol):
         """A copy of the counters since power-on, by the names in query_vport_counter_out."""
 
 
-def since_cleared(port: Counting) -> dict[str, Traffic]:
-    """The traffic since the driver last cleared the port's counters: what the driver reads."""
+def since_cleared(vport: Counting) -> dict[str, Traffic]:
+    """The traffic since the driver last cleared the vPort's counters: what the driver reads."""
     return {
         name: Traffic(now.packets - before.packets, now.octets - before.octets)
-        for name, now in port.counters().items()
-        for before in (port.cleared.get(name, Traffic()),)
+        for name, now in vport.counters().items()
+        for before in (vport.cleared.get(name, Traffic()),)
     }
 
 
-def clear(port: Counting) -> None:
+def clear(vport: Counting) -> None:
     """From now on the driver reads only the traffic that follows."""
-    port.cleared = port.counters()
+    vport.cleared = vport.counters()

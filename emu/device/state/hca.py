@@ -20,10 +20,12 @@ from emu.device.errors import CmdError
 from emu.device.objects import Cq, Eq, Queue
 from emu.device.objects.page_fault import PageFaultTable
 from emu.device.objects.table import Remains
-from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port
-from emu.device.port.eth.port import MAC_BYTES, EthPort, mac_of
+from emu.device.port.base import NODE_DESCRIPTION_BYTES, Link, Port, Vport
+from emu.device.port.eth.port import EthPort
 from emu.device.port.eth.roce.gids import GidTable
 from emu.device.port.eth.roce.link import RoceLink
+from emu.device.port.eth.traffic import MAC_BYTES
+from emu.device.port.eth.vport import NicVport, mac_of
 from emu.device.port.eth.wire import EthWire, NoWire
 from emu.device.port.ib.port import DEFAULT_PKEY, IbPort
 from emu.device.port.ib.wire import IbWire
@@ -104,10 +106,10 @@ class Hca(ObjectTables):
         self.faults: FaultPoints | None = None
         self.state = HcaState.DISABLED
         self._ib = _ib_port(model, options) if model.port_type is PortType.IB else None
-        self._eth = _eth_port(model, options) if model.port_type is PortType.ETH else None
+        self._nic_vport = _nic_vport(model, options) if model.port_type is PortType.ETH else None
         self.gids = GidTable(self.caps.roce.roce_address_table_size)
         """The GID table of an Ethernet port."""
-        self._roce = RoceLink(self._eth, self.gids) if self._eth is not None else None
+        self._roce = RoceLink(self._nic_vport, self.gids) if self._nic_vport is not None else None
         self.link: Link = self._ib or self.roce
         """By which transport services reach their peers."""
         self.wire: IbWire[Hca] = wire
@@ -157,13 +159,18 @@ class Hca(ObjectTables):
         self.page_faults = PageFaultTable(self.ledger)
         """Page faults that wait for the driver."""
         self.wire.attach(self)
-        if self._eth is not None:
+        if self._nic_vport is not None:
             self.eth_wire.attach(self)
 
     @property
     def port(self) -> Port:
-        """The port, whatever its link layer."""
+        """The physical port, whatever its link layer."""
         return self._ib or self.eth
+
+    @property
+    def vport(self) -> Vport:
+        """The function's vPort, whatever its link layer."""
+        return self._ib or self.nic_vport
 
     @property
     def ib(self) -> IbPort:
@@ -174,10 +181,15 @@ class Hca(ObjectTables):
 
     @property
     def eth(self) -> EthPort:
-        """The Ethernet port. Raises BAD_OP_ERR when the function has none."""
-        if self._eth is None:
+        """The physical Ethernet port. Raises BAD_OP_ERR when the function has none."""
+        return self.nic_vport.port
+
+    @property
+    def nic_vport(self) -> NicVport:
+        """The vPort of an Ethernet function. Raises BAD_OP_ERR for any other one."""
+        if self._nic_vport is None:
             raise CmdError(Status.BAD_OP_ERR, "not an Ethernet port")
-        return self._eth
+        return self._nic_vport
 
     @property
     def roce(self) -> RoceLink:
@@ -260,9 +272,10 @@ def _ib_port(model: Model, options: HcaOptions) -> IbPort:
     )
 
 
-def _eth_port(model: Model, options: HcaOptions) -> EthPort:
+def _nic_vport(model: Model, options: HcaOptions) -> NicVport:
     mac = options.mac.to_bytes(MAC_BYTES, "big") if options.mac else mac_of(options.guid)
-    return EthPort(options.guid, mac, model.eth_speed, node_description=_described(model))
+    port = EthPort(model.eth_speed)
+    return NicVport(port, options.guid, mac, node_description=_described(model))
 
 
 def _described(model: Model) -> bytes:

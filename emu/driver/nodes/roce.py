@@ -60,7 +60,7 @@ class RoceNode(Node):
         super().__init__(function, driver)
         self.index = index
         """The GID that paths begin and end with."""
-        self.mac = self.hca.eth.permanent_address
+        self.mac = self.hca.nic_vport.permanent_address
         number = self.hca.options.guid & 0xFF
         self.gids = [ipv6(number), ipv4(number), ipv4(100 + number)]
         driver.must(

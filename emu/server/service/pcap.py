@@ -51,16 +51,16 @@ class Capture:
         self._interfaces: list[Interface] = []
         subnet = Subnet(wants_messages=options.messages)
         for index, (function, cable) in enumerate(zip(functions, cables)):
-            name, port = f"function {index}", function.hca.port
+            name, vport = f"function {index}", function.hca.vport
             if cable is not None:
-                mac = function.hca.eth.permanent_address
+                mac = function.hca.nic_vport.permanent_address
                 about = f"{function.model.title}, MAC {mac.hex(':')}"
                 number = self._file.interface(blocks.LINKTYPE_ETHERNET, name, about, mac)
                 cable.watcher = ethernet = EthernetInterface(self._file, number)
                 cable.shows_messages = options.messages
                 self._interfaces.append(ethernet)
             else:
-                guid, lid = port.guid.to_bytes(8, "big"), function.hca.ib.lid
+                guid, lid = vport.guid.to_bytes(8, "big"), function.hca.ib.lid
                 about = f"{function.model.title}, LID {lid}"
                 number = self._file.interface(blocks.LINKTYPE_ERF, name, about, guid)
                 interface = Interface(self._file, number)

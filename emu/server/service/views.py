@@ -40,16 +40,16 @@ MOST_CHILDREN = 64
 def status(function: Function, index: int) -> dict[str, Any]:
     """State, port and counts of one function."""
     hca = function.hca
-    port, faults = hca.port, hca.faults
+    vport, faults = hca.vport, hca.faults
     rules = faults.listing() if faults is not None else []
-    sent, received = port.totals()
+    sent, received = vport.totals()
     return {
         "function": index,
         "model": function.model.name,
         "state": hca.state.name,
-        "guid": f"{port.guid:#018x}",
-        "address": port.address,
-        "link": port.link_state,
+        "guid": f"{vport.guid:#018x}",
+        "address": vport.address,
+        "link": hca.port.link_state,
         "internal_errors": hca.internal_errors,
         "faults": len(rules),
         "held": faults.held if faults is not None else 0,
@@ -84,7 +84,7 @@ def _roce(hca: Hca) -> dict[str, Any]:
     """GIDs by index."""
     used = {index: entry for index, entry in enumerate(hca.gids) if not entry.is_empty}
     return {
-        "enabled": hca.eth.vport.roce_en,
+        "enabled": hca.nic_vport.roce_en,
         "gids": {
             str(index): {"gid": str(entry), "mac": entry.mac.hex(":"), "vlan": entry.vlan}
             for index, entry in used.items()

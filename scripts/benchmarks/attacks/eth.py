@@ -87,7 +87,7 @@ class Segment:
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless so many packets have arrived."""
-        found = self.right.hca.eth.received.packets
+        found = self.right.hca.nic_vport.received.packets
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
 

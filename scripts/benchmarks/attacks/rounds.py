@@ -103,7 +103,7 @@ class Segment:
 
     def check(self, least: int) -> None:
         """Raise RuntimeError unless so many packets have arrived at each function."""
-        found = min(function.hca.eth.received.packets for function in self.functions[1:])
+        found = min(function.hca.nic_vport.received.packets for function in self.functions[1:])
         if found < least:
             raise RuntimeError(f"{found} packets have arrived, not {least}")
 

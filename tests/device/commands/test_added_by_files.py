@@ -65,10 +65,11 @@ class LinkChange(Event[bool]):
 
 SHOWN = (
     """\
-    was_up = hca.port.is_up
+    \"""Plug the cable in or pull it: raise the port event and tell the wire.\"""
 """,
     """\
-    if up != was_up and hca.faults is not None and not hca.faults.show(LINK_POINT, up):
+    faults, is_change = hca.faults, up != hca.vport.is_up
+    if is_change and faults is not None and not faults.show(LINK_POINT, up):
         return
 """,
 )

@@ -104,7 +104,7 @@ def test_many_frames_and_one_doorbell(sq, put, sent):
 def test_short_frames_are_padded(sq, put, sent, node):
     sq.send(put(ARP))
     assert data_of(sent()) == [ARP.ljust(60, b"\0")]
-    assert node.hca.eth.sent.octets == 60
+    assert node.hca.nic_vport.sent.octets == 60
 
 
 @pytest.mark.parametrize("svlan", [False, True])
@@ -187,7 +187,7 @@ def test_large_send_leaves_whole(node, sq, put, sent, version, tags):
     assert (frame.gso_size, frame.checked) == (1400, True)
     count = -(-len(payload) // 1400)
     at = len(packet.frame()) - len(payload)
-    assert (node.hca.eth.sent.packets, node.hca.eth.sent.octets) == (
+    assert (node.hca.nic_vport.sent.packets, node.hca.nic_vport.sent.octets) == (
         count, count * at + len(payload),
     )  # fmt: skip
     expected = []
@@ -254,17 +254,17 @@ def test_nothing_leaves_while_the_link_is_down(node, sq, put, sent):
     node.hca.eth.set_link(up=False)
     sq.send(put(ARP))
     assert sent() == []
-    assert node.hca.eth.sent.discards == 1
+    assert node.hca.nic_vport.sent.discards == 1
     assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ]
 
 
 def test_longer_than_the_mtu(node, sq, put, sent):
-    longest = node.hca.eth.mtu - 4
+    longest = node.hca.nic_vport.oper_mtu - 4
     sq.send(put(MACS + b"\x08\x06" + bytes(longest - 14)))
     sq.send(put(MACS + b"\x08\x06" + bytes(longest - 13)))
     lso(sq, put, Packet(payload=bytes(9000)), 3000)
     assert [len(frame.data) for frame in sent()] == [longest]
-    port = node.hca.eth.sent
+    port = node.hca.nic_vport.sent
     assert (port.packets, port.too_long, port.errors) == (1, 4, 4)
     assert [done.opcode for done in sq.cq.drain()] == [CqeOpcode.REQ] * 3
 

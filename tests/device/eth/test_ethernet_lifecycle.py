@@ -101,7 +101,7 @@ def test_reset_with_queues_in_use(ends):
     left.send()
     right.function.run()
     assert bytes(right.function.memory.ram) == before
-    assert right.function.hca.eth.received.packets == 1
+    assert right.function.hca.nic_vport.received.packets == 1
     right.bring_up()
     assert works(left, right)
     assert works(right, left)
@@ -137,14 +137,14 @@ def test_mistake_of_ours_stops_the_receiver_only(ends, monkeypatch, caplog, cloc
         patch.setattr(receive, "take", mistaken)
         left.send()
     assert right.function.hca.has_failed
-    assert not right.function.hca.eth.is_up
+    assert not right.function.hca.nic_vport.is_up
     assert not left.function.hca.has_failed
     assert sum(bool(record.exc_info) for record in caplog.records) == 1
     caplog.clear()
     left.send()
     assert len(left.sq.cq.drain()) == 2
     clock.advance(RESTART_NS)
-    assert right.function.hca.eth.is_up
+    assert right.function.hca.nic_vport.is_up
     right.bring_up()
     assert works(left, right)
 
@@ -157,6 +157,6 @@ def test_cable(ends):
     assert right.received() == []
     right.send()
     assert left.received() == []
-    assert right.function.hca.eth.sent.packets == 0
+    assert right.function.hca.nic_vport.sent.packets == 0
     right.function.hca.eth.set_admin(up=True)
     assert works(left, right)

@@ -8,7 +8,8 @@ from helpers.device.snapshot import snapshot
 from emu.device.engine import lifecycle
 from emu.device.models import LINKS, MODELS
 from emu.device.port.eth.fec import Fec
-from emu.device.port.eth.port import BROADCAST, MAX_MTU
+from emu.device.port.eth.port import MAX_MTU
+from emu.device.port.eth.traffic import BROADCAST
 from emu.device.state.hca import HcaOptions
 from firmware_cmds import eth_regs
 from firmware_cmds.reg import READ, WRITE
@@ -37,6 +38,11 @@ def options():
 @pytest.fixture
 def port(function):
     return function.hca.eth
+
+
+@pytest.fixture
+def vport(function):
+    return function.hca.nic_vport
 
 
 def groups(driver):
@@ -87,19 +93,19 @@ class TestVport:
         assert (context.node_guid, context.port_guid, context.system_image_guid) == (GUID,) * 3
         assert (context.roce_en, context.mtu, context.sd_group) == (0, 0, 0)
 
-    def test_mtu(self, driver, port):
+    def test_mtu(self, driver, vport):
         assert self.modify(driver, "mtu", mtu=1522).status == Status.OK
         assert self.context(driver).mtu == 1522
-        assert port.mtu == 1522
+        assert vport.oper_mtu == 1522
         assert self.modify(driver, "mtu", mtu=MAX_MTU + 1).status == Status.BAD_PARAM_ERR
         assert self.context(driver).mtu == 1522
 
-    def test_promiscuity(self, driver, port):
+    def test_promiscuity(self, driver, vport):
         self.modify(driver, "promisc", promisc_all=1, promisc_uc=1)
         context = self.context(driver)
         assert (context.promisc_uc, context.promisc_mc, context.promisc_all) == (1, 0, 1)
         self.modify(driver, "mtu", mtu=1522)
-        assert port.vport.promisc_all, "a field that is not selected stays"
+        assert vport.promisc_all, "a field that is not selected stays"
 
     def test_what_is_not_chosen_is_not_looked_at(self, driver):
         self.lists(driver, NvprtListType.UC, [0x02_00_00_00_00_07])
@@ -191,9 +197,9 @@ class TestVport:
     def test_no_embedded_switch(self, refused):
         refused(Status.BAD_PARAM_ERR, Op.QUERY_VPORT_STATE, op_mod=1)
 
-    def test_counters(self, driver, port):
-        port.sent.add(BROADCAST + bytes(54))
-        port.received.add(MAC + bytes(1000))
+    def test_counters(self, driver, vport):
+        vport.sent.add(BROADCAST + bytes(54))
+        vport.received.add(MAC + bytes(1000))
         out = driver.must(Op.QUERY_VPORT_COUNTER, clear=1)
         assert (out.transmitted_eth_broadcast.packets, out.transmitted_eth_broadcast.octets) == (
             1,
@@ -253,22 +259,22 @@ class TestLink:
     def test_reset_enables_the_port(self, driver, function):
         self.admin(driver, PortStatus.DOWN)
         function.reset()
-        assert function.hca.eth.is_up
+        assert function.hca.nic_vport.is_up
 
 
 class TestRegisters:
-    def test_mtu(self, driver, port):
+    def test_mtu(self, driver, vport):
         write = reg.pmtu_reg.new(local_port=1, admin_mtu=9022)
         assert driver.write_register(RegId.PMTU, bytes(write)).status == Status.OK
         pmtu = driver.read_register(RegId.PMTU, reg.pmtu_reg, local_port=1)
         assert (pmtu.max_mtu, pmtu.admin_mtu, pmtu.oper_mtu) == (MAX_MTU, 9022, 9022)
-        assert port.mtu == 9022
+        assert vport.oper_mtu == 9022
 
     @pytest.mark.parametrize("mtu", [0, 63, MAX_MTU + 1, 0xFFFF])
-    def test_mtu_out_of_range(self, driver, port, mtu):
+    def test_mtu_out_of_range(self, driver, vport, mtu):
         write = bytes(reg.pmtu_reg.new(local_port=1, admin_mtu=mtu))
         assert driver.write_register(RegId.PMTU, write).status == Status.BAD_PARAM_ERR
-        assert port.mtu == 1522
+        assert vport.oper_mtu == 1522
 
     @pytest.mark.parametrize(
         ("name", "legacy", "extended", "lanes"),
@@ -400,11 +406,11 @@ class TestRegisters:
             name: value for name, value in prm.view(ppcnt.counter_set).as_dict().items() if value
         }
 
-    def test_counters(self, driver, port):
+    def test_counters(self, driver, port, vport):
         """Octets of the physical port include the frame check sequence."""
-        port.sent.add(BROADCAST + bytes(54))
-        port.received.add(MAC + bytes(1000), packets=2, octets=(1 << 32) - 8)
-        port.received.discards += 3
+        vport.sent.add(BROADCAST + bytes(54))
+        vport.received.add(MAC + bytes(1000), packets=2, octets=(1 << 32) - 8)
+        vport.received.discards += 3
         group = port_counters.eth_802_3_cntrs_grp_data_layout
         assert self.counters(driver, CountersGroup.IEEE_802_3, group) == {
             "a_frames_transmitted_ok_low": 1,
@@ -423,23 +429,23 @@ class TestRegisters:
         assert self.counters(driver, CountersGroup.PER_PRIORITY, group)["rx_frames_low"] == 2
         assert self.counters(driver, CountersGroup.PER_PRIORITY, group, prio_tc=1) == {}
 
-    def test_each_group_is_cleared_alone(self, driver, port):
+    def test_each_group_is_cleared_alone(self, driver, port, vport):
         port.set_link(up=False)
-        port.sent.add(BROADCAST + bytes(54))
+        vport.sent.add(BROADCAST + bytes(54))
         physical = (CountersGroup.PHYSICAL_LAYER, port_counters.phys_layer_cntrs)
         assert self.counters(driver, *physical, clr=1) == {"link_down_events": 1}
         assert self.counters(driver, *physical) == {}
         group = port_counters.eth_802_3_cntrs_grp_data_layout
         assert self.counters(driver, CountersGroup.IEEE_802_3, group)
 
-    def test_priorities(self, driver, port):
+    def test_priorities(self, driver, vport):
         """The VLAN tag's; everything without one has priority 0. Each is cleared alone."""
         group = (CountersGroup.PER_PRIORITY, port_counters.eth_per_prio_grp_data_layout)
         for tag in (b"\x81\x00\xa0\x07", b"\x81\x00\x00\x07", b"\x88\xa8\xa0\x07", b"\x81\x00"):
-            port.received.add(MAC + MAC + tag.ljust(48, b"\0"))
-        port.received.add(MAC + MAC + b"\x81\x00")
-        port.sent.add(MAC + MAC + b"\x81\x00\xff\xff", packets=3, octets=3000)
-        port.received.discards += 1
+            vport.received.add(MAC + MAC + tag.ljust(48, b"\0"))
+        vport.received.add(MAC + MAC + b"\x81\x00")
+        vport.sent.add(MAC + MAC + b"\x81\x00\xff\xff", packets=3, octets=3000)
+        vport.received.discards += 1
         found = self.counters(driver, *group)
         assert (found["rx_frames_low"], found["rx_discards_low"]) == (4, 1)
         assert "tx_frames_low" not in found

@@ -163,7 +163,7 @@ class TestFlowControl:
         assert counters(driver, CountersGroup.PER_PRIORITY, PRIORITY, 7) == {
             "rx_pause_low": 1, "rx_pause_duration_low": 51, "rx_pause_transition_low": 1,
         }  # fmt: skip
-        assert not function.hca.eth.vport.steering_discards
+        assert not function.hca.nic_vport.steering_discards
 
 
 @pytest.mark.parametrize("register", [RegId.QCAM, RegId.QPTS, RegId.QPDPM, RegId.QTCT, RegId.QETCR])

@@ -114,7 +114,7 @@ def test_a_large_send_for_eight_functions(changes):
     assert rounds > 8
     assert segment.longest <= A_ROUND
     assert segment.drained() == [text(1) + text(2)] * 8
-    assert not any(node.hca.eth.received.discards for node in segment.receivers)
+    assert not any(node.hca.nic_vport.received.discards for node in segment.receivers)
 
 
 @pytest.mark.hostile
@@ -156,6 +156,6 @@ def test_a_teardown_ends_what_waits():
     node.function.reset()
     assert not len(hca.arrivals)
     assert "arrivals" not in hca.ledger.accounts
-    before = hca.eth.received.packets
+    before = hca.nic_vport.received.packets
     segment.settle()
-    assert hca.eth.received.packets == before
+    assert hca.nic_vport.received.packets == before

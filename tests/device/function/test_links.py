@@ -195,7 +195,7 @@ class TestEthernet:
         return found
 
     def frame(self, world, payload=b"", tos=0, **about):
-        source, target = (node.hca.eth.permanent_address for node in world.nodes)
+        source, target = (node.hca.nic_vport.permanent_address for node in world.nodes)
         ip = bytearray(
             b"\x45\0\0\0\0\0\0\0\x40\x11\0\0\x0a\0\0\x01\x0a\0\0\x02" + bytes(8) + payload
         )

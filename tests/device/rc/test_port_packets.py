@@ -78,17 +78,18 @@ def _passed(port):
 def test_roce(roce_ends, service):
     left, right = roce_ends
     sent, back = check(Channel(service, left, right), roce_ends)
-    passed = [_frames(node.hca.eth) for node in roce_ends]
+    passed = [_frames(node.hca.nic_vport) for node in roce_ends]
     assert passed == ([(0, 0), (0, 0)] if left is right else [(sent, back), (back, sent)])
 
 
-def _frames(port):
+def _frames(vport):
     """tx_packets_phy and rx_packets_phy; the other groups agree."""
+    of_port = vport.port, vport.passed()
     prm, _ = counter_groups.GROUPS[CountersGroup.IEEE_802_3]
-    view = prm.view(counter_groups.read(port, CountersGroup.IEEE_802_3, 0, clear=False))
+    view = prm.view(counter_groups.read(*of_port, CountersGroup.IEEE_802_3, 0, clear=False))
     found = view.a_frames_transmitted_ok_low, view.a_frames_received_ok_low
     prm, _ = counter_groups.GROUPS[CountersGroup.RFC_2819]
-    sizes = prm.view(counter_groups.read(port, CountersGroup.RFC_2819, 0, clear=False))
+    sizes = prm.view(counter_groups.read(*of_port, CountersGroup.RFC_2819, 0, clear=False))
     assert sizes.ether_stats_pkts_low == found[1]
     counted = [
         value for name, value in sizes.as_dict().items()
@@ -146,4 +147,4 @@ def test_packets_to_oneself(node, clock, service):
 def test_frames_to_oneself(clock, service):
     (node,) = on_one_segment(clock, 1)
     run_one_of_each(watched(node), clock, service)
-    assert _frames(node.hca.eth) == (0, 0)
+    assert _frames(node.hca.nic_vport) == (0, 0)

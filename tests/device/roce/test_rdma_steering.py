@@ -171,9 +171,9 @@ def test_a_miss_may_lead_to_the_tables_of_the_interface(clock):
     must = right.driver.must
     number = must(Op.CREATE_FLOW_TABLE, table_type=RX, **fields).table_id
     must(Op.SET_FLOW_TABLE_ROOT, table_type=RX, table_id=number)
-    discards = right.hca.eth.vport.steering_discards
+    discards = right.hca.nic_vport.steering_discards
     assert write(channel, 64).read(0, 64) == bytes(64)
-    assert right.hca.eth.vport.steering_discards == discards + 1
+    assert right.hca.nic_vport.steering_discards == discards + 1
 
 
 class TestRefused:

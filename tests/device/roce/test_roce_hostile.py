@@ -106,7 +106,7 @@ def test_a_damaged_frame_is_dropped_and_counted(target):
     target.take(frame[:-1] + bytes((frame[-1] ^ 1,)))
     assert target.is_untouched()
     assert target.node.hca.roce.dropped["bad ICRC"] == 1
-    assert target.node.hca.eth.received.errors == 1
+    assert target.node.hca.nic_vport.received.errors == 1
 
 
 UNCOVERED = (*range(6, 12), 40, 41, 46)
@@ -249,11 +249,11 @@ class TestWholePackets:
 
 
 def test_roce_that_is_off_leaves_frames_to_the_flow_tables(target):
-    target.node.hca.eth.vport.roce_en = False
-    frames = target.node.hca.eth.received.unicast.packets
+    target.node.hca.nic_vport.roce_en = False
+    frames = target.node.hca.nic_vport.received.unicast.packets
     target.take(target.write())
     assert target.is_untouched()
-    assert target.node.hca.eth.received.unicast.packets == frames + 1
+    assert target.node.hca.nic_vport.received.unicast.packets == frames + 1
 
 
 def test_a_frame_that_is_longer_than_the_mtu_does_not_leave(target):

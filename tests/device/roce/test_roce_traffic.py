@@ -168,13 +168,16 @@ class TestConnections:
         left.index = right.index = index
         for node in ends:
             node.hca.eth.qos.dscp_to_priority[0] = 5
-            node.hca.eth.trust(dscp=trusts_dscp)
+            node.hca.eth.qos.trust(dscp=trusts_dscp)
         channel = Channel(service, left, right)
         target = region(right)
         channel.write((target.key, target.va), region(left, TEXT).sge(0, 4096))
         channel.settle()
         assert channel.sent()
-        for way, priority in ((left.hca.eth.sent, sent), (right.hca.eth.received, received)):
+        for way, priority in (
+            (left.hca.nic_vport.sent, sent),
+            (right.hca.nic_vport.received, received),
+        ):
             counted = {at: traffic.packets for at, traffic in way.priorities.items()}
             assert counted == ({priority: way.packets} if priority else {})
             assert way.packets >= 4
@@ -194,7 +197,7 @@ class TestConnections:
         octets = 4096 + 4 * headers + acks * (headers + aeth.size)
         # A message that needs no frames is counted without its extended header.
         assert sent.octets - octets in (0, reth.size)
-        frames = left.hca.eth.totals()[0]
+        frames = left.hca.nic_vport.totals()[0]
         assert (frames.packets, frames.octets) == (sent.packets, sent.octets)
 
 

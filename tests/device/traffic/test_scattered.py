@@ -232,7 +232,7 @@ def test_a_frame_in_too_many_pieces_is_not_sent(node, most_steps):
     node.settle()
     assert [done.syndrome for done in sq.cq.drain()] == [CqeSyndrome.LOCAL_PROT_ERR]
     assert MOST_STEPS // 2 < most_steps(node) <= MOST_STEPS + SLACK
-    assert not node.hca.eth.sent.packets
+    assert not node.hca.nic_vport.sent.packets
 
 
 def test_a_large_send_in_too_many_pieces(node, most_steps):
@@ -252,7 +252,7 @@ def test_a_frame_of_single_bytes_is_sent(node):
     sq.send((len(FRAME), scattered(node, 1, region=region), 0))
     node.settle()
     assert [done.syndrome for done in sq.cq.drain()] == [0]
-    assert node.hca.eth.sent.packets == 1
+    assert node.hca.nic_vport.sent.packets == 1
 
 
 def test_frames_into_too_many_pieces_are_discarded(node):
@@ -270,7 +270,7 @@ def test_frames_into_too_many_pieces_are_discarded(node):
         arrive(node.hca, Frame(FRAME))
     assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
     node.settle()
-    assert node.hca.eth.received.discards == 4 * len(rqs)
+    assert node.hca.nic_vport.received.discards == 4 * len(rqs)
     assert all(rq.object.queue.posted() for rq in rqs)
     assert [data for _, data in buffers.drain()] == [FRAME] * 4
 
@@ -290,7 +290,7 @@ def test_what_sockets_bring_in_a_round_finds_room(node):
         arrive(node.hca, Frame(FRAME))
     assert rq.object.queue.posted() < frames // 2
     node.settle()
-    assert node.hca.eth.received.discards == 0
+    assert node.hca.nic_vport.received.discards == 0
     assert rq.object.queue.posted() == 0
 
 
@@ -307,7 +307,7 @@ def test_a_super_frame_into_too_many_pieces(node):
     arrive(node.hca, Frame(large, 1000, checked=True))
     assert node.hca.round.steps <= STEPS_PER_ROUND + PACKET_BYTES + SLACK
     node.settle()
-    assert not node.hca.eth.received.discards
+    assert not node.hca.nic_vport.received.discards
     assert not any(rq.object.queue.posted() for rq in rqs)
 
 
@@ -332,7 +332,7 @@ def test_frames_that_many_groups_look_at(node):
         arrive(node.hca, Frame(Packet(ports=bytes((port, 14, 0, 8))).frame()))
     assert STEPS_PER_ROUND < node.hca.round.steps <= STEPS_PER_ROUND + 256
     node.settle()
-    assert (node.hca.eth.received.packets, node.hca.eth.received.discards) == (200, 0)
+    assert (node.hca.nic_vport.received.packets, node.hca.nic_vport.received.discards) == (200, 0)
     frame = Packet(ports=bytes((0, 14, 0, 9))).frame()
     arrive(node.hca, Frame(frame))
     assert [data for _, data in buffers.drain()] == [frame]
@@ -352,4 +352,4 @@ def test_a_frame_is_compared_with_so_many_fields(node, monkeypatch):
     for port in (31, 32):
         arrive(node.hca, Frame(Packet(ports=bytes((0, port, 0, 9))).frame()))
     assert len(buffers.drain()) == 1
-    assert node.hca.eth.vport.steering_discards == 1
+    assert node.hca.nic_vport.steering_discards == 1

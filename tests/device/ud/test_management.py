@@ -256,11 +256,11 @@ def test_port_that_is_down_is_not_on_the_subnet(gsis, pair):
     lifecycle.set_link(two.hca, up=False)
     _, records = gsis[0].ask_sa(GET_TABLE, SaAttr.NODE_REC, sa.node_rec)
     assert [record.lid for record in records] == [one.lid, SM_LID]
-    sent = two.hca.port.counters()
+    sent = two.hca.vport.counters()
     request = sa.sa_mad.new(mad_hdr=gsis[1].header(3, 2, GET, SaAttr.CLASS_PORTINFO))
     gsis[1].send(request)
     assert gsis[1].take() == []
-    assert two.hca.port.counters() == sent
+    assert two.hca.vport.counters() == sent
     assert gsis[1].qp.state is QpState.RTS
 
 

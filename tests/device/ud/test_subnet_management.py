@@ -66,7 +66,7 @@ def test_a_route_to_the_switch_and_to_both_ports(smis, pair):
     assert (answer.status, answer.hop_ptr) == (DIRECTION, 1)
     for number, node in enumerate(pair, 1):
         answer = smis[0].ask(SmpAttr.NODE_INFO, 1, number)
-        assert node_info.view(answer.data).port_guid == node.hca.port.guid
+        assert node_info.view(answer.data).port_guid == node.hca.vport.guid
         assert (answer.status, answer.hop_ptr, answer.return_path[1]) == (DIRECTION, 1, 1)
 
 

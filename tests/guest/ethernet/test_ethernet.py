@@ -23,7 +23,7 @@ from helpers.guest.guests import (
 from helpers.guest.kernel_log import KernelLog
 
 from emu.device.models import MODELS
-from emu.device.port.eth.port import mac_of
+from emu.device.port.eth.vport import mac_of
 from emu.device.port.ib.port import BASE_GUID
 from emu.guests import GuestOptions
 

@@ -22,7 +22,7 @@ def snapshot(hca):
         "state": hca.state,
         "issi": hca.issi,
         "caps": [hca.caps._pages[group, mode][:] for group in GROUPS for mode in CapMode],
-        "port": _port(hca.port),
+        "port": _port(hca.vport),
         "pages": list(hca.fwpages._given),
         "events": {event: eq.handle for event, eq in hca._event_eqs.items()},
         "groups": freeze(hca.mcgs),
@@ -33,10 +33,10 @@ def snapshot(hca):
 
 
 def _port(port):
-    """The port's fields, and those of what an Ethernet port is made of."""
+    """The vPort's fields, and those of what an Ethernet vPort is made of."""
     return {
         name: _port(value)
-        if name in {"vport", "sent", "received"}
+        if name in {"port", "sent", "received"}
         and value is not None
         and hasattr(value, "__slots__")
         else freeze(value)

@@ -49,7 +49,7 @@ def test_first_to_come_is_the_hub(fabric):
     members = [fabric.join() for _ in range(3)]
     assert hubs(fabric) == members[:1]
     assert numbers(fabric) == [1, 2, 3]
-    assert len({member.node.hca.port.guid for member in members}) == 3
+    assert len({member.node.hca.vport.guid for member in members}) == 3
     fabric.until(lambda: sees(members[0], 2, 3) and sees(members[2], 1, 2))
     assert passes(fabric, members[0], members[2])
     assert passes(fabric, members[2], members[1])
@@ -64,7 +64,7 @@ def test_several_functions_of_a_member(fabric):
 def test_numbers_that_are_wanted(fabric):
     fabric.join(Identity(5, GUID))
     member = fabric.join(Identity(1, GUID + 1))
-    assert member.node.hca.port.guid == GUID + 1
+    assert member.node.hca.vport.guid == GUID + 1
     assert numbers(fabric) == [5, 1]
 
 
@@ -252,7 +252,7 @@ def test_cable_is_pulled_and_plugged_in_again(fabric, mine):
 
 def test_member_comes_back_under_its_numbers(fabric):
     hub, one = fabric.join(), fabric.join()
-    given = Identity(one.node.lid, one.node.hca.port.guid)
+    given = Identity(one.node.lid, one.node.hca.vport.guid)
     one.leave()
     fabric.until(lambda: sees(hub))
     again = fabric.join(given)

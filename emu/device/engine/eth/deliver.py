@@ -110,14 +110,14 @@ def deliver(hca: Hca, headers: Headers, is_vouched: bool, to: Delivery) -> None:
     except InPieces:
         hca.round.steps += _STEPS_IN_VAIN
         rq.queue.give_back(wqe)
-        hca.eth.received.discards += 1
+        hca.nic_vport.received.discards += 1
         return
     except AccessError as error:
         queues.fail_receive(hca, rq, wqe.index, str(error))
         return
     if target is None:
         rq.queue.give_back(wqe)
-        hca.eth.vport.wqe_too_small += 1
+        hca.nic_vport.wqe_too_small += 1
         return
     if hca.faults is not None and not hca.faults.show(RECEIVE_POINT, rq, wqe, length):
         return

@@ -21,9 +21,9 @@ from emu.device.port.eth.flow_control import CONTROL_ADDRESS, MAC_CONTROL
 from emu.device.port.eth.frame import MIN_BYTES, Frame
 from emu.device.port.eth.headers import FrameError, Headers, parse
 from emu.device.port.eth.plain import header_bytes
-from emu.device.port.eth.port import FCS_BYTES
 from emu.device.port.eth.roce.framing import ROCE_PORT, ROCE_PORT_AT
 from emu.device.port.eth.segment import MAX_SEGMENTS, segment
+from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.state.points import FaultPoint
 from emu.device.turns import Turns
 
@@ -64,7 +64,7 @@ def arrive(hca: Hca, frame: Frame) -> None:
 def take_in_turn(hca: Hca, frame: Frame) -> None:
     """Take a frame when those before it have been taken, and the round allows it."""
     if not hca.arrivals.do(len(frame.data), take, hca, frame):
-        hca.eth.received.discards += 1
+        hca.nic_vport.received.discards += 1
 
 
 def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
@@ -74,7 +74,7 @@ def loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
     receive queue takes, as the driver's are for what others have sent (tirc.self_lb_block).
     """
     if not hca.arrivals.do(len(frame.data), _loop_back, hca, frame, source):
-        hca.eth.received.discards += 1
+        hca.nic_vport.received.discards += 1
 
 
 def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
@@ -89,23 +89,24 @@ def _loop_back(hca: Hca, frame: Frame, source: TransportDomain) -> None:
 
 def take(hca: Hca, frame: Frame) -> None:
     """As :func:`arrive`, without the planned faults."""
-    port = hca.eth
-    if not port.is_up:
+    vport = hca.nic_vport
+    if not vport.is_up:
         return
-    received, data = port.received, frame.data
+    received, data = vport.received, frame.data
     try:
         if frame.gso_size > 0:
             large = _Large(frame)
-            if large.longest + FCS_BYTES > port.mtu:
+            if large.longest + FCS_BYTES > vport.oper_mtu:
                 received.too_long += large.packets
                 received.errors += large.packets
                 return
             received.add(data, large.packets, large.octets)
             _steer_large(hca, large, None)
-        elif len(data) + FCS_BYTES > port.mtu:
+        elif len(data) + FCS_BYTES > vport.oper_mtu:
             received.too_long += 1
             received.errors += 1
         elif data.startswith(CONTROL_ADDRESS) and data[_TYPE_AT] == MAC_CONTROL:
+            port = vport.port
             port.flow.take(data, hca.clock.now_ns(), port.speed)
         elif data.find(ROCE_PORT, *ROCE_PORT_AT) < 0 or not roce.take(hca, data):
             _steer_one(hca, frame, None)
@@ -120,7 +121,7 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
     queues = route(hca, headers, len(data), 1, source)
     if not queues:
         if source is None:
-            hca.eth.vport.steering_discards += 1
+            hca.nic_vport.steering_discards += 1
         return
     if source is not None:
         _count_looped(hca, data, 1, len(data))
@@ -135,8 +136,8 @@ def _steer_one(hca: Hca, frame: Frame, source: TransportDomain | None) -> None:
 
 
 def _count_looped(hca: Hca, data: bytes, packets: int, octets: int) -> None:
-    hca.eth.received.add(data, packets, octets)
-    hca.eth.looped_in.add(data, packets, octets)
+    hca.nic_vport.received.add(data, packets, octets)
+    hca.nic_vport.looped_in.add(data, packets, octets)
 
 
 def _rest(hca: Hca, headers: Headers, is_vouched: bool, queues: Sequence[Delivery]) -> Turns[None]:
@@ -175,12 +176,12 @@ def _steer_large(hca: Hca, large: _Large, source: TransportDomain | None) -> Non
     queues = route(hca, headers, large.octets, large.packets, source)
     if not queues:
         if source is None:
-            hca.eth.vport.steering_discards += large.packets
+            hca.nic_vport.steering_discards += large.packets
         return
     if source is not None:
         _count_looped(hca, data, large.packets, large.octets)
     if large.packets * len(queues) > MOST_COPIES:
-        hca.eth.received.discards += large.packets * len(queues) - MOST_COPIES
+        hca.nic_vport.received.discards += large.packets * len(queues) - MOST_COPIES
         queues = queues[: MOST_COPIES // large.packets]
     hca.arrivals.begin(_each(hca, headers, cut, queues), len(data))
 

@@ -39,7 +39,7 @@ def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
         packet = parse(frame, at)
     except BadFrameError as error:
         hca.roce.dropped[error.kind] += 1
-        hca.eth.received.errors += 1
+        hca.nic_vport.received.errors += 1
         log.debug("%s: a RoCE frame is dropped: %s", hca.model.name, error)
         return True
     passage = rdma_steering.receive(hca, frame)
@@ -50,11 +50,11 @@ def take(hca: Hca, frame: bytes, *, is_looped: bool = False) -> bool:
         hca.roce.congestion.counts["np_ecn_marked_roce_packets"] += packet.is_marked
         arrive(hca, *datagram_of(packet, frame, tag_of(frame, at)), is_looped=is_looped)
     elif not frame[0] & _GROUP:
-        hca.eth.received.sort_frame(frame, 1, len(frame))
+        hca.nic_vport.received.sort_frame(frame, 1, len(frame))
         if is_looped:
             hca.link.count_looped(1, len(frame))
-            hca.eth.looped_in.sort_frame(frame, 1, len(frame))
-            hca.eth.looped_out.sort_frame(frame, 1, len(frame))
+            hca.nic_vport.looped_in.sort_frame(frame, 1, len(frame))
+            hca.nic_vport.looped_out.sort_frame(frame, 1, len(frame))
         intake.receive(hca, packet, len(frame))
     return True
 

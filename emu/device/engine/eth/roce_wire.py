@@ -17,11 +17,11 @@ from emu.device.engine.eth.rdma_steering import Passage
 from emu.device.engine.ud.delivery import arrive
 from emu.device.port.datagram import Datagram, Origin
 from emu.device.port.eth.frame import Frame
-from emu.device.port.eth.port import FCS_BYTES
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, frame_of
 from emu.device.port.eth.roce.framing import TAG_BYTES
 from emu.device.port.eth.roce.gids import MAC_BYTES, NO_GID
 from emu.device.port.eth.roce.link import parts_of
+from emu.device.port.eth.traffic import FCS_BYTES
 from emu.device.port.eth.wire import EthWire
 from emu.device.rounds import ENOUGH_STEPS
 from emu.device.state.containment import contain
@@ -146,7 +146,7 @@ class RoceWire:
         """
         if not frame:
             return True
-        if len(frame) + FCS_BYTES > source.eth.mtu:
+        if len(frame) + FCS_BYTES > source.nic_vport.oper_mtu:
             source.roce.dropped[_TOO_LONG] += 1
             return True
         if rdma_steering.send(source, frame, sqn) is not Passage.ON:
@@ -244,7 +244,7 @@ class RoceWire:
         """Whether a datagram's frame is longer than a port's MTU, as ``transmit`` finds."""
         assert isinstance(origin, RoceOrigin)
         tag = 0 if origin.tci is None else TAG_BYTES
-        return packet.octets + tag + FCS_BYTES > hca.eth.mtu
+        return packet.octets + tag + FCS_BYTES > hca.nic_vport.oper_mtu
 
     def datagram(self, source: Hca, packet: Datagram, origin: Origin) -> None:
         """Carry a datagram; it is silently lost when its sender or receiver has no GID."""
@@ -263,8 +263,8 @@ class RoceWire:
             node = None if self.reaches(address) else self.node(address)
             if node is not None:
                 if self._is_too_long(node, packet, origin):
-                    node.eth.received.too_long += 1
-                    node.eth.received.errors += 1
+                    node.nic_vport.received.too_long += 1
+                    node.nic_vport.received.errors += 1
                 else:
                     arrive(node, packet, origin, is_looped=node is source)
                 return

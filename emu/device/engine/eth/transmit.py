@@ -18,8 +18,8 @@ from emu.device.objects.send_queue import BadWqeError
 from emu.device.port.eth.checksum import insert
 from emu.device.port.eth.frame import MAX_BYTES, MIN_BYTES, Frame
 from emu.device.port.eth.headers import ETH_CTAG, ETH_STAG, ETHERNET_BYTES, FrameError, parse
-from emu.device.port.eth.port import FCS_BYTES, MAC_BYTES
 from emu.device.port.eth.segment import segment, unsegmented
+from emu.device.port.eth.traffic import FCS_BYTES, MAC_BYTES
 from emu.device.port.eth.vlan import insert_tag
 from emu.device.state.points import FaultPoint
 from layouts.enums import Opcode
@@ -115,20 +115,20 @@ def send(hca: Hca, sq: Sq, frame: Frame, packets: int, longest: int, octets: int
     is up to the TIRs (tirc.self_lb_block).
     """
     hca.round.steps += packets * STEPS_PER_FRAME
-    port = hca.eth
-    if not port.is_up:
-        port.sent.discards += packets
-    elif longest + FCS_BYTES > port.mtu:
-        port.sent.too_long += packets
-        port.sent.errors += packets
+    vport = hca.nic_vport
+    if not vport.is_up:
+        vport.sent.discards += packets
+    elif longest + FCS_BYTES > vport.oper_mtu:
+        vport.sent.too_long += packets
+        vport.sent.errors += packets
     else:
-        port.sent.add(frame.data, packets, octets)
+        vport.sent.add(frame.data, packets, octets)
         is_multicast = frame.data[0] & _GROUP_BIT
-        if is_multicast or _is_own(port.vport.own, port.permanent_address, frame.data):
+        if is_multicast or _is_own(vport.own, vport.permanent_address, frame.data):
             assert sq.tis is not None  # only queues with a TIS send frames
             loop_back(hca, frame, sq.tis.td)
             if not is_multicast:
-                port.looped_out.add(frame.data, packets, octets)
+                vport.looped_out.add(frame.data, packets, octets)
                 return
         if hca.faults is None:
             hca.eth_wire.transmit(hca, frame)

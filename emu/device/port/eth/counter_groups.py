@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from emu.device.port.counts import Traffic
-from emu.device.port.eth.port import FCS_BYTES, Direction, EthPort
+from emu.device.port.eth.port import EthPort
+from emu.device.port.eth.traffic import FCS_BYTES, Direction
 from layouts import port_counters as layout
 from layouts.eth_enums import CountersGroup
 from layouts.prm import Prm
@@ -30,9 +31,8 @@ _SIZES = (
 )  # fmt: skip
 
 
-def _ways(port: EthPort) -> tuple[Direction, Direction]:
-    """What has passed the physical port, sent and received; not what the function sends itself."""
-    return port.sent.without(port.looped_out), port.received.without(port.looped_in)
+Ways = tuple[Direction, Direction]
+"""What has passed the physical port, sent and received."""
 
 
 def _octets(way: Direction) -> int:
@@ -43,8 +43,8 @@ def _multicast(way: Direction) -> int:
     return way.multicast.packets + way.rdma_multicast.packets
 
 
-def _ieee_802_3(port: EthPort) -> dict[str, int]:
-    sent, received = _ways(port)
+def _ieee_802_3(port: EthPort, ways: Ways) -> dict[str, int]:
+    sent, received = ways
     return {
         "a_frames_transmitted_ok": sent.packets,
         "a_frames_received_ok": received.packets,
@@ -63,9 +63,9 @@ def _ieee_802_3(port: EthPort) -> dict[str, int]:
     }
 
 
-def _rfc_2863(port: EthPort) -> dict[str, int]:
+def _rfc_2863(port: EthPort, ways: Ways) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in zip(("out", "in"), _ways(port)):
+    for name, way in zip(("out", "in"), ways):
         values |= {
             f"if_{name}_octets": _octets(way),
             f"if_{name}_ucast_pkts": way.unicast.packets + way.rdma_unicast.packets,
@@ -77,8 +77,8 @@ def _rfc_2863(port: EthPort) -> dict[str, int]:
     return values
 
 
-def _rfc_2819(port: EthPort) -> dict[str, int]:
-    _, received = _ways(port)
+def _rfc_2819(port: EthPort, ways: Ways) -> dict[str, int]:
+    _, received = ways
     return {
         "ether_stats_drop_events": received.discards,
         "ether_stats_octets": _octets(received),
@@ -90,19 +90,19 @@ def _rfc_2819(port: EthPort) -> dict[str, int]:
     }
 
 
-def _rfc_3635(port: EthPort) -> dict[str, int]:
+def _rfc_3635(port: EthPort, ways: Ways) -> dict[str, int]:
     flow = port.flow
     return {
-        "dot3stats_frame_too_longs": port.received.too_long,
+        "dot3stats_frame_too_longs": ways[1].too_long,
         "dot3control_in_unknown_opcodes": flow.received.unknown,
         "dot3in_pause_frames": flow.received.global_,
         "dot3out_pause_frames": flow.sent.global_,
     }
 
 
-def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
+def _priority(port: EthPort, ways: Ways, priority: int = 0) -> dict[str, int]:
     values: dict[str, int] = {}
-    for name, way in zip(("tx", "rx"), _ways(port)):
+    for name, way in zip(("tx", "rx"), ways):
         frames = _frames_of(way, priority)
         values[f"{name}_octets"] = frames.octets + FCS_BYTES * frames.packets
         values[f"{name}_frames"] = frames.packets
@@ -111,7 +111,7 @@ def _priority(port: EthPort, priority: int = 0) -> dict[str, int]:
         values[f"{name}_pause_duration"] = pauses.duration_ns[priority] // _NS_PER_US
     values["rx_pause_transition"] = port.flow.received.transitions[priority]
     if not priority:
-        values["rx_discards"] = port.received.discards
+        values["rx_discards"] = ways[1].discards
     return values
 
 
@@ -125,16 +125,16 @@ def _frames_of(way: Direction, priority: int) -> Traffic:
     )
 
 
-def _physical(port: EthPort) -> dict[str, int]:
+def _physical(port: EthPort, ways: Ways) -> dict[str, int]:
     return {"link_down_events": port.link_downed}
 
 
-def _physical_statistical(_port: EthPort) -> dict[str, int]:
+def _physical_statistical(_port: EthPort, _ways: Ways) -> dict[str, int]:
     """Bits are never in error, nor corrected."""
     return {}
 
 
-def _infiniband(port: EthPort) -> dict[str, int]:
+def _infiniband(port: EthPort, ways: Ways) -> dict[str, int]:
     """What ``ports/1/counters`` of a RoCE port shows beside its traffic (hw/mad.c: pma_cnt_assign).
 
     The port has no virtual lanes and no InfiniBand link whose errors could be counted.
@@ -146,7 +146,7 @@ class Group(NamedTuple):
     """A group: its layout, and the counters in it that can be other than 0."""
 
     layout: Prm
-    values: Callable[[EthPort], dict[str, int]]
+    values: Callable[[EthPort, Ways], dict[str, int]]
 
 
 GROUPS: Mapping[int, Group] = {
@@ -164,16 +164,16 @@ GROUPS: Mapping[int, Group] = {
 """The groups that a port has, by ppcnt_reg.grp."""
 
 
-def read(port: EthPort, group: int, priority: int, *, clear: bool) -> bytes:
+def read(port: EthPort, ways: Ways, group: int, priority: int, *, clear: bool) -> bytes:
     """A group's counters since they were last cleared; ``clear`` starts them again from zero.
 
     ``group`` is one of GROUPS, ``priority`` below ``emu.device.port.eth.qos.PRIORITIES``.
     """
     prm, values = GROUPS[group]
     if group == CountersGroup.PER_PRIORITY:
-        key, now = (group, priority), _priority(port, priority)
+        key, now = (group, priority), _priority(port, ways, priority)
     else:
-        key, now = (group, 0), values(port)
+        key, now = (group, 0), values(port, ways)
     base = port.ppcnt_base.get(key, {})
     view = prm.new()
     short = {one.name: (1 << one.width) - 1 for one in prm.fields if one.width < _COUNTER_BITS}

@@ -47,3 +47,14 @@ class Qos:
     dscp_to_priority: bytearray = field(default_factory=_by_class_selector)
     priority_to_class: bytearray = field(default_factory=lambda: bytearray(range(PRIORITIES)))
     classes: tuple[TrafficClass, ...] = field(default_factory=_classes)
+    trusted: bytearray | None = None
+    """``dscp_to_priority`` while the port trusts DSCP; None while it trusts VLAN tags."""
+
+    @property
+    def trusts_dscp(self) -> bool:
+        """Whether frames have their priorities by DSCP, not by VLAN tag."""
+        return self.trusted is not None
+
+    def trust(self, *, dscp: bool) -> None:
+        """Take frames' priorities from their DSCP, or from their VLAN tags."""
+        self.trusted = self.dscp_to_priority if dscp else None

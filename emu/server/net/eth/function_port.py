@@ -54,7 +54,7 @@ class FunctionPort(SegmentPort):
     @property
     def is_up(self) -> bool:
         """Whether the function's link is up."""
-        return self._hca is not None and self._hca.eth.is_up
+        return self._hca is not None and self._hca.nic_vport.is_up
 
     # -- the function's side
 
@@ -87,7 +87,7 @@ class FunctionPort(SegmentPort):
 
     def transmit(self, source: Hca, frame: Frame) -> None:
         """Carry a frame; it may be lost, which is counted."""
-        if source is not self._hca or not source.eth.is_up:
+        if source is not self._hca or not source.nic_vport.is_up:
             self.dropped["down"] += 1
             return
         if self.watcher is None:

@@ -101,11 +101,11 @@ class _Discarded:
 
     def items(self) -> Iterator[tuple[str, int]]:
         """The counts of the port and its virtual port."""
-        port, counters = self._hca.eth, self._hca.counters
-        yield "bad, or longer than the MTU", port.received.errors
-        yield "link down", port.received.discards
-        yield "no flow entry", port.vport.steering_discards
-        yield "receive request too small", port.vport.wqe_too_small
+        vport, counters = self._hca.nic_vport, self._hca.counters
+        yield "bad, or longer than the MTU", vport.received.errors
+        yield "link down", vport.received.discards
+        yield "no flow entry", vport.steering_discards
+        yield "receive request too small", vport.wqe_too_small
         some = islice(counters, _MOST_COUNTERS)
         yield "no receive request", sum(one.values.get("out_of_buffer", 0) for one in some)
 

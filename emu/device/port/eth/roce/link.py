@@ -1,4 +1,4 @@
-"""RoCE v2 as the transport services see it: the ``Link`` of an Ethernet port.
+"""RoCE v2 as the transport services see it: the ``Link`` of an Ethernet function.
 
 An address is where a queue pair's path leads, as a number: the index of the source GID, the peer's
 MAC address and its GID. Source GID, source MAC address and VLAN come from the GID table when a
@@ -19,7 +19,6 @@ from emu.device.objects import GlobalRoute, Marks
 from emu.device.port.congestion import Congestion
 from emu.device.port.datagram import Datagram, Destination, Origin
 from emu.device.port.eth.congestion import ECN_MASK, NOT_CAPABLE
-from emu.device.port.eth.port import FCS_BYTES, EthPort
 from emu.device.port.eth.roce.datagram import RoceDestination, RoceOrigin, area_of, tci_of
 from emu.device.port.eth.roce.framing import (
     Framer,
@@ -30,6 +29,8 @@ from emu.device.port.eth.roce.framing import (
     transport_header,
 )
 from emu.device.port.eth.roce.gids import GID_BYTES, MAC_BYTES, NO_GID, NO_MAC, GidTable, text
+from emu.device.port.eth.traffic import FCS_BYTES
+from emu.device.port.eth.vport import NicVport
 from emu.device.port.packet import MOST_HEADER_BYTES, OPS, BadPacketError, Packet
 from emu.device.port.recovery import Recovery
 from layouts.bth import BECN, Kind, Service
@@ -117,17 +118,17 @@ class RoceRoute:
 
 
 class RoceLink:
-    """Implements ``emu.device.port.base.Link`` for an Ethernet port."""
+    """Implements ``emu.device.port.base.Link`` for an Ethernet vPort."""
 
     lid = 0
 
-    def __init__(self, port: EthPort, gids: GidTable) -> None:
-        self._port = port
-        self._vport = port.vport
+    def __init__(self, vport: NicVport, gids: GidTable) -> None:
+        self._port = vport.port
+        self._vport = vport
         self.gids = gids
-        self.congestion = Congestion(port.speed)
+        self.congestion = Congestion(vport.port.speed)
         self.recovery = Recovery()
-        self._sent, self._received = port.sent, port.received
+        self._sent, self._received = vport.sent, vport.received
         self.dropped: Counter[str] = Counter()
         """Frames for the port's own GIDs that are no packets, or that no queue pair has taken, by
         what is wrong with them."""
@@ -136,7 +137,7 @@ class RoceLink:
     def is_up(self) -> bool:
         """Whether frames can pass and the driver has enabled RoCE on its virtual port."""
         port, vport = self._port, self._vport
-        # As port.is_up, without the call: each message asks three times.
+        # As vport.is_up, without the call: each message asks three times.
         return vport.roce_en and vport.admin_up and port.admin_up and port.has_cable
 
     # -- connections
@@ -167,12 +168,12 @@ class RoceLink:
     @property
     def attributes(self) -> object:
         """The GID table and the interface's MTU."""
-        return self.gids.changes, self._port.mtu
+        return self.gids.changes, self._vport.oper_mtu
 
     @property
     def most_payload(self) -> int:
         """What a frame of the MTU has room for behind the longest headers."""
-        return self._port.mtu - _MOST_AROUND
+        return self._vport.oper_mtu - _MOST_AROUND
 
     def global_route(self, path: Any) -> None:
         """The GIDs are in the address."""
@@ -299,7 +300,7 @@ class RoceLink:
         """Count sent packets; octets run from the Ethernet header to the invariant CRC."""
         way = self._sent
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
             way.sort(marks.sent, marks.dscp, packets, octets)
 
     def count_received(
@@ -308,21 +309,21 @@ class RoceLink:
         """Count received packets; octets as above."""
         way = self._received
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
             way.sort(marks.received, marks.dscp, packets, octets)
 
     def count_looped(
         self, packets: int, octets: int, marks: Marks | None = None, *, multicast: bool = False
     ) -> None:
         """Of what counts as received, these packets have come from this port."""
-        port = self._port
-        way = port.looped_in
+        vport = self._vport
+        way = vport.looped_in
         way.add_to(way.rdma_multicast if multicast else way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
             way.sort(marks.received, marks.dscp, packets, octets)
         if multicast:
             return
-        way = port.looped_out
+        way = vport.looped_out
         way.add_to(way.rdma_unicast, packets, octets)
-        if marks is not None and (marks is not _UNMARKED or way.dscp_to_priority is not None):
+        if marks is not None and (marks is not _UNMARKED or way.qos.trusted is not None):
             way.sort(marks.sent, marks.dscp, packets, octets)

@@ -18,7 +18,8 @@ class Hca:
     """As much of a function as its cable knows."""
 
     def __init__(self):
-        self.eth = SimpleNamespace(is_up=True, flow=FlowControl())
+        self.nic_vport = SimpleNamespace(is_up=True)
+        self.eth = SimpleNamespace(flow=FlowControl())
         self.has_failed = False
         self.got = []
 
@@ -51,9 +52,9 @@ def test_a_frame_reaches_the_other_function(nodes):
 
 def test_a_link_that_is_down_carries_nothing(nodes):
     one, two = nodes
-    two.eth.is_up = False
+    two.nic_vport.is_up = False
     one.port.transmit(one, FRAME)
-    one.eth.is_up, two.eth.is_up = False, True
+    one.nic_vport.is_up, two.nic_vport.is_up = False, True
     one.port.transmit(one, FRAME)
     assert two.got == []
     assert (one.port.dropped["down"], two.port.dropped["down"]) == (1, 1)
@@ -119,7 +120,7 @@ def test_a_function_without_receive_requests_is_waited_for_but_not_for_long(node
     assert one.port.spare(now + function_port.IGNORED_NS) == 0
     left["room"] = 1
     assert one.port.spare(now + function_port.IGNORED_NS) == 1
-    one.eth.is_up = False
+    one.nic_vport.is_up = False
     left["room"] = 0
     assert one.port.spare(now + function_port.IGNORED_NS) == function_port.MANY
 
