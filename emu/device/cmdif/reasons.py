@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 
 from emu.device.errors import CmdError, syndrome_of
-from emu.device.objects.table import Object
 from emu.device.state import tables
 
 _KIND = "self.kind"
@@ -46,18 +45,7 @@ class Reason:
 
 def kinds() -> tuple[str, ...]:
     """The device's names for its kinds of objects."""
-    return tuple(kind.kind for kind in _classes())
-
-
-def _classes(above: type[Object] = Object) -> list[type[Object]]:
-    """The classes of the device's objects: all that :mod:`state.tables` has tables of."""
-    package = tables.__name__.partition(".")[0]
-    return [
-        kind
-        for below in above.__subclasses__()
-        for kind in (below, *_classes(below))
-        if kind.__module__.partition(".")[0] == package
-    ]
+    return tuple(of.kind for of in tables.kinds())
 
 
 @cache

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from itertools import chain
+from pkgutil import walk_packages
 
-from emu.device.engine import turn as _turns  # noqa: F401  # registers the turn of queue pairs
+from emu.device import engine
 from emu.device.engine.eth import queues as eth_queues
-from emu.device.engine.eth import send as _send  # noqa: F401  # registers the turn of send queues
 from emu.device.engine.events import eq as eq_engine
 from emu.device.engine.mr import page_faults
 from emu.device.engine.qp import lifecycle as qp_life
@@ -24,6 +25,9 @@ from layouts.enums import EventType, PortChange, QpState
 from layouts.eqe import eqe_port_state
 
 log = logging.getLogger(__name__)
+
+for _module in walk_packages(engine.__path__, f"{engine.__name__}."):
+    import_module(_module.name)  # those with a turn register it
 
 QUEUES_PER_ROUND = 8
 _STEPS_PER_STOP = 16

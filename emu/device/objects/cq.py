@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emu.device.objects.eq import Eq
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.pages import PageList
 from emu.device.objects.table import Object
 from emu.device.objects.users import Umem
@@ -22,6 +23,7 @@ class Cq(Object):
         "uar_page", "umems",
     )  # fmt: skip
     kind = "cq"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_cq)
     BASE_BYTES = 1024
 
     def __init__(
@@ -77,6 +79,12 @@ class Cq(Object):
         ctx.last_notified_index = self.notified_pi & 0xFFFFFF
         ctx.last_solicit_index = self.solicited_pi & 0xFFFFFF
         ctx.producer_counter, ctx.consumer_counter = self.pi & 0xFFFFFF, self.ci & 0xFFFFFF
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "entries": self.entries, "pi": self.pi, "ci": self.ci, "eqn": self.eq.handle,
+            "status": self.status.name, "notification": self.notification.name,
+        }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
         return (self.eq, *self.umems)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from emu.device.objects.cq import Cq
-from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.domains import QUEUE_NUMBERS, Pd, QCounter
 from emu.device.objects.srq import Srq
 from emu.device.objects.table import Object
 
@@ -35,6 +35,7 @@ class Dct(Object):
         "responders", "srq", "uidx",
     )  # fmt: skip
     kind = "dct"
+    numbering = QUEUE_NUMBERS
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Any, pd: Pd, srq: Srq, cq: Cq, counter: QCounter | None) -> None:

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.table import Object
+
+PAGE_BYTES = 4096
+
+FIRST_UAR = 8
+"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
+
+FIRST_QPN = 0x40
+"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
+
+LEAST_LOG_MAX_QP = 7
+"""There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
+
+iPXE's golan.c asks for 2^0 and makes a few.
+"""
+
+QUEUE_NUMBERS = Numbering(
+    lambda made: 1 << max(made.caps.general.log_max_qp, LEAST_LOG_MAX_QP), first=FIRST_QPN
+)
+"""Queue pairs share their numbers with everything that a send doorbell can name, and with receive
+queues: a dump of a queue has nothing else to tell them apart."""
 
 
 class Pd(Object):
@@ -10,6 +33,7 @@ class Pd(Object):
 
     __slots__ = ()
     kind = "pd"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_pd)
 
 
 class Xrcd(Object):
@@ -17,6 +41,7 @@ class Xrcd(Object):
 
     __slots__ = ()
     kind = "xrcd"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_xrcd)
 
 
 class TransportDomain(Object):
@@ -24,6 +49,7 @@ class TransportDomain(Object):
 
     __slots__ = ()
     kind = "transport domain"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_transport_domain)
 
 
 class Uar(Object):
@@ -35,6 +61,7 @@ class Uar(Object):
 
     __slots__ = ("cq_arm",)
     kind = "uar"
+    numbering = Numbering(lambda made: made.doorbell_end // PAGE_BYTES, first=FIRST_UAR)
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,6 +74,7 @@ class ReservedQpn(Object):
 
     __slots__ = ()
     kind = "reserved qpn"
+    numbering = QUEUE_NUMBERS
 
 
 class QCounter(Object):
@@ -54,6 +82,7 @@ class QCounter(Object):
 
     __slots__ = ("values",)
     kind = "counter set"
+    numbering = Numbering(lambda made: made.caps.general.max_qp_cnt + 1)
     BASE_BYTES = 4096
 
     def __init__(self) -> None:
@@ -61,15 +90,25 @@ class QCounter(Object):
         self.values: dict[str, int] = {}
 
 
+def _flow_counters(made: Limits) -> int:
+    general = made.caps.general
+    most: int = general.max_flow_counter_31_16 << 16 | general.max_flow_counter_15_0
+    return 1 + most
+
+
 class FlowCounter(Object):
     """Counts packets and bytes of the flow table entries that refer to it."""
 
     __slots__ = ("octets", "packets")
     kind = "flow counter"
+    numbering = Numbering(_flow_counters)
 
     def __init__(self) -> None:
         super().__init__()
         self.packets = self.octets = 0
+
+    def about(self) -> dict[str, Any]:
+        return {"packets": self.packets, "octets": self.octets}
 
 
 class Psv(Object):
@@ -77,6 +116,7 @@ class Psv(Object):
 
     __slots__ = ("pd", "transient_sig")
     kind = "psv"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey)
 
     def __init__(self, pd: Pd) -> None:
         super().__init__()

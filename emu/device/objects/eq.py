@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.pages import PageList
 from emu.device.objects.table import Object
 
@@ -16,6 +17,7 @@ class Eq(Object):
         "overruns", "pi", "uar_page", "vector",
     )  # fmt: skip
     kind = "eq"
+    numbering = Numbering(lambda made: made.caps.general.max_num_eqs + 1)
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Any, events: int, buffer: PageList) -> None:
@@ -40,6 +42,12 @@ class Eq(Object):
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.buffer.host_bytes
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "entries": 1 << self.log_size, "pi": self.pi, "ci": self.ci, "vector": self.vector,
+            "armed": self.armed, "overruns": self.overruns,
+        }  # fmt: skip
 
     @property
     def is_full(self) -> bool:

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from emu.device.objects.domains import FlowCounter
-from emu.device.objects.modify_header import ModifyHeader
+from emu.device.objects.modify_header import ModifyHeader, nic_receive
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.table import Object
 from layouts.eth_enums import FlowTableType
 
@@ -90,6 +91,7 @@ class FlowTable(Object):
 
     __slots__ = ("ctx", "groups", "level", "miss", "size", "table_type")
     kind = "flow table"
+    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_ft_num)
     BASE_BYTES = 1024
 
     def __init__(
@@ -110,8 +112,19 @@ class FlowTable(Object):
         self.groups: list[FlowGroup] = []
         """By index."""
 
+    def about(self) -> dict[str, Any]:
+        return {
+            "type": self.table_type.name, "level": self.level, "size": self.size,
+            "groups": len(self.groups),
+            "miss": self.miss.handle if isinstance(self.miss, FlowTable) else self.miss.value,
+        }  # fmt: skip
+
     def holds(self) -> tuple[Object, ...]:
         return (self.miss,) if isinstance(self.miss, FlowTable) else ()
+
+    def unlink(self) -> None:
+        """Drop the groups, which refer back to it."""
+        self.groups.clear()
 
     def entry_at(self, index: int) -> FlowEntry | None:
         """The entry with this index."""
@@ -132,6 +145,7 @@ class FlowGroup(Object):
 
     __slots__ = ("by_key", "criteria", "entries", "first", "last", "match", "table")
     kind = "flow group"
+    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_flow)
     BASE_BYTES = 6144
     """With criteria of 20 fields, and the view that a query returns."""
 
@@ -153,6 +167,12 @@ class FlowGroup(Object):
     def __lt__(self, other: FlowGroup) -> bool:
         return self.first < other.first
 
+    def about(self) -> dict[str, Any]:
+        return {
+            "table": self.table.handle, "first": self.first, "last": self.last,
+            "entries": len(self.entries), "masks": self.criteria.masks,
+        }  # fmt: skip
+
     def holds(self) -> tuple[Object, ...]:
         return (self.table,)
 
@@ -169,8 +189,8 @@ class FlowGroup(Object):
         if not alike:
             del self.by_key[entry.key]
 
-    def forget(self) -> None:
-        """Forget all entries, which refer back to the group."""
+    def unlink(self) -> None:
+        """Drop the entries, which refer back to it."""
         self.entries.clear()
         self.by_key.clear()
 
@@ -186,6 +206,7 @@ class FlowEntry(Object):
 
     __slots__ = ("action", "ctx", "group", "index", "key")
     kind = "flow table entry"
+    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_flow)
     BASE_BYTES = 4096
     DESTINATION_BYTES = 64
 
@@ -207,6 +228,16 @@ class FlowEntry(Object):
     def host_bytes(self) -> int:
         lists = len(self.action.destinations) + len(self.action.counters)
         return self.BASE_BYTES + self.DESTINATION_BYTES * lists
+
+    def about(self) -> dict[str, Any]:
+        action = self.action
+        return {
+            "table": self.group.table.handle, "index": self.index,
+            "values": dict(zip(self.group.criteria.masks, self.key)),
+            "action": action.verdict.value, "tag": action.tag,
+            "destinations": [repr(target) for target in action.destinations],
+            "counters": [counter.handle for counter in action.counters],
+        }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
         return (self.group, *self.action.held)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.table import Object
 from emu.device.ports import Buffer
 
@@ -37,6 +38,7 @@ class Memic(Object):
 
     __slots__ = ("length", "operations", "start")
     kind = "device memory"
+    numbering = Numbering(lambda _made: 1 << 16)
 
     def __init__(self, start: int, length: int) -> None:
         """``start`` is an offset in device memory, ``length`` in bytes; both are whole pages."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from emu.device.objects.domains import Pd
 from emu.device.objects.memic import Memic
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.ranges import Ranges
 from emu.device.objects.table import Object
 from emu.device.objects.translations import (
@@ -30,6 +31,12 @@ ANY_QPN = 0xFFFFFF
 
 OCTWORD = 16
 """The unit in which the room for translations is counted, in bytes."""
+
+FIRST_MKEY_INDEX = 0x100
+"""Lower indices are the device's own keys (``emu.device.engine.mr.special_keys``).
+
+Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
+"""
 
 _COPIES: dict[int, int] = {AccessMode.MTT: 1, AccessMode.KLMS: 3, AccessMode.KSM: 1}
 """How many copies of a list the host holds: a list of ranges is also kept laid out."""
@@ -58,6 +65,8 @@ def room_bytes(mode: int, octwords: int) -> int:
 
 _RIGHTS = mkc.together("a", "rw", "rr", "lw", "lr")
 """A key's rights as one number (``emu.device.engine.mr.rights``)."""
+_NAMES = ("lr", "lw", "rr", "rw", "a")
+"""Of these rights, from bit 0 on."""
 _MODES: dict[int, AccessMode] = {mode.value: mode for mode in AccessMode}
 
 
@@ -103,6 +112,7 @@ class Mkey(Object):
         "umem", "umr_en", "variant", "views", "xlt_room",
     )  # fmt: skip
     kind = "mkey"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_mkey, first=FIRST_MKEY_INDEX)
     BASE_BYTES = 1024
 
     def __init__(
@@ -253,6 +263,14 @@ class Mkey(Object):
         """Free the key: it allows no access until it is registered again."""
         self.ctx.free = 1
         self.decode()
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "key": self.key, "mode": self.mode.name, "pd": self.pd.handle,
+            "start": self.start, "bytes": self.end - self.start,
+            "rights": " ".join(name for at, name in enumerate(_NAMES) if self.rights >> at & 1),
+            "free": self.free,
+        }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
         behind = self.umem or self.memic

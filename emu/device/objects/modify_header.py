@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from emu.device.objects.numbering import Limits, Numbering
 from emu.device.objects.table import Object
 from layouts.eth_enums import FlowTableType
+
+
+def nic_receive(made: Limits) -> Any:
+    """What bounds the number of flow tables and of what is in them."""
+    return made.caps.flow_table.flow_table_properties_nic_receive
 
 
 class ModifyHeader(Object):
@@ -17,6 +23,7 @@ class ModifyHeader(Object):
 
     __slots__ = ("changes", "in_frame", "parts", "table_type")
     kind = "modify header context"
+    numbering = Numbering(lambda made: 1 << nic_receive(made).log_max_modify_header_context)
     BASE_BYTES = 1024
     CHANGE_BYTES = 512
 

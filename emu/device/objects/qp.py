@@ -256,5 +256,16 @@ class Qp(Queue):
         if self.rq is not None:
             self.rq.restart()
 
+    def about(self) -> dict[str, Any]:
+        return {
+            "service": self.st.name, "state": self.state.name, "remote_qpn": self.remote_qpn,
+            "scq": self.scq.handle if self.scq else None,
+            "rcq": self.rcq.handle if self.rcq else None,
+            "srq": self.srq.handle if self.srq else None,
+            "psn": self.psn, "epsn": self.epsn,
+            "retries": self.retries, "rnr_retries": self.rnr_retries,
+            "packets": self.connection is not None,
+        }  # fmt: skip
+
     def holds(self) -> tuple[Object, ...]:
         return self.parts.all()

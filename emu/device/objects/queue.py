@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.device.objects.domains import QCounter
+from emu.device.objects.domains import QUEUE_NUMBERS, QCounter
 from emu.device.objects.send_queue import SendRing
 from emu.device.objects.table import Object
 
@@ -14,6 +14,7 @@ class Queue(Object):
     """
 
     __slots__ = ("counter", "has_failed", "is_ready", "uidx")
+    numbering = QUEUE_NUMBERS
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emu.device.objects.cq import Cq
-from emu.device.objects.domains import Pd, QCounter
+from emu.device.objects.domains import FIRST_QPN, QUEUE_NUMBERS, Pd, QCounter
 from emu.device.objects.queue import Queue
 from emu.device.objects.receive_queue import RecvQueue
 from emu.device.objects.srq import Srq
@@ -52,6 +52,9 @@ class Rq(Queue):
         "timer",
     )
     kind = "rq"
+    numbering = QUEUE_NUMBERS.at_most(
+        lambda made: FIRST_QPN - 1 + (1 << made.caps.general.log_max_rq)
+    )
     BASE_BYTES = 4096
 
     def __init__(

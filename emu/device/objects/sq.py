@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.device.objects.cq import Cq
-from emu.device.objects.domains import Pd
+from emu.device.objects.domains import QUEUE_NUMBERS, Pd
 from emu.device.objects.pages import PageList
 from emu.device.objects.queue import Queue
 from emu.device.objects.send_queue import SendRing
@@ -23,6 +23,7 @@ class Sq(Queue):
 
     __slots__ = ("buffer", "cq", "ctx", "pd", "ring", "state", "tis", "umems")
     kind = "sq"
+    numbering = QUEUE_NUMBERS.at_most(lambda made: 1 << made.caps.general.log_max_sq)
     BASE_BYTES = 2048
 
     def __init__(

@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from emu.device.objects.cq import Cq
 from emu.device.objects.domains import Pd, Xrcd
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.table import Object
 from emu.device.objects.users import Umem
 
@@ -34,6 +35,7 @@ class Srq(Object):
         "umems", "xrcd"
     )  # fmt: skip
     kind = "srq"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_srq)
     BASE_BYTES = 3072
 
     def __init__(
@@ -88,6 +90,9 @@ class Srq(Object):
     @property
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.queue.host_bytes
+
+    def about(self) -> dict[str, Any]:
+        return {"form": self.form.value, "pd": self.pd.handle, "in_error": self.is_in_error}
 
     def holds(self) -> tuple[Object, ...]:
         held = (self.pd, self.xrcd, self.cq)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from emu.device.objects.domains import TransportDomain
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.rq import Rq
-from emu.device.objects.table import Object
-from layouts.eth_enums import SelfLbBlock
+from emu.device.objects.table import MOST_CHILDREN, Object
+from layouts.eth_enums import RxHashFn, SelfLbBlock
 
 
 class FlowHash(Protocol):
@@ -25,6 +26,7 @@ class Tis(Object):
 
     __slots__ = ("ctx", "td")
     kind = "tis"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tis)
     BASE_BYTES = 1024
 
     def __init__(self, ctx: Any, td: TransportDomain) -> None:
@@ -36,6 +38,9 @@ class Tis(Object):
     def prio(self) -> int:
         """The priority of its packets; mlx5e writes twice the traffic class."""
         return int(self.ctx.prio)
+
+    def about(self) -> dict[str, Any]:
+        return {"td": self.td.handle, "prio": self.prio}
 
     def holds(self) -> tuple[Object, ...]:
         return (self.td,)
@@ -50,6 +55,7 @@ class Rqt(Object):
 
     __slots__ = ("ctx", "rqs")
     kind = "rqt"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_rqt)
     BASE_BYTES = 1024
     ENTRY_BYTES = 8
 
@@ -63,6 +69,12 @@ class Rqt(Object):
     def host_bytes(self) -> int:
         return self.BASE_BYTES + self.ENTRY_BYTES * len(self.rqs)
 
+    def about(self) -> dict[str, Any]:
+        return {
+            "size": len(self.rqs), "max_size": self.ctx.rqt_max_size,
+            "rqs": [rq.handle for rq in self.rqs[:MOST_CHILDREN]],
+        }  # fmt: skip
+
     def holds(self) -> tuple[Object, ...]:
         return self.rqs
 
@@ -72,6 +84,7 @@ class Tir(Object):
 
     __slots__ = ("ctx", "hasher", "rq", "rqt", "td")
     kind = "tir"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_tir)
     BASE_BYTES = 1024
     HASHER_BYTES = 800 << 10
     """The tables of a Toeplitz key, and the flows whose hash is kept."""
@@ -112,6 +125,14 @@ class Tir(Object):
         value, kind = self.hasher(headers) if self.hasher is not None else (0, 0)
         rqs = self.rqt.rqs
         return rqs[value % len(rqs)], value, kind
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "td": self.td.handle if self.td else None, "rqn": self.rq.handle if self.rq else None,
+            "rqtn": self.rqt.handle if self.rqt else None,
+            "hash": RxHashFn(self.ctx.rx_hash_fn).name if self.hasher else None,
+            "self_lb": int(self.ctx.self_lb_block),
+        }  # fmt: skip
 
     def holds(self) -> tuple[Object, ...]:
         target = self.rq if self.rq is not None else self.rqt

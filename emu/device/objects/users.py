@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emu.device.objects.numbering import Numbering
 from emu.device.objects.pages import PageList
 from emu.device.objects.table import Object
 
@@ -11,6 +12,7 @@ class Uctx(Object):
 
     __slots__ = ("cap",)
     kind = "user context"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_uctx)
 
     def __init__(self, cap: int = 0) -> None:
         """``cap``: what the process may do besides, bits of uctx_cap."""
@@ -23,6 +25,7 @@ class Umem(Object):
 
     __slots__ = ("is_writable", "memory")
     kind = "umem"
+    numbering = Numbering(lambda made: 1 << made.caps.general.log_max_umem)
     BASE_BYTES = 512
 
     def __init__(self, memory: PageList, *, is_writable: bool) -> None:

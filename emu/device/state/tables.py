@@ -1,12 +1,17 @@
 """The tables of one function's objects, each with the limit that the driver has been told.
 
-Every handle, index or number that a guest names is looked up in one of these.
+Every handle, index or number that a guest names is looked up in one of these. There is one for each
+class below ``emu.device.objects``, or beside a command, that declares itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from emu.device import objects
 from emu.device.objects import (
     Cq,
     Dct,
@@ -36,35 +41,38 @@ from emu.device.objects import (
     Umem,
     Xrcd,
 )
+from emu.device.objects.domains import QUEUE_NUMBERS
 from emu.device.objects.ledger import Ledger
 from emu.device.objects.modify_header import ModifyHeader
-from emu.device.objects.table import Caller, Numbers, Object, Remains, Table
+from emu.device.objects.table import KINDS, Caller, Numbers, Object, Remains, T, Table
 from emu.device.state.caps import Caps
 from layouts.eth_enums import FlowTableType
 
 if TYPE_CHECKING:
     from emu.device.models import Model
 
-FIRST_UAR = 8
-"""Pages 0 to 2 are the initialization segment, 2 and 3 the MSI-X table and its pending bits."""
-
-FIRST_MKEY_INDEX = 0x100
-"""Lower indices are the device's own keys (``emu.device.engine.mr.special_keys``).
-
-Index 1 must stay unused, because key 0x100 is the end mark of a scatter list.
-"""
-
 MULTICAST = "multicast"
 """The ledger's account of queue pairs in multicast groups."""
 
-FIRST_QPN = 0x40
-"""Numbers 0 and 1 mean the SMI and the GSI on the wire."""
+for _module in walk_packages(objects.__path__, f"{objects.__name__}."):
+    import_module(_module.name)
 
-LEAST_LOG_MAX_QP = 7
-"""There are so many queue pairs even if the driver asks for fewer (log_max_qp of SET_HCA_CAP).
 
-iPXE's golan.c asks for 2^0 and makes a few.
-"""
+def kinds() -> list[type[Object]]:
+    """The classes that have declared themselves, by the names of their kinds."""
+    return [of for _, of in sorted(KINDS.items())]
+
+
+class ByClass(Protocol):
+    """The tables by the class of their objects: ``hca.objects[Eq]`` is a ``Table[Eq]``.
+
+    It is a dictionary; only mypy has to be told that the key decides the type.
+    """
+
+    def __getitem__(self, of: type[T], /) -> Table[T]: ...
+
+    def values(self) -> Collection[Table[Any]]:
+        """Every table."""
 
 
 class ObjectTables:
@@ -80,57 +88,69 @@ class ObjectTables:
 
     def make_tables(self) -> None:
         """Create empty tables: the limits are what the capabilities say now."""
-        caps, on = self.caps.general, (self.ledger, self.caller)
-        self.pds = Table(Pd, 1, 1 << caps.log_max_pd, *on)
-        self.xrcds = Table(Xrcd, 1, 1 << caps.log_max_xrcd, *on)
-        self.tds = Table(TransportDomain, 1, 1 << caps.log_max_transport_domain, *on)
-        self.memics = Table(Memic, 1, 1 << 16, *on)
-        self.memic = MemicArea(self.model.bar0_size) if caps.device_memory else None
+        has_memic = self.caps.general.device_memory
+        self.memic = MemicArea(self.model.bar0_size) if has_memic else None
         """Memory at the end of BAR 0, on adapters that have it."""
-        bar_end = self.memic.first if self.memic is not None else self.model.bar0_size
-        self.uars = Table(Uar, FIRST_UAR, bar_end >> 12, *on)
-        self.eqs = Table(Eq, 1, caps.max_num_eqs + 1, *on)
-        self.cqs = Table(Cq, 1, 1 << caps.log_max_cq, *on)
-        self.mkeys = Table(Mkey, FIRST_MKEY_INDEX, 1 << caps.log_max_mkey, *on)
-        qpns = 1 << max(caps.log_max_qp, LEAST_LOG_MAX_QP)
-        self.queues = Numbers(FIRST_QPN, qpns)
-        """Queue pairs share their numbers with everything that a send doorbell can name, and with
-        receive queues: a dump of a queue has nothing else to tell them apart."""
-        self.qps = Table(Qp, FIRST_QPN, qpns, *on, numbers=self.queues)
-        self.dcts = Table(Dct, FIRST_QPN, qpns, *on, numbers=self.queues)
-        self.sqs = Table(Sq, FIRST_QPN, 1 << caps.log_max_sq, *on, numbers=self.queues)
-        self.reserved_qpns = Table(ReservedQpn, FIRST_QPN, qpns, *on, numbers=self.queues)
-        last_rq = FIRST_QPN - 1 + (1 << caps.log_max_rq)
-        self.rqs = Table(Rq, FIRST_QPN, last_rq, *on, numbers=self.queues)
-        self.srqs = Table(Srq, 1, 1 << caps.log_max_srq, *on)
-        self.counters = Table(QCounter, 1, caps.max_qp_cnt + 1, *on)
-        flow_counters = caps.max_flow_counter_31_16 << 16 | caps.max_flow_counter_15_0
-        self.flow_counters = Table(FlowCounter, 1, flow_counters + 1, *on)
-        self.tises = Table(Tis, 1, 1 << caps.log_max_tis, *on)
-        self.rqts = Table(Rqt, 1, 1 << caps.log_max_rqt, *on)
-        self.tirs = Table(Tir, 1, 1 << caps.log_max_tir, *on)
-        self._make_flow_tables()
-        self.psvs = Table(Psv, 1, 1 << caps.log_max_mkey, *on)
-        self.uctxs = Table(Uctx, 1, 1 << caps.log_max_uctx, *on)
-        self.umems = Table(Umem, 1, 1 << caps.log_max_umem, *on)
+        self._make_object_tables()
+        self.pds = self.objects[Pd]
+        self.xrcds = self.objects[Xrcd]
+        self.tds = self.objects[TransportDomain]
+        self.memics = self.objects[Memic]
+        self.uars = self.objects[Uar]
+        self.eqs = self.objects[Eq]
+        self.cqs = self.objects[Cq]
+        self.mkeys = self.objects[Mkey]
+        self.qps = self.objects[Qp]
+        self.dcts = self.objects[Dct]
+        self.sqs = self.objects[Sq]
+        self.reserved_qpns = self.objects[ReservedQpn]
+        self.rqs = self.objects[Rq]
+        self.srqs = self.objects[Srq]
+        self.counters = self.objects[QCounter]
+        self.flow_counters = self.objects[FlowCounter]
+        self.tises = self.objects[Tis]
+        self.rqts = self.objects[Rqt]
+        self.tirs = self.objects[Tir]
+        self.flow_tables = self.objects[FlowTable]
+        self.flow_groups = self.objects[FlowGroup]
+        self.flow_entries = self.objects[FlowEntry]
+        self.modify_headers = self.objects[ModifyHeader]
+        self.psvs = self.objects[Psv]
+        self.uctxs = self.objects[Uctx]
+        self.umems = self.objects[Umem]
+        self._make_flow_domains()
         self.special_qps: dict[int, Qp] = {}
         """The queue pairs that receive as QP0 and QP1."""
         self.mcgs: dict[bytes, list[Qp]] = {}
         """Datagram queue pairs by the multicast GID that they are attached to."""
 
-    def _make_flow_tables(self) -> None:
+    def _make_object_tables(self) -> None:
+        """A table for each class that declares a kind, and the numbers that some share."""
+        declared = {of: of.numbering for of in kinds() if of.numbering is not None}
+        spaces = {how.space for how in declared.values()}
+        numbers = {space: Numbers(space.first, space.limit(self)) for space in spaces}
+        on = (self.ledger, self.caller)
+        tables = {
+            of: Table(of, how.first, how.limit(self), *on, numbers[how.space])
+            for of, how in declared.items()
+        }
+        self.objects = cast("ByClass", tables)
+        self.queues = numbers[QUEUE_NUMBERS]
+        """The queues by number, of all classes that share these."""
+
+    @property
+    def doorbell_end(self) -> int:
+        """Where the pages end in BAR 0 that may be doorbell pages, in bytes."""
+        return self.memic.first if self.memic is not None else self.model.bar0_size
+
+    def _make_flow_domains(self) -> None:
         """Nothing steers packets yet. Received packets can be steered, and RoCE's both ways."""
-        caps, on = self.caps.flow_table, (self.ledger, self.caller)
-        props = caps.flow_table_properties_nic_receive
-        self.flow_tables = Table(FlowTable, 1, 1 << props.log_max_ft_num, *on)
-        self.flow_groups = Table(FlowGroup, 1, 1 << props.log_max_flow, *on)
-        self.flow_entries = Table(FlowEntry, 1, 1 << props.log_max_flow, *on)
-        contexts = 1 << props.log_max_modify_header_context
-        self.modify_headers = Table(ModifyHeader, 1, contexts, *on)
+        caps = self.caps.flow_table
         self.rdma_rx, self.rdma_tx = FlowDomain(), FlowDomain()
         """The flow tables of RoCE packets, which never have a root without ``ft_support``."""
+        nic_rx = FlowDomain()
         found = (
-            (FlowTableType.NIC_RX, props, FlowDomain()),
+            (FlowTableType.NIC_RX, caps.flow_table_properties_nic_receive, nic_rx),
             (FlowTableType.RDMA_RX, caps.flow_table_properties_nic_receive_rdma, self.rdma_rx),
             (FlowTableType.RDMA_TX, caps.flow_table_properties_nic_transmit_rdma, self.rdma_tx),
         )
@@ -140,22 +160,12 @@ class ObjectTables:
         """By flow_table_type; the types with ``ft_support``."""
 
     @property
-    def tables(self) -> tuple[Table[Object], ...]:
+    def tables(self) -> Collection[Table[Any]]:
         """Every table, for summaries and leak checks."""
-        return (
-            self.pds, self.xrcds, self.tds, self.memics, self.uars, self.eqs, self.cqs,
-            self.mkeys, self.qps, self.dcts, self.sqs, self.rqs, self.srqs, self.counters,
-            self.flow_counters, self.psvs, self.uctxs, self.umems, self.tises, self.rqts,
-            self.tirs, self.flow_tables, self.flow_groups, self.flow_entries, self.modify_headers,
-            self.reserved_qpns,
-        )  # type: ignore[return-value]  # fmt: skip
+        return self.objects.values()
 
     def clear_tables(self, remains: Remains) -> None:
         """Forget all objects at once; ``remains`` gets them, to be freed a share at a time."""
-        for flow_table in self.flow_tables:
-            flow_table.groups.clear()
-        for group in self.flow_groups:
-            group.forget()
         for table in self.tables:
             remains.add(table.clear())
             self.ledger.close(table.kind)

@@ -9,32 +9,15 @@ from itertools import islice
 from typing import Any
 
 from emu.device.function.function import Function
-from emu.device.objects import (
-    Cq,
-    Eq,
-    FlowCounter,
-    FlowEntry,
-    FlowGroup,
-    FlowTable,
-    Mkey,
-    Qp,
-    Rqt,
-    Srq,
-    Tir,
-    Tis,
-)
-from emu.device.objects.table import Object
+from emu.device.objects import FlowTable, Mkey, Qp
+from emu.device.objects.table import MOST_CHILDREN, Object
 from emu.device.state.hca import Hca
 from emu.device.turns import Turns
-from layouts.enums import AccessMode, PortType, QpType
-from layouts.eth_enums import RxHashFn
+from layouts.enums import AccessMode, PortType
 
 _ITEMS_PER_PART = 256
 _KEYS_PER_TURN = 10_000
 _json = json.JSONEncoder(separators=(",", ":")).encode
-
-MOST_CHILDREN = 64
-"""Maximum number of entries reported of an indirect key, or of a table of receive queues."""
 
 
 def status(function: Function, index: int) -> dict[str, Any]:
@@ -168,101 +151,24 @@ _OUTSTANDING: Mapping[str, Callable[[Function], list[dict[str, Any]]]] = {
 
 
 def _item(function: Function, item: Object) -> dict[str, Any]:
-    about = {"handle": item.handle, "refs": item.refs}
-    describe = _DESCRIBE.get(type(item))
-    return about | describe(function, item) if describe is not None else about
+    more = _MORE.get(type(item))
+    about = {"handle": item.handle, "refs": item.refs, **item.about()}
+    return about | more(function, item) if more is not None else about
 
 
 def _qp(function: Function, qp: Qp) -> dict[str, Any]:
-    return {
-        "service": QpType(qp.st).name, "state": qp.state.name, "remote_qpn": qp.remote_qpn,
-        "remote_address": function.hca.link.about(qp.destination),
-        "scq": qp.scq.handle if qp.scq else None, "rcq": qp.rcq.handle if qp.rcq else None,
-        "srq": qp.srq.handle if qp.srq else None,
-        "psn": qp.psn, "epsn": qp.epsn, "retries": qp.retries, "rnr_retries": qp.rnr_retries,
-        "packets": qp.connection is not None,
-    }  # fmt: skip
-
-
-def _cq(_function: Function, cq: Cq) -> dict[str, Any]:
-    return {
-        "entries": cq.entries, "pi": cq.pi, "ci": cq.ci, "eqn": cq.eq.handle,
-        "status": cq.status.name, "notification": cq.notification.name,
-    }  # fmt: skip
-
-
-def _eq(_function: Function, eq: Eq) -> dict[str, Any]:
-    return {
-        "entries": 1 << eq.log_size, "pi": eq.pi, "ci": eq.ci, "vector": eq.vector,
-        "armed": eq.armed, "overruns": eq.overruns,
-    }  # fmt: skip
-
-
-def _srq(_function: Function, srq: Srq) -> dict[str, Any]:
-    return {"form": srq.form.value, "pd": srq.pd.handle, "in_error": srq.is_in_error}
-
-
-def _tis(_function: Function, tis: Tis) -> dict[str, Any]:
-    return {"td": tis.td.handle, "prio": tis.prio}
-
-
-def _rqt(_function: Function, rqt: Rqt) -> dict[str, Any]:
-    return {
-        "size": len(rqt.rqs), "max_size": rqt.ctx.rqt_max_size,
-        "rqs": [rq.handle for rq in rqt.rqs[:MOST_CHILDREN]],
-    }  # fmt: skip
-
-
-def _tir(_function: Function, tir: Tir) -> dict[str, Any]:
-    return {
-        "td": tir.td.handle if tir.td else None, "rqn": tir.rq.handle if tir.rq else None,
-        "rqtn": tir.rqt.handle if tir.rqt else None,
-        "hash": RxHashFn(tir.ctx.rx_hash_fn).name if tir.hasher else None,
-        "self_lb": int(tir.ctx.self_lb_block),
-    }  # fmt: skip
+    return {"remote_address": function.hca.link.about(qp.destination)}
 
 
 def _flow_table(function: Function, table: FlowTable) -> dict[str, Any]:
     domain = function.hca.flow_domains.get(table.table_type)
-    miss = table.miss
-    return {
-        "type": table.table_type.name, "level": table.level, "size": table.size,
-        "groups": len(table.groups), "root": domain is not None and domain.root is table,
-        "miss": miss.handle if isinstance(miss, FlowTable) else miss.value,
-    }  # fmt: skip
-
-
-def _flow_group(_function: Function, group: FlowGroup) -> dict[str, Any]:
-    return {
-        "table": group.table.handle, "first": group.first, "last": group.last,
-        "entries": len(group.entries), "masks": group.criteria.masks,
-    }  # fmt: skip
-
-
-def _flow_entry(_function: Function, entry: FlowEntry) -> dict[str, Any]:
-    action = entry.action
-    return {
-        "table": entry.group.table.handle, "index": entry.index,
-        "values": dict(zip(entry.group.criteria.masks, entry.key)),
-        "action": action.verdict.value, "tag": action.tag,
-        "destinations": [repr(target) for target in action.destinations],
-        "counters": [counter.handle for counter in action.counters],
-    }  # fmt: skip
-
-
-def _flow_counter(_function: Function, counter: FlowCounter) -> dict[str, Any]:
-    return {"packets": counter.packets, "octets": counter.octets}
+    return {"root": domain is not None and domain.root is table}
 
 
 def _mkey(function: Function, mkey: Mkey) -> dict[str, Any]:
-    about = {
-        "key": mkey.key, "mode": AccessMode(mkey.mode).name, "pd": mkey.pd.handle,
-        "start": mkey.start, "bytes": mkey.end - mkey.start, "rights": _rights(mkey.rights),
-        "free": mkey.free,
-    }  # fmt: skip
-    if mkey.mode in (AccessMode.KLMS, AccessMode.KSM):
-        about["below"] = list(islice(_below(function, mkey), MOST_CHILDREN))
-    return about
+    if mkey.mode not in (AccessMode.KLMS, AccessMode.KSM):
+        return {}
+    return {"below": list(islice(_below(function, mkey), MOST_CHILDREN))}
 
 
 def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
@@ -273,22 +179,9 @@ def _below(function: Function, mkey: Mkey) -> Iterator[dict[str, Any]]:
             yield {"key": key, "bytes": count, "va": va, "exists": lives}
 
 
-def _rights(rights: int) -> str:
-    names = ("lr", "lw", "rr", "rw", "a")
-    return " ".join(name for bit, name in enumerate(names) if rights >> bit & 1)
-
-
-_DESCRIBE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
+_MORE: Mapping[type[Object], Callable[[Function, Any], dict[str, Any]]] = {
     Qp: _qp,
-    Cq: _cq,
-    Eq: _eq,
-    Srq: _srq,
     Mkey: _mkey,
-    Tis: _tis,
-    Rqt: _rqt,
-    Tir: _tir,
     FlowTable: _flow_table,
-    FlowGroup: _flow_group,
-    FlowEntry: _flow_entry,
-    FlowCounter: _flow_counter,
 }
+"""What only the function knows of its objects, besides what they tell of themselves."""

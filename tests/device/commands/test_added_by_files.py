@@ -1,6 +1,7 @@
-"""CONTRIBUTING's walks, walked on a copy of the sources: a fault point, and a firmware command.
+"""CONTRIBUTING's walks, walked on a copy of the sources.
 
-Each is added by files alone, and by the one line of the dispatcher that shows the point's events.
+A firmware command, a kind of object, a queue type and a fault point: each is added by files alone,
+and by the one line that says a capability or shows the point's events.
 """
 
 from __future__ import annotations
@@ -205,6 +206,242 @@ told["refused"] = [
 ]
 """
 
+OBJECT_LAYOUT = '''\
+"""Packet reformat contexts (PRM "ALLOC_PACKET_REFORMAT_CONTEXT")."""
+
+from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
+from layouts.prm import Prm, bits, octets, rsvd
+
+alloc_packet_reformat_context_in = Prm(
+    "alloc_packet_reformat_context_in",
+    *CMD_IN_NO_UID, rsvd(160), "reformat_type" / bits(8), rsvd(14),
+    "reformat_data_size" / bits(10), rsvd(16), "reformat_data" / octets(2),
+)
+alloc_packet_reformat_context_out = Prm(
+    "alloc_packet_reformat_context_out", *CMD_OUT, "packet_reformat_id" / bits(32), rsvd(32)
+)
+dealloc_packet_reformat_context_in = Prm(
+    "dealloc_packet_reformat_context_in", *CMD_IN_NO_UID, "packet_reformat_id" / bits(32), rsvd(32)
+)
+dealloc_packet_reformat_context_out = Prm(
+    "dealloc_packet_reformat_context_out", *CMD_OUT, rsvd(64)
+)
+'''
+
+OBJECT = '''\
+"""Packet reformat contexts: what is put before a packet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.device.objects.numbering import Numbering
+from emu.device.objects.table import Object
+
+
+class PacketReformat(Object):
+    """What flow table entries put before their packets."""
+
+    __slots__ = ("reformat_type",)
+    kind = "packet reformat context"
+    numbering = Numbering(lambda made: 1 << made.caps.flow_table.log_max_packet_reformat_context)
+
+    def __init__(self, reformat_type: int) -> None:
+        super().__init__()
+        self.reformat_type = reformat_type
+
+    def about(self) -> dict[str, Any]:
+        return {"type": self.reformat_type}
+'''
+
+OBJECT_HANDLERS = '''\
+"""Packet reformat contexts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.objects.packet_reformat import PacketReformat
+from layouts import packet_reformat as layout
+from layouts.enums import Op
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(
+    Op.ALLOC_PACKET_REFORMAT_CONTEXT, layout.alloc_packet_reformat_context_in,
+    layout.alloc_packet_reformat_context_out,
+)  # fmt: skip
+def alloc_packet_reformat_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a context."""
+    out.packet_reformat_id = hca.objects[PacketReformat].add(PacketReformat(cmd.reformat_type))
+
+
+@command(
+    Op.DEALLOC_PACKET_REFORMAT_CONTEXT, layout.dealloc_packet_reformat_context_in,
+    layout.dealloc_packet_reformat_context_out,
+)  # fmt: skip
+def dealloc_packet_reformat_context(hca: Hca, cmd: Any, out: Any) -> None:
+    """Destroy the context; refused while entries use it."""
+    hca.objects[PacketReformat].remove(cmd.packet_reformat_id)
+'''
+
+ADVERTISED = (
+    """\
+        "nic_rx_multi_path_tirs": 1,
+""",
+    """\
+        "log_max_packet_reformat_context": 1,
+""",
+)
+"""The limit, in emu/device/models/ethernet.py, and what it stands behind."""
+
+WORLD = """
+from emu.device.errors import syndrome_of
+from emu.device.function.function import Function
+from emu.device.models import MODELS
+from emu.device.state.hca import HcaOptions
+from emu.server.net.ib.local import LocalFabric
+from emu.server.service import views
+from firmware_cmds import TABLE
+from emu.driver.command.bar import FunctionBar
+from emu.driver.command.driver import Driver
+from emu.driver.world.clock import HandClock
+from emu.driver.world.interrupts import IrqList
+from emu.driver.world.memory import Memory
+from layouts.enums import Op
+
+clock, memory, irqs = HandClock(), Memory(), IrqList()
+function = Function(
+    MODELS["connectx6dx"], HcaOptions(guid=1), TABLE, memory, irqs, clock, LocalFabric(clock)
+)
+driver = Driver(FunctionBar(function), memory, irqs).probe()
+
+def census():
+    turns = views.census([function])
+    while True:
+        try:
+            next(turns)
+        except StopIteration as done:
+            return done.value
+"""
+
+MAKE = (
+    WORLD
+    + """
+from click.testing import CliRunner
+from emu.cli.main import main
+
+KIND = "packet reformat context"
+before = census()[KIND]
+made = driver.command(Op.ALLOC_PACKET_REFORMAT_CONTEXT, reformat_type=3)
+told["left"] = census()[KIND] - before
+told["objects"] = json.loads(b"".join(views.objects(function, KIND, 9)))[KIND]
+told["status"] = views.status(function, 0)["objects"][KIND]
+full = driver.command(Op.ALLOC_PACKET_REFORMAT_CONTEXT)
+number = made.packet_reformat_id
+driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, packet_reformat_id=number)
+gone = driver.command(Op.DEALLOC_PACKET_REFORMAT_CONTEXT, packet_reformat_id=number)
+told["refused"] = [full.status, gone.status]
+told["explained"] = [
+    CliRunner().invoke(main, ["explain", f"{answer.syndrome:#x}"]).output.splitlines()[0]
+    for answer in (full, gone)
+]
+told["after"] = census()[KIND]
+"""
+)
+
+QUEUE_LAYOUT = '''\
+"""Queue pairs of an FPGA (PRM "FPGA_CREATE_QP")."""
+
+from layouts.cmd import CMD_IN_NO_UID, CMD_OUT
+from layouts.prm import Prm, bits, rsvd
+
+fpga_create_qp_in = Prm("fpga_create_qp_in", *CMD_IN_NO_UID, rsvd(64), rsvd(640))
+fpga_create_qp_out = Prm(
+    "fpga_create_qp_out", *CMD_OUT, rsvd(8), "fpga_qpn" / bits(24), rsvd(32), rsvd(640)
+)
+'''
+
+QUEUE = '''\
+"""Queue pairs of an FPGA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.device.objects.queue import Queue
+
+
+class FpgaQp(Queue):
+    """A queue pair of an FPGA."""
+
+    __slots__ = ("turns",)
+    kind = "fpga qp"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+
+    def about(self) -> dict[str, Any]:
+        return {"turns": self.turns}
+'''
+
+QUEUE_TURN = '''\
+"""The turn of an FPGA's queue pair."""
+
+from __future__ import annotations
+
+from emu.device.objects.fpga_qp import FpgaQp
+from emu.device.state.hca import Hca
+from emu.device.state.turns import turn_of
+
+
+@turn_of(FpgaQp)
+def turn(_hca: Hca, queue: FpgaQp) -> bool:
+    """Count the turns; each doorbell gives two."""
+    queue.turns += 1
+    return queue.turns % 2 == 1
+'''
+
+QUEUE_HANDLER = '''\
+"""Queue pairs of an FPGA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.device.cmdif.registry import command
+from emu.device.objects.fpga_qp import FpgaQp
+from layouts import fpga_qp as layout
+from layouts.enums import Op
+
+if TYPE_CHECKING:
+    from emu.device.state.hca import Hca
+
+
+@command(Op.FPGA_CREATE_QP, layout.fpga_create_qp_in, layout.fpga_create_qp_out)
+def fpga_create_qp(hca: Hca, cmd: Any, out: Any) -> None:
+    """Make a queue pair."""
+    out.fpga_qpn = hca.objects[FpgaQp].add(FpgaQp())
+'''
+
+RING = (
+    WORLD
+    + """
+SEND = driver.uar * 4096 + 0x800
+qpn = driver.command(Op.FPGA_CREATE_QP).fpga_qpn
+told["shares"] = function.hca.queues.holders[qpn].kind
+for _ in range(2):
+    driver.bar.write(SEND, bytes(4) + (qpn << 8).to_bytes(4, "big"))
+    driver.bar.settle()
+told["objects"] = json.loads(b"".join(views.objects(function, "fpga qp", 9)))["fpga qp"]["items"]
+told["objects"][0].pop("handle")
+"""
+)
+
 
 @pytest.fixture
 def tree(tmp_path):
@@ -266,3 +503,32 @@ def test_a_firmware_command(tree):
     told = carried_out(tree, ANSWER)
 
     assert told == {"row": True, "status": 0, "event": [0x09, 4], "refused": [0x05, 0x03]}
+
+
+def test_a_kind_of_object(tree):
+    """Its class is the only place where it is declared; the capability says how many there are."""
+    (tree / "layouts/packet_reformat.py").write_text(OBJECT_LAYOUT)
+    (tree / "emu/device/objects/packet_reformat.py").write_text(OBJECT)
+    (tree / "firmware_cmds/packet_reformat.py").write_text(OBJECT_HANDLERS)
+    insert_after(tree / "emu/device/models/ethernet.py", *ADVERTISED)
+
+    told = carried_out(tree, MAKE)
+
+    number = told["objects"]["items"][0]["handle"]
+    assert told.pop("objects") == {"total": 1, "items": [{"handle": number, "refs": 0, "type": 3}]}
+    full, gone = told.pop("explained")
+    assert full.endswith("NO_RES_ERR: out of packet reformat context handles")
+    assert gone.endswith("BAD_RES_STATE_ERR: no packet reformat context to change or destroy")
+    assert told == {"left": 1, "status": 1, "refused": [0x0F, 0x09], "after": 0}
+
+
+def test_a_queue_type(tree):
+    """Its class and its turn: a send doorbell with its number gives it turns."""
+    (tree / "layouts/fpga_qp.py").write_text(QUEUE_LAYOUT)
+    (tree / "emu/device/objects/fpga_qp.py").write_text(QUEUE)
+    (tree / "emu/device/engine/qp/fpga.py").write_text(QUEUE_TURN)
+    (tree / "firmware_cmds/fpga_qp.py").write_text(QUEUE_HANDLER)
+
+    told = carried_out(tree, RING)
+
+    assert told == {"shares": "fpga qp", "objects": [{"refs": 0, "turns": 4}]}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from emu.device.objects.domains import FIRST_UAR
 from emu.device.objects.memic import AREA_BYTES
-from emu.device.state.tables import FIRST_UAR
 from layouts.enums import Op, Status
 
 KINDS = {
